@@ -178,7 +178,7 @@ impl Partitions {
 
 impl Drop for Partitions {
     /// A loop device on a partition is detached when its last user closes it, and another test may
-    /// just be looking what is behind it.
+    /// just be looking what is after it.
     fn drop(&mut self) {
         for _ in 0..100 {
             if system("partx", ["--delete", "--nr", "1:2", text(&self.0)]).code == Some(0) {

@@ -153,7 +153,7 @@ impl Checked {
         self.history[..1].iter().chain(&self.history[tail..]).collect()
     }
 
-    /// The part of a range that lies within the file.
+    /// The part of a range that is within the file.
     fn clip(&self, start: usize, len: usize) -> Option<(usize, usize)> {
         (start < self.model.len()).then(|| (start, (start + len).min(self.model.len())))
     }

@@ -119,7 +119,7 @@ fn found_out(fault: Fault, scenario: &str) {
         return;
     }
     let scenario = Scenario::named(scenario).unwrap();
-    // Whether a lie of the medium matters at one of 24 cuts depends on how the threads run, also with the same seed.
+    // Whether a fault of the medium matters at one of 24 cuts depends on how the threads run, also with the same seed.
     let is_found = |seed| !judge(&plan(fault, 24), scenario, seed).unwrap().1.is_empty();
     assert!((5..9).any(is_found), "{fault:?} is not found out by four runs of 24 crash images");
 }

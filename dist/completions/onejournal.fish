@@ -37,12 +37,12 @@ complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "dump" -d 'Pri
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "stat" -d 'Print the counters of a mounted volume, or of a file on it'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "ls" -d 'List the mounted volumes and the logs in use of this machine'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "top" -d 'Show what volumes and logs do, again and again'
-complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "set-mode" -d 'Set where and in which form the data of files go (docs/reference/modes.md)'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "set-mode" -d 'Set where and in which form the data of files are written (docs/reference/modes.md)'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "get-mode" -d 'Print the data mode of files'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "logd" -d 'Serve a log directory to other processes; returns on SIGTERM'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "log" -d 'Look at the streams of a log'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l size -d 'Size of the volume (e.g. 256M, 4G): a file is made, or set to it' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l size -d 'Size of the volume (e.g. 256M, 4G): the file is made, or set to this size' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l journal-size -d 'Size of the journal (default: what mke2fs chooses, at least 4M)' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -s L -l label -d 'Label of the volume (at most 16 bytes)' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l force -d 'Overwrite what the target holds'
@@ -52,7 +52,7 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand mount" -s f -l for
 complete -c onejournal -n "__fish_onejournal_using_subcommand mount" -l announce -d 'Tell the parent process on standard output that the mount is ready (internal)'
 complete -c onejournal -n "__fish_onejournal_using_subcommand mount" -s h -l help -d 'Print help'
 complete -c onejournal -n "__fish_onejournal_using_subcommand umount" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c onejournal -n "__fish_onejournal_using_subcommand detach" -l lazily -d 'Also while programs use them'
+complete -c onejournal -n "__fish_onejournal_using_subcommand detach" -l lazily -d 'Detach mounts that programs use'
 complete -c onejournal -n "__fish_onejournal_using_subcommand detach" -s h -l help -d 'Print help'
 complete -c onejournal -n "__fish_onejournal_using_subcommand guard" -s h -l help -d 'Print help'
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l files -d 'With the files for which most was written'
@@ -62,20 +62,20 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l journal -
 complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -s n -d 'Change nothing: say what recovery would do, check what can be checked'
 complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -s p -s a -d 'Recover; check only a volume that is marked as damaged (for boots; without it all is checked)'
 complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -s y -d 'Answer yes to all questions of e2fsck (default: repair only what is safe)'
-complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l discard-damaged -d 'Where the journal is damaged, give up the history behind the damage'
-complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l takeover -d 'Go on although another machine has not closed the volume: it must not be mounted there'
-complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l journal-lost -d 'That journal is lost: let e2fsck repair what the volume holds without its newest changes'
+complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l discard-damaged -d 'Where the journal is damaged, give up the history after the damage'
+complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l takeover -d 'Continue although another machine has not closed the volume: it must not be mounted there'
+complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l journal-lost -d 'The journal is lost: let e2fsck repair the volume without its newest changes'
 complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c onejournal -n "__fish_onejournal_using_subcommand dump" -l journal -d 'The journal, if it is not in the volume' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand dump" -l json -d 'As JSON'
 complete -c onejournal -n "__fish_onejournal_using_subcommand dump" -s h -l help -d 'Print help'
-complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -l watch -d 'A line of the volume\'s rates every so many seconds (default 1), until interrupted' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -l watch -d 'Print a line with the volume\'s rates at this interval in seconds (default 1), until interrupted' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -l all -d 'Every counter by its name in --json, without units'
 complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -l json -d 'As JSON; with --watch, an object on each line'
 complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c onejournal -n "__fish_onejournal_using_subcommand ls" -l json -d 'As JSON: an object with `mounts`, `detached` and `logs`'
 complete -c onejournal -n "__fish_onejournal_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s n -l count -d 'End after so many samples' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s n -l count -d 'End after this number of samples' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s d -l delay -d 'Seconds from one sample to the next' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s b -l batch -d 'Print text, without a terminal and without keys'
 complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -108,20 +108,20 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand log; and not __fis
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -l dir -d 'Directory of a log that no daemon serves' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -l socket -d 'Socket of the daemon' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -l memory -d 'Directory for the memory that processes share, when there is none yet [default: /dev/shm]' -r -F
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -l json -d 'With their counters, a JSON object on each line'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -l json -d 'With their counters, as one JSON object on each line'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from ls" -s h -l help -d 'Print help'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -l dir -d 'Directory of a log that no daemon serves' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -l socket -d 'Socket of the daemon' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -l memory -d 'Directory for the memory that processes share, when there is none yet [default: /dev/shm]' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -l from -d 'Begin with the record at this LSN' -r
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -l json -d 'A JSON object on each line: lsn, usn, and text or hex'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -l json -d 'As one JSON object on each line: lsn, usn, and text or hex'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from cat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -l dir -d 'Directory of a log that no daemon serves' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -l socket -d 'Socket of the daemon' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -l memory -d 'Directory for the memory that processes share, when there is none yet [default: /dev/shm]' -r -F
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -s n -d 'So many' -r
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -l json -d 'As `cat --json`'
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -s f -l follow -d 'And those that are appended from now on, until interrupted'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -s n -d 'Number of records' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -l json -d 'One JSON object on each line, as `cat --json`'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -s f -l follow -d 'Then print records as they are appended, until interrupted'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from tail" -s h -l help -d 'Print help'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from stat" -l dir -d 'Directory of a log that no daemon serves' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from stat" -l socket -d 'Socket of the daemon' -r -F
@@ -144,7 +144,7 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_se
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from gc" -l force -d 'Remove this directory whatever it holds, if no process uses it' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from gc" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "ls" -d 'Print the names of the streams'
-complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "cat" -d 'Print the records of a stream, each with a newline behind it'
+complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "cat" -d 'Print the records of a stream, each followed by a newline'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "tail" -d 'Print the last records of a stream'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "stat" -d 'Print the counters of the log, or of a stream'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "rm" -d 'Remove a stream and all it holds'
@@ -163,13 +163,13 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fi
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "stat" -d 'Print the counters of a mounted volume, or of a file on it'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "ls" -d 'List the mounted volumes and the logs in use of this machine'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "top" -d 'Show what volumes and logs do, again and again'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "set-mode" -d 'Set where and in which form the data of files go (docs/reference/modes.md)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "set-mode" -d 'Set where and in which form the data of files are written (docs/reference/modes.md)'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "get-mode" -d 'Print the data mode of files'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "logd" -d 'Serve a log directory to other processes; returns on SIGTERM'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "log" -d 'Look at the streams of a log'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "ls" -d 'Print the names of the streams'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "cat" -d 'Print the records of a stream, each with a newline behind it'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "cat" -d 'Print the records of a stream, each followed by a newline'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "tail" -d 'Print the last records of a stream'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "stat" -d 'Print the counters of the log, or of a stream'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "rm" -d 'Remove a stream and all it holds'

@@ -91,7 +91,7 @@ impl Ran {
 }
 
 /// Starts a command; every one has to be started here. Between fork and exec a child has all open
-/// files of the process, and a mount on which one of them lies is busy. So one at a time: when a
+/// files of the process, and a mount on which one of them is open is busy. So one at a time: when a
 /// thread has closed its files and then starts an umount, no such child is about.
 pub fn spawn(command: &mut Command) -> std::io::Result<Child> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

@@ -288,7 +288,7 @@ impl TempMount {
 impl Drop for TempMount {
     fn drop(&mut self) {
         // By umount(8), which is started when no other child is about that has a file of it open: else the mount
-        // would go a moment later, and what lies below it would be in use until then.
+        // would go a moment later, and what is below it would be in use until then.
         let device = HeldDevice::below(&self.dir);
         if system("umount", [&self.dir]).code != Some(0) {
             let _ = unmount(&self.dir, UnmountFlags::DETACH);

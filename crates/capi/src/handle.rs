@@ -94,7 +94,7 @@ mod tests {
     fn what_is_no_open_handle_is_refused() {
         let one = give(One(5));
         // SAFETY: `one` is open; NULL and misaligned pointers are refused before they are read; the
-        // memory behind `one` can be read as any handle's first word.
+        // memory after `one` can be read as any handle's first word.
         unsafe {
             assert_eq!(borrow(one).ok().map(|one: &One| one.0), Some(5));
             assert!(borrow::<One>(std::ptr::null()).is_err());

@@ -153,8 +153,8 @@ fn the_example_in_the_header_works() {
     let output = run(&mut Command::new(&program));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "durable\n");
     // Its shared memory had the default place, and went with the close.
-    let life = std::fs::read_to_string(format!("{log}/life")).expect("life");
-    let memory = life.split('"').find(|word| word.starts_with("/dev/shm/onejournal-"));
+    let incarnation = std::fs::read_to_string(format!("{log}/incarnation")).expect("incarnation");
+    let memory = incarnation.split('"').find(|word| word.starts_with("/dev/shm/onejournal-"));
     let memory = Path::new(memory.expect("its name"));
     assert!(!memory.exists(), "{} is left", memory.display());
 }

@@ -1,4 +1,4 @@
-//! Who opens a volume: this machine and process, as the volume is told.
+//! Makes the claim of this machine and process, which a volume stores while it is open.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use journal::JournalError;
 
 use crate::{CliError, Result};
 
-/// The name of the option, of `mount -o` and `fsck --`, that takes a volume over from another machine.
+/// The name of the option with which `mount -o` and `fsck --` take a volume over from another
+/// machine.
 pub const TAKE_OVER: &str = "takeover";
 
-/// This process; `heartbeat_s`: seconds from one heartbeat to the next, 0 for none.
+/// The claim of this process. `heartbeat_s`: seconds from one heartbeat to the next, 0 for none.
 pub fn claimant(take_over: bool, heartbeat_s: u32) -> Result<Claimant> {
     let failed = |error| CliError::new(format!("giving a sign of life: {error}"));
     let living = Living::publish().map_err(failed)?;
@@ -35,7 +36,7 @@ pub fn claimant(take_over: bool, heartbeat_s: u32) -> Result<Claimant> {
     Ok(Claimant { claim, lives: Arc::new(lives), wait: Arc::new(std::thread::sleep), take_over })
 }
 
-/// What to do about an error of the journal of `TARGET`.
+/// The advice for an error of the journal of `TARGET`.
 pub fn what_to_do(error: &JournalError) -> &'static str {
     match error {
         JournalError::Damaged(_) => {
@@ -46,7 +47,7 @@ pub fn what_to_do(error: &JournalError) -> &'static str {
     }
 }
 
-/// An error of opening the volume at `path`; `retry`: the command that takes it over.
+/// The error of opening the volume at `path`. `retry`: the command that takes it over.
 pub fn failed(path: &Path, error: &ext4::Error, retry: &str) -> CliError {
     let advice = match error {
         ext4::Error::Claimed { may_take_over: true, .. } => format!(

@@ -18,7 +18,7 @@ impl Counters {
         inner.map_or(Some(value), |inner| value.get(inner))
     }
 
-    /// A number, `outer.inner` for one in an object; 0 if there is none.
+    /// A number. `outer.inner` names a number in an object. 0 if there is none.
     pub fn number(&self, name: &str) -> u64 {
         self.value(name).and_then(Value::as_u64).unwrap_or(0)
     }
@@ -39,12 +39,12 @@ impl Counters {
     }
 }
 
-/// The object in an attribute.
+/// Parses the object in an attribute.
 pub fn parse(path: &Path, text: &str) -> Result<Map<String, Value>> {
     serde_json::from_str(text).map_err(|error| CliError::at(path, error))
 }
 
-/// Of a path that no volume of ours has.
+/// The message for a path that is not on a mounted volume.
 pub const NOT_ON_A_VOLUME: &str =
     "is not on a mounted OneJournal volume; to list the mounted volumes: onejournal ls";
 
@@ -63,7 +63,7 @@ pub fn cannot_read(path: &Path, errno: Errno) -> CliError {
     }
 }
 
-/// The same with the system's error.
+/// The same, with the system's error.
 pub fn read_raw(path: &Path, name: &[u8]) -> std::result::Result<Vec<u8>, Errno> {
     let mut value = vec![0u8; 64 << 10];
     let len = rustix::fs::getxattr(path, name, value.as_mut_slice())?;

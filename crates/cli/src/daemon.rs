@@ -1,7 +1,7 @@
 //! `onejournal mount`: opens the volume, mounts it, and serves it until it is unmounted.
 //!
-//! Without `-f` the command starts itself again with `--announce`; that process serves, and says
-//! `ready` on its standard output when the mount can be used.
+//! Without `-f` the command starts itself again with `--announce`. That process serves the volume,
+//! and prints `ready` to its standard output when the mount can be used.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -148,7 +148,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     Ok(0)
 }
 
-/// Where messages go from now on: to standard error or, of a daemon, to the outlet.
+/// Sets where messages go from now on: to standard error, or for a daemon, to the outlet.
 fn listen(args: &MountArgs, parsed: &Parsed) -> Result<Option<Arc<Outlet>>> {
     if args.announce {
         return messages::of_daemon(parsed.log_level, &args.dir).map(Some);
@@ -157,7 +157,8 @@ fn listen(args: &MountArgs, parsed: &Parsed) -> Result<Option<Arc<Outlet>>> {
     Ok(None)
 }
 
-/// How the person is told who waits for it: on standard output or, by a daemon, in its messages.
+/// How the command tells which programs it waits for: on standard output, or for a daemon, in its
+/// messages.
 fn tell_of(outlet: &Option<Arc<Outlet>>) -> fn(&str) {
     match outlet {
         Some(_) => |text| tracing::info!("{text}"),
@@ -165,7 +166,7 @@ fn tell_of(outlet: &Option<Arc<Outlet>>) -> fn(&str) {
     }
 }
 
-/// Standard output may be closed; that is no reason to end.
+/// Standard output may be closed; that must not end the process.
 fn tell(text: &str) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
@@ -178,14 +179,14 @@ fn say_mounted(path: &Path, dir: &str) {
     tell("Ctrl-C unmounts");
 }
 
-/// Takes the port of the metrics.
+/// Opens the port of the metrics.
 pub fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener> {
     let failed = |error| CliError::new(format!("metrics={address}: {error}"));
     mount::listen_for_metrics(address).map_err(failed)
 }
 
-/// A violated assertion in any thread ends the daemon as a power cut would: the promises hold for
-/// a crash at any point, not for going on with a state that is wrong.
+/// A violated assertion in any thread ends the daemon as a power cut would. The promises hold for a
+/// crash at any point, but not for continuing with a wrong state.
 pub fn abort_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         tracing::error!("{info}");
@@ -193,8 +194,8 @@ pub fn abort_on_panic() {
     }));
 }
 
-/// Opens the target for writing: recovery writes even when the mount is to be read-only. A target
-/// that cannot be written can still be mounted read-only, but not one that is in use.
+/// Opens the target for writing, because recovery writes even if the mount is read-only. A target
+/// that cannot be written can still be mounted read-only, but not if it is in use.
 fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, bool)> {
     match target::try_open(path, Access::ReadWrite) {
         Ok(disk) => Ok((disk, read_only)),
@@ -225,9 +226,9 @@ fn check_durability(path: &Path, durability: Durability, parsed: &Parsed) -> Res
     ))
 }
 
-/// What the kernel shall see as the source of the mount. As root an image file gets a loop device,
-/// which detaches itself with the mount, because only mounts of block devices are told about
-/// `sync` and waited for by `umount`; our own I/O goes to the file directly.
+/// The source of the mount that the kernel sees. As root, an image file gets a loop device, which
+/// detaches itself with the mount. The reason: only for mounts of block devices does the kernel
+/// send `sync`, and wait in `umount`. OneJournal's own I/O goes directly to the file.
 fn mount_source(path: &Path, disk: &Disk) -> (Source, Option<File>) {
     let plain = Source::Plain { name: path.display().to_string() };
     if !rustix::process::geteuid().is_root() {
@@ -253,7 +254,7 @@ fn attach_loop(path: &Path) -> std::result::Result<(PathBuf, File), String> {
     Ok(device.into_parts())
 }
 
-/// Tells the parent that the mount is ready, and lets go of its terminal.
+/// Tells the parent that the mount is ready, and releases its terminal.
 fn announce(outlet: &Outlet, path: &Path) -> Result<()> {
     let failed = |error: std::io::Error| CliError::new(format!("becoming a daemon: {error}"));
     let mut stdout = std::io::stdout();

@@ -1,7 +1,7 @@
-//! How a serving process is asked to end: SIGTERM, SIGINT and SIGHUP.
+//! The signals that end a serving process: SIGTERM, SIGINT and SIGHUP.
 //!
-//! The first signal unmounts. While programs use the mount it is detached, and the process ends with the last of them.
-//! When it is detached already, a signal closes the volume under these programs.
+//! The first signal unmounts. While programs use the mount, it is detached, and the process ends
+//! with the last of them. A signal to a detached mount closes the volume under these programs.
 
 use mount::{Closer, MountHandle};
 use signal_hook::iterator::Signals;
@@ -9,7 +9,8 @@ use signal_hook::iterator::Signals;
 use crate::service_manager::notify;
 use crate::{CliError, Result, error, users};
 
-/// Serves the signals from a thread of its own. `tell` is given each message for the person who waits.
+/// Handles the signals in a thread of its own. Each message for the waiting user is passed to
+/// `tell`.
 pub fn on_signals(
     mut signals: Signals,
     handle: MountHandle,
@@ -46,7 +47,8 @@ fn end(handle: &MountHandle, tell: fn(&str)) {
     tell(&format!("{text}; another signal closes the volume, and they get errors"));
 }
 
-/// Ends the process when the volume is closed. Before it is served, it goes on.
+/// Ends the process when the volume is closed. If the volume is not served yet, the process
+/// continues.
 fn close_and_end(closer: &Closer) {
     match closer.close() {
         Some(Ok(())) => std::process::exit(0),

@@ -1,4 +1,4 @@
-//! A failed command: one sentence for a person, and an exit code of fsck(8).
+//! A failed command: one sentence for the user, and an exit code of fsck(8).
 
 use std::fmt;
 use std::path::Path;
@@ -9,7 +9,7 @@ pub const CORRECTED: u8 = 1;
 pub const UNCORRECTED: u8 = 4;
 /// Exit code: the operation could not be done.
 pub const OPERATIONAL: u8 = 8;
-/// Exit code: the command line makes no sense.
+/// Exit code: the command line is wrong.
 pub const USAGE: u8 = 16;
 
 /// Result of a command: its exit code.
@@ -18,9 +18,9 @@ pub type Result<T> = std::result::Result<T, CliError>;
 /// Why a command failed.
 #[derive(Debug)]
 pub struct CliError {
-    /// What to tell.
+    /// The message.
     pub text: String,
-    /// What to exit with.
+    /// The exit code.
     pub code: u8,
 }
 
@@ -35,7 +35,8 @@ impl CliError {
         CliError { text: text.into(), code: USAGE }
     }
 
-    /// An error about a path. Where the text names a command to run on `TARGET`, that is this path.
+    /// An error about a path. If the text names a command to run on `TARGET`, the path replaces
+    /// `TARGET`.
     pub fn at(path: &Path, what: impl fmt::Display) -> CliError {
         let shown = path.display().to_string();
         CliError::new(format!("{shown}: {}", what.to_string().replace("TARGET", &shown)))

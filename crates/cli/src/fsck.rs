@@ -1,8 +1,8 @@
 //! `onejournal fsck`: recovery, then e2fsck. Exit codes are those of fsck(8).
 //!
-//! e2fsck first reads only. If it finds something, it repairs a view of the volume, and what it changed
-//! is applied through our journal ([`ext4::apply_repair`]): it would write in place itself, and a power
-//! cut in the middle could leave a volume that nothing can repair.
+//! e2fsck first only reads. If it finds something, it repairs a view of the volume, and its changes
+//! are applied through our journal ([`ext4::apply_repair`]). If e2fsck wrote in place itself, a
+//! power cut in the middle could leave a volume that no tool can repair.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -39,13 +39,13 @@ fn has_errors(disk: &Arc<Disk>) -> bool {
     Survey::take(&device, None).map_or(true, |survey| survey.has_errors)
 }
 
-/// `-p` of a volume that nothing is known against: reading all of it would hold up every boot.
+/// `-p` of a volume that is not marked as damaged. Reading all of it would delay every boot.
 fn skip(args: &FsckArgs) -> u8 {
     mention!("{}: clean; not read through, as nothing is known against it", args.target.display());
     0
 }
 
-/// Recovers the volume if it was not closed. `true` if there was something to do.
+/// Recovers the volume if it was not closed. `true` if it had to be recovered.
 fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let path = &args.target;
     let failed = |error: ext4::Error| refused(args, &error);
@@ -93,12 +93,13 @@ fn open_and_close(
     }
 }
 
-/// The volume is damaged, and our journal has nothing to do with it.
+/// Whether the volume is damaged outside of our journal.
 fn is_for_e2fsck(device: &Arc<dyn BlockDevice>) -> bool {
     matches!(ext4::can_be_repaired(device), Ok(true))
 }
 
-/// Before anything else is said of the volume: while it is changed elsewhere, nothing of it counts.
+/// Checks the claim before anything else: while another user changes the volume, no other statement
+/// about it would be valid.
 fn check_claim(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<Claimant> {
     let claimant = claimant::claimant(args.takeover, 0)?;
     ext4::check_claim(device, &claimant).map_err(|error| refused(args, &error))?;
@@ -110,7 +111,8 @@ fn refused(args: &FsckArgs, error: &ext4::Error) -> CliError {
     claimant::failed(&args.target, error, &retry)
 }
 
-/// `--journal-lost`: e2fsck has to look at all of the volume afterwards. Always `true`.
+/// `--journal-lost`: e2fsck has to check the whole volume afterwards, so the result is always
+/// `true`.
 fn give_up_journal(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = disk.clone();
@@ -121,7 +123,8 @@ fn give_up_journal(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     Ok(true)
 }
 
-/// `-n`: says what recovery would do, or what e2fsck says of a volume that needs none.
+/// `-n`: reports what recovery would do. For a volume that needs no recovery, reports what e2fsck
+/// finds.
 fn look(args: &FsckArgs) -> Result<u8> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadOnly)?);
@@ -174,7 +177,7 @@ fn describe(found: &Recovery) -> String {
     text
 }
 
-/// e2fsck on the volume, which is not marked.
+/// Runs e2fsck on the volume, which has none of our feature bits.
 fn check(args: &FsckArgs, disk: &Arc<Disk>) -> Result<u8> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = disk.clone();
@@ -190,7 +193,7 @@ fn check(args: &FsckArgs, disk: &Arc<Disk>) -> Result<u8> {
     repair(args, &device)
 }
 
-/// e2fsck on a view of the volume; then what it changed is applied.
+/// Runs e2fsck on a view of the volume, then applies its changes.
 fn repair(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<u8> {
     let (path, how) = (&args.target, if args.yes { "-y" } else { "-p" });
     let dir = TemporaryDir::new()?;
@@ -215,14 +218,15 @@ fn repair(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<u8> {
     Ok(checked.code)
 }
 
-/// What e2fsck said, and its exit code.
+/// The output of e2fsck, and its exit code.
 struct Checked {
     text: String,
     code: u8,
 }
 
 impl Checked {
-    /// Of e2fsck that reads only. It ends with 0 although the superblock's counts are wrong.
+    /// Whether e2fsck, which only read, found nothing. It also exits with 0 if the superblock's
+    /// counts are wrong.
     fn is_clean(&self) -> bool {
         self.code == 0 && !self.text.contains("? no\n")
     }
@@ -232,7 +236,7 @@ impl Checked {
     }
 }
 
-/// Runs e2fsck on `path` and prints what it says of it as if it were `shown`.
+/// Runs e2fsck on `path`, and prints its output as if the path were `shown`.
 fn e2fsck(path: &Path, shown: &Path, how: &str) -> Result<Checked> {
     let checked = e2fsck_captured(path, shown, how)?;
     checked.print();

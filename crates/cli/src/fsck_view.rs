@@ -1,5 +1,5 @@
-//! A view of a volume for e2fsck: it reads what is on the volume, and what it writes is kept aside, in a
-//! temporary file, until it is known that all of it can be applied.
+//! A view of a volume for e2fsck. It reads the volume. Its writes go to a temporary file, until it
+//! is known that all of them can be applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -16,18 +16,18 @@ use crate::{CliError, Result};
 
 const BLOCK: u64 = 4096;
 
-/// The volume with what was written to the view.
+/// The volume together with what was written to the view.
 pub struct View {
     volume: Arc<dyn BlockDevice>,
     size_bytes: u64,
-    /// Changed blocks, in the order in which they were first changed; it has no name any more.
+    /// The changed blocks, in the order in which they were first changed. The file has no name.
     aside: File,
-    /// Where in it each is, in blocks.
+    /// The place of each changed block in that file, in blocks.
     changed: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl View {
-    /// A view without changes. `dir` is where they are kept; the file is gone with this.
+    /// A view without changes. `dir` holds the file of changes, which is removed with this value.
     pub fn new(volume: Arc<dyn BlockDevice>, dir: &TemporaryDir) -> io::Result<View> {
         let path = dir.0.join("changes");
         let aside = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
@@ -45,7 +45,8 @@ impl View {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The blocks around a span: offset, bytes as they are now, and where in them the span begins.
+    /// The whole blocks around a span: their offset, their present bytes, and the place of the span
+    /// in them.
     fn around(&self, offset: u64, len_bytes: usize) -> io::Result<(u64, AlignedBuf, usize)> {
         let start = offset / BLOCK * BLOCK;
         let end = (offset + len_bytes as u64).next_multiple_of(BLOCK);
@@ -66,7 +67,7 @@ impl View {
         Ok(())
     }
 
-    /// Only blocks that differ from what they were count as changed.
+    /// A block counts as changed only if it differs from the volume's block.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let (start, mut blocks, at) = self.around(offset, data.len())?;
         let before = blocks.to_vec();
@@ -85,7 +86,7 @@ impl View {
     }
 }
 
-/// The view as e2fsck has it: a file.
+/// The view as e2fsck uses it: a file.
 pub struct ViewFile(pub Arc<View>);
 
 impl OneFile for ViewFile {
@@ -106,7 +107,7 @@ fn errno(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// The view as the volume's driver has it: a device that is not written to.
+/// The view as the volume's driver uses it: a device that is not written to.
 impl BlockDevice for View {
     fn size_bytes(&self) -> u64 {
         self.size_bytes
@@ -143,7 +144,7 @@ impl BlockDevice for View {
     }
 }
 
-/// A directory of our own that goes away with this.
+/// A temporary directory that is removed with this value.
 pub struct TemporaryDir(pub PathBuf);
 
 impl TemporaryDir {

@@ -1,8 +1,9 @@
 //! The guard of a mount: a process that aborts the connection to the kernel when the daemon dies.
 //!
-//! It learns of that by the signal that the kernel sends to the children of a thread that ends (`PR_SET_PDEATHSIG`). The
-//! thread that starts the guard only waits for the guard's end, so a killed daemon always loses that thread, whatever
-//! its other threads are blocked in. A pipe would tell nothing: a blocked thread keeps all files of the daemon open.
+//! The guard learns of the daemon's death by the signal that the kernel sends to the children of a
+//! thread that ends (`PR_SET_PDEATHSIG`). The thread that starts the guard only waits for the
+//! guard's end. So a killed daemon always loses that thread, whatever its other threads are blocked
+//! in. A pipe would not work: a blocked thread keeps all files of the daemon open.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -22,10 +23,10 @@ use crate::{CliError, GuardArgs, Result};
 
 const WATCHING: &str = "watching";
 
-/// Where the kernel's connections can be aborted, if that file system is mounted.
+/// The directory in which the kernel's connections can be aborted, if that file system is mounted.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
-/// How the daemon starts its guard.
+/// Starts the daemon's guard as a process.
 #[derive(Debug, Default)]
 pub struct ByProcess(Mutex<Watch>);
 
@@ -57,7 +58,7 @@ impl Guard for ByProcess {
     }
 }
 
-/// Starts the guard and returns when it watches.
+/// Starts the guard. Returns when it watches.
 fn start(device: (u32, u32)) -> io::Result<JoinHandle<()>> {
     let (told, begun) = channel();
     let builder = std::thread::Builder::new().name("oj-guard".into());
@@ -66,7 +67,8 @@ fn start(device: (u32, u32)) -> io::Result<JoinHandle<()>> {
     Ok(thread)
 }
 
-/// Runs the guard to its end; the guard ends with this thread. Tells when it watches.
+/// Runs the guard until it ends; the guard also ends with this thread. Reports to `told` when the
+/// guard watches.
 fn keep((major, minor): (u32, u32), told: &Sender<io::Result<()>>) {
     let mut command = Command::new("/proc/self/exe");
     command.arg("guard").arg(format!("{major}:{minor}"));
@@ -114,7 +116,8 @@ pub fn run(args: &GuardArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The file that aborts the connection. It belongs to the user who mounted; root needs no mounted `fusectl`.
+/// Opens the file that aborts the connection. It belongs to the user who mounted. Root does not
+/// need a mounted `fusectl`.
 fn open_abort((major, minor): (u32, u32)) -> io::Result<File> {
     let name = format!("{}/abort", u64::from(major) << 20 | u64::from(minor));
     match OpenOptions::new().write(true).open(format!("{CONNECTIONS}/{name}")) {

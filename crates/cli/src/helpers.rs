@@ -1,6 +1,7 @@
-//! The helpers that mount(8) and fsck(8) start for a type of file system: `mount.onejournal`, `fsck.onejournal`, and the
-//! same for the types that a mount table shows. They are links to this command, which is told by the name that it was
-//! started with. umount(8) needs none: umount(2) returns when the volume is closed.
+//! The helpers that mount(8) and fsck(8) start for a type of file system: `mount.onejournal`,
+//! `fsck.onejournal`, and the same for the types that a mount table shows. They are links to this
+//! command, which recognizes them by the name that it was started with. umount(8) needs no helper,
+//! because umount(2) returns when the volume is closed.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -87,7 +88,8 @@ pub struct FsckHelper {
     target: PathBuf,
 }
 
-/// Runs the helper that the command was started as; `None`: it was not. Gives the exit code.
+/// Runs the helper that the command was started as, and returns the exit code. `None`: it was not
+/// started as a helper.
 pub fn run() -> Option<u8> {
     let mut arguments = std::env::args_os();
     let name = arguments.next()?;
@@ -110,7 +112,7 @@ fn ended(name: &str, result: Result<u8>, translate: fn(u8) -> u8) -> u8 {
     }))
 }
 
-/// The code of mount(8) for a code of fsck(8), which our commands end with.
+/// The exit code of mount(8) for an exit code of fsck(8), which the commands use.
 fn mount_code(code: u8) -> u8 {
     match code {
         0 => 0,
@@ -119,7 +121,7 @@ fn mount_code(code: u8) -> u8 {
     }
 }
 
-/// The arguments; `Err`: the exit code of help or of a usage error, which was printed.
+/// Parses the arguments. `Err`: the exit code after help or a usage error, which was printed.
 fn parse<Arguments: Parser>(
     arguments: impl Iterator<Item = OsString>,
 ) -> std::result::Result<Arguments, u8> {
@@ -173,7 +175,7 @@ fn fsck(arguments: impl Iterator<Item = OsString>) -> Result<u8> {
     })
 }
 
-/// Goes on in another mount namespace.
+/// Continues in another mount namespace.
 fn enter(namespace: Option<&Path>) -> Result<()> {
     let Some(path) = namespace else { return Ok(()) };
     let file = std::fs::File::open(path).map_err(|error| CliError::at(path, error))?;

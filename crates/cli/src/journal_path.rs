@@ -1,4 +1,4 @@
-//! A journal on a medium of its own: what PATH in `-o journal=PATH` and `--journal PATH` may be.
+//! An external journal: what PATH in `-o journal=PATH` and `--journal PATH` may be.
 //!
 //! | PATH | becomes |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | nothing | made as a file of `journal_size=` bytes, then as above |
 //!
 //! What is written to it is as private as the volume, and what is read from it is believed. So for
-//! writing it has to belong to a user who is trusted ([`target::trust`]), a regular file must not be
-//! writable by others, and a link to it must have been made by one of those users.
+//! writing it must belong to a trusted user ([`target::trust`]), others must not be able to write a
+//! regular file, and a link to it must have been made by a trusted user.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -25,18 +25,18 @@ use mount::JournalCounters;
 
 use crate::{CliError, Result, target};
 
-/// The options about it.
+/// The options that concern it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JournalOptions {
     /// Where it is.
     pub path: PathBuf,
-    /// Size in bytes of a file that does not exist.
+    /// Size in bytes of a file that is made because it does not exist.
     pub size_bytes: Option<u64>,
-    /// Nanoseconds that a cache line takes longer; NVRAM only.
+    /// Additional nanoseconds for each cache line; NVRAM only.
     pub latency_ns_per_line: u64,
 }
 
-/// Opens the journal for a mount, which `asked` for a durability or for none.
+/// Opens the journal for a mount. `asked`: the durability class that the user asked for, if any.
 pub fn open_for_mount(
     options: &JournalOptions,
     asked: Option<Durability>,
@@ -52,7 +52,7 @@ pub fn open_for_mount(
     Ok(opened?.metered())
 }
 
-/// Opens the journal of `target` for a command that does not mount: whatever it survives.
+/// Opens the journal of `target` for a command that does not mount, whatever its durability class.
 pub fn open_as_it_is(path: &Path, access: Access, target: &Path) -> Result<Medium> {
     let trust = (access == Access::ReadWrite).then(|| target::trust(target));
     Ok(open(path, access, Some(Durability::Process), trust)?.metered().medium)
@@ -61,7 +61,7 @@ pub fn open_as_it_is(path: &Path, access: Access, target: &Path) -> Result<Mediu
 /// An open journal.
 pub struct OpenJournal {
     pub medium: Medium,
-    /// What reached it; nothing any more when it is closed.
+    /// Counters of what reached it. They do not change after it was closed.
     pub counters: Arc<dyn Fn() -> JournalCounters + Send + Sync>,
 }
 
@@ -139,7 +139,7 @@ fn slow_down(opened: Opened, options: &JournalOptions) -> Result<Opened> {
     }
 }
 
-/// Makes the file if there is none. `true` if it did.
+/// Makes the file if it does not exist. `true` if it was made.
 fn make(options: &JournalOptions) -> Result<bool> {
     let path = &options.path;
     let failed = |error: std::io::Error| CliError::at(path, error);

@@ -1,4 +1,5 @@
-//! `onejournal log`: looks at the streams of a log, through its daemon or in its directory.
+//! `onejournal log`: reads and manages the streams of a log, through its daemon or in its
+//! directory.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -41,17 +42,17 @@ enum LogCommand {
     Ls {
         #[command(flatten)]
         place: Where,
-        /// With their counters, a JSON object on each line
+        /// With their counters, as one JSON object on each line
         #[arg(long)]
         json: bool,
     },
-    /// Print the records of a stream, each with a newline behind it
+    /// Print the records of a stream, each followed by a newline
     ///
-    /// Of a damaged stream: those before the damage.
+    /// For a damaged stream, prints the records before the damage.
     Cat {
         #[command(flatten)]
         place: Where,
-        /// A JSON object on each line: lsn, usn, and text or hex
+        /// As one JSON object on each line: lsn, usn, and text or hex
         #[arg(long)]
         json: bool,
         /// Begin with the record at this LSN
@@ -64,13 +65,13 @@ enum LogCommand {
     Tail {
         #[command(flatten)]
         place: Where,
-        /// As `cat --json`
+        /// One JSON object on each line, as `cat --json`
         #[arg(long)]
         json: bool,
-        /// So many
+        /// Number of records
         #[arg(short = 'n', default_value_t = 10)]
         count: usize,
-        /// And those that are appended from now on, until interrupted
+        /// Then print records as they are appended, until interrupted
         #[arg(short = 'f', long)]
         follow: bool,
         /// Name of the stream
@@ -83,7 +84,7 @@ enum LogCommand {
         /// As JSON
         #[arg(long)]
         json: bool,
-        /// Name of the stream; without it the log's
+        /// Name of the stream; without it, the counters of the log
         stream: Option<String>,
     },
     /// Remove a stream and all it holds
@@ -93,7 +94,8 @@ enum LogCommand {
         /// Name of the stream
         stream: String,
     },
-    /// Give up what is damaged of a stream and all behind it, so that it can be written again
+    /// Give up the damaged part of a stream and everything after it, so that it can be written
+    /// again
     DiscardDamaged {
         #[command(flatten)]
         place: Where,
@@ -118,8 +120,8 @@ enum LogCommand {
     },
     /// Bring home what killed processes left in shared memory, and remove it
     ///
-    /// Opens and closes each log of this user that no process uses. What cannot be brought to a log's files is kept,
-    /// with the reason.
+    /// Opens and closes each log of this user that no process uses. Memory that cannot be brought
+    /// to a log's files is kept, and the reason is printed.
     Gc {
         /// Where the logs have their shared memory
         #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
@@ -233,7 +235,7 @@ fn is_open(dir: &Path) -> bool {
     })
 }
 
-/// A log, and how the command line names it.
+/// An open log, and the arguments that name it on a command line.
 struct Opened {
     log: Log,
     place: String,

@@ -60,7 +60,7 @@ fn parse_metrics(text: &str) -> std::result::Result<SocketAddr, String> {
     address.ok_or_else(|| "give a loopback address with a port, such as 127.0.0.1:9151".into())
 }
 
-/// By its name a socket is known while no daemon runs.
+/// A socket's name must be recognizable while no daemon runs.
 fn parse_socket(text: &str) -> std::result::Result<PathBuf, String> {
     match log::names_socket(text) {
         true => Ok(text.into()),
@@ -129,7 +129,7 @@ pub fn run(args: &LogdArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// A stream takes a descriptor for each log file, a client one for its connection.
+/// A stream needs a descriptor for each log file, and a client needs one for its connection.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let found = getrlimit(Resource::Nofile);

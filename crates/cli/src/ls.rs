@@ -1,4 +1,4 @@
-//! `onejournal ls`: the mounted and the detached volumes, and the logs of this machine.
+//! `onejournal ls`: the mounted and detached volumes, and the logs of this machine.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub struct LsArgs {
     json: bool,
 }
 
-/// What a user can do about a detached volume.
+/// The advice for a detached volume.
 const DETACHED_NOTE: &str = "A detached volume is mounted nowhere. It closes when the programs that use it have closed \
                              its files.\nTo close it at once: kill PID. The programs get errors then; nothing that \
                              was synced is lost.";
@@ -141,7 +141,7 @@ fn log_json(log: &SeenLog) -> Value {
     })
 }
 
-/// A table whose columns are as wide as what is in them.
+/// A table whose columns are as wide as their content.
 fn lines<const COUNT: usize>(heading: &[&str; COUNT], rows: &[[String; COUNT]]) -> Vec<String> {
     let heading = heading.map(str::to_owned);
     let all: Vec<&[String; COUNT]> = std::iter::once(&heading).chain(rows).collect();

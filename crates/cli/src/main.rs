@@ -1,5 +1,5 @@
-//! The `onejournal` command: reads the command line, runs one subcommand, and turns errors into a
-//! sentence and an exit code. It must not know the ext4 or the journal format.
+//! The `onejournal` command: parses the command line, runs one subcommand, and turns errors into a
+//! sentence and an exit code. It does not know the formats of ext4 and the journal.
 
 mod claimant;
 mod counters;
@@ -84,9 +84,9 @@ enum Command {
     Dump(DumpArgs),
     /// Print the counters of a mounted volume, or of a file on it
     ///
-    /// Of a directory: those of the whole volume. Of a file: what was written to it, and what that made
-    /// the volume write. Counted since the mount. Of an image or a device: those of the volume, and which process
-    /// serves it where.
+    /// For a directory: the counters of the whole volume. For a file: what was written to it, and
+    /// what the volume wrote because of that. All count from the mount. For an image or a device:
+    /// the counters of the volume, and the process that serves it.
     Stat(StatArgs),
     /// List the mounted volumes and the logs in use of this machine
     ///
@@ -94,12 +94,13 @@ enum Command {
     Ls(ls::LsArgs),
     /// Show what volumes and logs do, again and again
     ///
-    /// Keys: q ends; Tab goes to the next part; the arrows choose a volume; s sorts its files otherwise.
+    /// Keys: q ends; Tab goes to the next part; the arrows choose a volume; s changes the order of
+    /// its files.
     Top(top::TopArgs),
-    /// Set where and in which form the data of files go (docs/reference/modes.md)
+    /// Set where and in which form the data of files are written (docs/reference/modes.md)
     ///
-    /// What the journal holds is brought home first. A directory hands its mode to what is made
-    /// in it from then on.
+    /// Everything that the journal holds is brought home first. New files in a directory inherit
+    /// its mode.
     SetMode(SetModeArgs),
     /// Print the data mode of files
     GetMode(GetModeArgs),
@@ -111,7 +112,7 @@ enum Command {
 
 #[derive(Args)]
 struct MkfsArgs {
-    /// Size of the volume (e.g. 256M, 4G): a file is made, or set to it
+    /// Size of the volume (e.g. 256M, 4G): the file is made, or set to this size
     #[arg(long, value_parser = target::parse_size)]
     size: Option<u64>,
     /// Size of the journal (default: what mke2fs chooses, at least 4M)
@@ -164,10 +165,10 @@ struct GuardArgs {
 
 #[derive(Args)]
 struct DetachArgs {
-    /// Its number, MAJOR:MINOR
+    /// The number of the device, MAJOR:MINOR
     #[arg(value_parser = parse_device)]
     device: (u32, u32),
-    /// Also while programs use them
+    /// Detach mounts that programs use
     #[arg(long)]
     lazily: bool,
 }
@@ -191,16 +192,16 @@ struct FsckArgs {
     /// Answer yes to all questions of e2fsck (default: repair only what is safe)
     #[arg(short = 'y', conflicts_with = "dry_run")]
     yes: bool,
-    /// Where the journal is damaged, give up the history behind the damage
+    /// Where the journal is damaged, give up the history after the damage
     #[arg(long, conflicts_with = "dry_run")]
     discard_damaged: bool,
     /// The journal, if the volume was mounted with -o journal=PATH
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
-    /// Go on although another machine has not closed the volume: it must not be mounted there
+    /// Continue although another machine has not closed the volume: it must not be mounted there
     #[arg(long, conflicts_with = "dry_run")]
     takeover: bool,
-    /// That journal is lost: let e2fsck repair what the volume holds without its newest changes
+    /// The journal is lost: let e2fsck repair the volume without its newest changes
     #[arg(long, requires = "yes", conflicts_with = "journal")]
     journal_lost: bool,
     /// Block device or file that holds the volume, or its UUID=, LABEL= or PARTUUID=
@@ -243,7 +244,8 @@ struct StatArgs {
     /// As JSON; with --watch, an object on each line
     #[arg(long)]
     json: bool,
-    /// A line of the volume's rates every so many seconds (default 1), until interrupted
+    /// Print a line with the volume's rates at this interval in seconds (default 1), until
+    /// interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
           default_missing_value = "1", value_parser = parse_interval)]
     watch: Option<f64>,

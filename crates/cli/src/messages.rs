@@ -1,8 +1,9 @@
-//! Where the messages of a serving process go.
+//! The destinations of the messages of a serving process.
 //!
-//! In the foreground: to standard error, with the time. A daemon's: to standard error until the mount is ready, then to
-//! syslog by `/dev/log`, which journald listens to as well. A message that syslog has no room for is dropped: a volume
-//! must not wait for a log that may be stored on it.
+//! In the foreground, messages go to standard error, with the time. A daemon's messages go to
+//! standard error until the mount is ready, and then to syslog through `/dev/log`, which journald
+//! reads as well. If syslog has no room for a message, the message is dropped: a volume must not
+//! wait for a log that may be stored on it.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
@@ -25,8 +26,8 @@ pub fn to_standard_error(level: Level) {
     builder.with_max_level(level).with_writer(io::stderr).init();
 }
 
-/// Sends messages of `level` and above to standard error, and from [`Outlet::detach`] on to syslog. There each of them
-/// begins with `dir`, which tells the volumes of a machine apart.
+/// Sends messages of `level` and above to standard error, and from [`Outlet::detach`] on to syslog.
+/// In syslog each message begins with `dir`, to distinguish the volumes of a machine.
 pub fn of_daemon(level: Level, dir: &Path) -> Result<Arc<Outlet>> {
     let outlet = Outlet::new(SYSLOG.into(), dir);
     let outlet = Arc::new(outlet.map_err(|error| CliError::new(format!("syslog: {error}")))?);
@@ -40,7 +41,7 @@ pub fn of_daemon(level: Level, dir: &Path) -> Result<Arc<Outlet>> {
 pub struct Outlet {
     syslog: PathBuf,
     socket: UnixDatagram,
-    /// What each message begins with, behind its priority.
+    /// The text after the priority with which each message begins.
     tag: String,
     is_detached: AtomicBool,
 }
@@ -92,7 +93,7 @@ impl<'a> MakeWriter<'a> for Messages {
 }
 
 impl Write for Message<'_> {
-    /// A message comes in one piece.
+    /// A message is written in one piece.
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         self.outlet.send(self.severity, text).map(|()| text.len())
     }

@@ -1,4 +1,5 @@
-//! `onejournal mkfs`: mke2fs with the sizes OneJournal needs, and an end that survives a power cut.
+//! `onejournal mkfs`: runs mke2fs with the sizes that OneJournal needs, and ends in a way that
+//! survives a power cut.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileTypeExt;
@@ -38,7 +39,7 @@ fn check_sizes(args: &MkfsArgs) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that the target exists and has a size. `true`: it was made now.
+/// Makes sure that the target exists and has a size. `true`: it was made by this call.
 fn prepare(args: &MkfsArgs) -> Result<bool> {
     let path = args.target.as_path();
     match std::fs::metadata(path) {
@@ -64,7 +65,7 @@ fn prepare(args: &MkfsArgs) -> Result<bool> {
     }
 }
 
-/// Claims the target until the volume is made, sees that it may be overwritten, and gives a file
+/// Claims the target until the volume is made, checks that it may be overwritten, and gives a file
 /// its size.
 fn claim(args: &MkfsArgs, made: bool) -> Result<Disk> {
     let path = args.target.as_path();
@@ -89,8 +90,8 @@ fn set_size(path: &Path, create: bool, size: u64) -> Result<()> {
     sized.map_err(|error| CliError::at(path, error))
 }
 
-/// Refuses, without `--force`, a target that does not look empty, but for what a `mkfs` that was cut has
-/// left.
+/// Without `--force`, refuses a target that does not look empty. A target that an interrupted
+/// `mkfs` has left is accepted.
 fn check_may_overwrite(args: &MkfsArgs, disk: &Disk) -> Result<()> {
     let path = &args.target;
     if args.force || matches!(ext4::is_mkfs_under_way(disk), Ok(true)) {
@@ -161,7 +162,8 @@ struct Made {
     journal_bytes: u64,
 }
 
-/// What there is now, and what to do with it. Of a sparse image that its file system could not hold in full, a warning.
+/// Prints what was made, and what to do with it. Warns of a sparse image that its file system could
+/// not hold in full.
 fn say_what_was_made(args: &MkfsArgs, made: &Made) {
     let path = args.target.as_path();
     let label = args.label.as_ref().map(|label| format!(", label {label}")).unwrap_or_default();
@@ -192,7 +194,7 @@ fn missing_room(path: &Path) -> Option<u64> {
     (free_bytes < needed_bytes).then_some(free_bytes)
 }
 
-/// A size as a person says it, rounded down.
+/// A size for the user, rounded down.
 fn shown_size(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes as f64;

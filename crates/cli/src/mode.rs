@@ -43,7 +43,7 @@ pub fn get(files: &[PathBuf]) -> Result<u8> {
     Ok(0)
 }
 
-/// The modes, for people who mistyped one.
+/// The names of the modes, for the error about an unknown mode.
 pub fn names() -> String {
     let names: Vec<_> = DataMode::ALL.iter().map(|mode| mode.name()).collect();
     format!("there are {}", names.join(", "))

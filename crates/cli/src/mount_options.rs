@@ -12,12 +12,12 @@ use crate::journal_path::JournalOptions;
 use crate::target::parse_size;
 use crate::{CliError, Result, mode};
 
-/// As `mkfs` makes them.
+/// The smallest journal that `mkfs` makes.
 const SMALLEST_JOURNAL_BYTES: u64 = 4 << 20;
 
 const LOG_LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
 
-/// Each option and what it is for, in parentheses the default.
+/// Each option with its meaning; the default is in parentheses.
 pub const OPTIONS: &[(&str, &str)] = &[
     ("ro, rw", "read-only, or for writing (rw)"),
     (
@@ -67,10 +67,10 @@ pub fn asks_for_help(words: impl IntoIterator<Item = String>) -> bool {
         && (has_it() || words.iter().any(|word| word == "-ohelp"))
 }
 
-/// What the options ask for.
+/// The parsed options.
 #[derive(Clone, PartialEq)]
 pub struct Parsed {
-    /// For the FUSE side.
+    /// Options for FUSE.
     pub mount: MountOptions,
     /// The order of writes.
     pub order: Order,
@@ -80,23 +80,24 @@ pub struct Parsed {
     pub data_mode: DataMode,
     /// Smaller writes go through the journal in `selective` mode.
     pub threshold_bytes: usize,
-    /// Age at which a transaction is committed without being asked.
+    /// Age at which a transaction is committed without a request.
     pub commit_interval: Duration,
     /// Regions of the journal.
     pub region_count: usize,
     /// How deltas are encoded.
     pub delta_codec: DeltaCodec,
-    /// The least that the media have to survive, as asked for by name; otherwise a power cut.
+    /// The weakest durability class that the media may have, if the user named one. Otherwise it is
+    /// `power`.
     pub durability: Option<Durability>,
     /// Opens a volume that another machine has not closed.
     pub take_over: bool,
-    /// Seconds from one heartbeat of the volume's claim to the next; 0: there are none.
+    /// Seconds from one heartbeat of the volume's claim to the next; 0: no heartbeats.
     pub heartbeat_s: u32,
     /// The journal's own medium.
     pub journal: Option<JournalOptions>,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
-    /// Messages below it are not made.
+    /// Lowest level of messages that are sent.
     pub log_level: tracing::Level,
 }
 
@@ -134,7 +135,7 @@ pub fn words(options: &[String]) -> impl Iterator<Item = &str> {
     options.iter().map(|option| option.trim()).filter(|option| !option.is_empty())
 }
 
-/// Whether there is such an option.
+/// Whether the option exists.
 pub fn is_known(option: &str) -> bool {
     match Parsed::default().set(option) {
         Ok(()) => true,
@@ -173,7 +174,8 @@ impl Parsed {
     }
 }
 
-/// Options of an fstab entry that mount(8), systemd and others read, and those that say what is so anyway.
+/// Options of an fstab entry that are for mount(8), systemd and others, and options that state what
+/// is always true.
 fn is_for_others(name: &str, value: Option<&str>) -> bool {
     if name.starts_with("x-") || name.starts_with("X-") {
         return true;
@@ -212,7 +214,8 @@ fn is_for_others(name: &str, value: Option<&str>) -> bool {
     }
 }
 
-/// Options of other file systems that would promise what a volume does not do.
+/// The reason why an option of other file systems is refused: it would promise something that a
+/// volume does not do.
 fn why_refused(name: &str, value: Option<&str>) -> Option<&'static str> {
     match (name, value) {
         ("sync" | "dirsync", None) => Some(
@@ -256,7 +259,7 @@ fn check_together(parsed: &Parsed) -> Result<()> {
     )))
 }
 
-/// Options without a value. `false`: not one of them.
+/// Sets an option without a value. `false`: it is not such an option.
 fn set_flag(parsed: &mut Parsed, name: &str, value: Option<&str>) -> bool {
     if value.is_some() {
         return false;

@@ -1,4 +1,5 @@
-//! Mount namespaces, as `/proc` shows them: which there are, which processes are in them, what is mounted there.
+//! Mount namespaces, as `/proc` shows them: which exist, which processes are in them, and what is
+//! mounted there.
 //!
 //! Processes that `/proc` does not show (of another user, or outside of our PID namespace) are not found.
 
@@ -17,7 +18,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::{CliError, DetachArgs, Result};
 
-/// Which mount namespace it is.
+/// Identifies a mount namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NamespaceId {
     device: u64,
@@ -66,7 +67,7 @@ impl Holder {
     }
 }
 
-/// The mounts of the volume with this device number in all namespaces, one a namespace.
+/// The mounts of the volume with this device number: one for each namespace.
 pub fn holders(device: (u32, u32)) -> Vec<Holder> {
     let mut seen = HashSet::new();
     let found = processes().into_iter().filter_map(|pid| {
@@ -81,7 +82,7 @@ pub fn holders(device: (u32, u32)) -> Vec<Holder> {
     found.collect()
 }
 
-/// The mounts of all volumes in all namespaces, our own namespace first: each place once.
+/// The mounts of all volumes in all namespaces, this namespace first, each mount once.
 pub fn all_mounts() -> Vec<(Holder, MountEntry)> {
     let own = i32::try_from(std::process::id()).into_iter();
     let mut seen = HashSet::new();
@@ -100,12 +101,12 @@ pub fn all_mounts() -> Vec<(Holder, MountEntry)> {
     found
 }
 
-/// A mount namespace, to be given to [`detach`].
+/// Opens a mount namespace, to pass it to [`detach`].
 pub fn of_process(pid: &str) -> io::Result<File> {
     File::open(format!("/proc/{pid}/ns/mnt"))
 }
 
-/// Takes the mounts of `device` off in `namespace`, by a process of its own.
+/// Removes the mounts of `device` in `namespace`, through a process of its own.
 pub fn detach(namespace: File, device: (u32, u32), lazily: bool) -> Result<()> {
     let (major, minor) = device;
     let mut command = Command::new("/proc/self/exe");
@@ -146,7 +147,7 @@ pub fn run_detach(args: &DetachArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// How the daemon unmounts.
+/// Unmounts for the daemon, through a process of its own.
 #[derive(Debug)]
 pub struct ByProcess;
 

@@ -1,5 +1,5 @@
-//! What a command prints. A reader that has seen enough (`| head`) ends the command without a message, as it ends any
-//! other program.
+//! The output of a command. If the reader closes the pipe (`| head`), the command ends without a
+//! message, like other programs.
 
 use std::io::{ErrorKind, Write};
 
@@ -26,7 +26,7 @@ macro_rules! say {
     };
 }
 
-/// The same where the work has to go on although the reader is gone.
+/// The same for work that has to continue after the reader has closed the pipe.
 #[macro_export]
 macro_rules! mention {
     ($($argument:tt)*) => {{

@@ -1,6 +1,7 @@
-//! `mount -o remount`: changes what the kernel decides of a mounted volume, and refuses all else by name.
+//! `mount -o remount`: changes the options that the kernel decides, and refuses all others by name.
 //!
-//! mount(8) passes the options of the fstab entry as well. One that the mount has already is no change.
+//! mount(8) passes the options of the fstab entry as well. An option that the mount already has is
+//! not a change.
 
 use std::path::Path;
 
@@ -13,10 +14,11 @@ use crate::mount_options::{self, Parsed, split, words};
 use crate::volumes::ServedVolume;
 use crate::{Cli, CliError, Command, Result, umount};
 
-/// What the kernel decides.
+/// The options that the kernel decides.
 const CHANGEABLE: [&str; 8] = ["ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec"];
 
-/// What the kernel shows of each FUSE mount in the mount table, where mount(8) takes options from as well.
+/// The options that the kernel shows for each FUSE mount in the mount table, from which mount(8)
+/// takes options as well.
 const SHOWN: [&str; 4] = ["user_id", "group_id", "max_read", "blksize"];
 
 pub fn run(dir: &Path, options: &[String]) -> Result<u8> {
@@ -60,7 +62,7 @@ fn flags_of(dir: &Path) -> Result<MountOptions> {
     })
 }
 
-/// The options with which the process serves.
+/// The options with which the daemon serves.
 fn options_of(pid: i32) -> Result<Parsed> {
     let failed = |why: String| CliError::new(format!("process {pid}: {why}"));
     let line = std::fs::read(format!("/proc/{pid}/cmdline"));
@@ -73,7 +75,7 @@ fn options_of(pid: i32) -> Result<Parsed> {
     }
 }
 
-/// Whether setting the option changes nothing.
+/// Whether the option has this value already.
 fn is_so(now: &Parsed, option: &str) -> Result<bool> {
     let mut with = now.clone();
     with.set(option)?;

@@ -1,4 +1,5 @@
-//! What the service manager is told (sd_notify(3)): one datagram to the socket that it names in the environment.
+//! Notifies the service manager (sd_notify(3)): sends one datagram to the socket that the
+//! environment names.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;

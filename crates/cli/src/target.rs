@@ -1,4 +1,4 @@
-//! The device or file a command works on: opening it, and the programs of e2fsprogs around it.
+//! Opens the device or file that a command works on, and starts the programs of e2fsprogs.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,20 +13,21 @@ use device::{Access, DeviceError, Disk, Trust};
 use crate::volumes::{self, HELD_PATIENCE};
 use crate::{CliError, Result};
 
-/// Of a target that there is not.
+/// The message for a target that does not exist.
 pub const MISSING: &str =
     "does not exist; to make a volume of 256 MiB there: onejournal mkfs --size 256M TARGET";
 
 /// A daemon that was killed ends within this time, unless its device is stuck.
 const DYING_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often a block device that the kernel holds is tried again: it gives no sign when it lets go.
+/// The interval at which a block device that the kernel holds is tried again. The kernel gives no
+/// sign when it releases the device.
 const TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// Why a target could not be opened.
 pub struct Refusal {
     pub error: CliError,
-    /// Somebody else has it.
+    /// Whether another user has it.
     pub in_use: bool,
 }
 
@@ -49,13 +50,14 @@ impl Refusal {
     }
 }
 
-/// Opens the target, or says what is wrong with it. Waits for a daemon that is closing it or about to, for one that was
-/// killed and has not ended, and for a copy of its mount in a namespace that is just being made.
+/// Opens the target, or returns what is wrong with it. Waits for a daemon that is closing it or
+/// about to close it, for a daemon that was killed and has not ended, and for a copy of its mount
+/// in a namespace that is just being made.
 pub fn open(path: &Path, access: Access) -> Result<Disk> {
     try_open(path, access).map_err(|refusal| refusal.error)
 }
 
-/// The same, for a caller to whom it matters why it could not be opened.
+/// The same, for a caller that needs the reason of a refusal.
 pub fn try_open(path: &Path, access: Access) -> std::result::Result<Disk, Refusal> {
     let begun = Instant::now();
     let mut is_second = false;
@@ -93,8 +95,8 @@ pub fn opening(error: DeviceError) -> CliError {
     CliError::new(error.source.to_string())
 }
 
-/// The users whose files may be used together with the target: ourselves, root, and the owner of
-/// an image file, who can put into the volume whatever he likes anyway.
+/// The users whose files may be used together with the target: this user, root, and the owner of an
+/// image file, who can change the content of the volume anyway.
 pub fn trust(target: &Path) -> Trust {
     let found = std::fs::metadata(target).ok().filter(std::fs::Metadata::is_file);
     let and_owner = |found: std::fs::Metadata| Trust::own_and(found.uid(), found.gid());
@@ -126,7 +128,7 @@ pub fn absolute(path: &Path) -> Result<PathBuf> {
     })
 }
 
-/// A program of the system, also where `/sbin` is not on the path.
+/// A program of the system, also if `/sbin` is not in the path.
 pub fn in_sbin(name: &str) -> Command {
     let places = ["/usr/sbin", "/sbin"].map(|dir| Path::new(dir).join(name));
     let found = places.into_iter().find(|path| path.exists());

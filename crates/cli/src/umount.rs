@@ -1,7 +1,9 @@
-//! `onejournal umount`: unmounts, waits until the daemon has brought everything home, and says when it could not.
+//! `onejournal umount`: unmounts, waits until the daemon has brought everything home, and reports a
+//! failure.
 //!
-//! Given a directory, what is mounted there is unmounted; given an image or a device, all its mounts are, in every
-//! namespace. The root directory is asked nothing that matters: it may be damaged.
+//! For a directory, the mount there is removed. For an image or a device, all its mounts are
+//! removed, in every namespace. Nothing depends on the root directory of the volume, which may be
+//! damaged.
 
 use std::path::Path;
 use std::process::Command;
@@ -47,7 +49,7 @@ pub fn run(path: &Path) -> Result<u8> {
     Err(CliError::at(&volume.target, format!("unmounted, but not closed{why}: {left}")))
 }
 
-/// Why there is nothing to be done with `path`.
+/// The reason why nothing can be done with `path`.
 pub fn not_mounted(path: &Path) -> CliError {
     match std::fs::metadata(path) {
         Ok(_) => {
@@ -63,7 +65,7 @@ fn last_error(dir: &Path) -> Option<String> {
     Counters(answer.counters).text("last_error").map(String::from)
 }
 
-/// Returns when the daemon has ended, or with what keeps it.
+/// Returns when the daemon has ended, or returns what keeps it.
 fn wait_for_end(path: &Path, volume: &ServedVolume, daemon: &Daemon) -> Result<()> {
     let begun = Instant::now();
     while !daemon.ended()? {
@@ -87,7 +89,7 @@ fn wait_for_end(path: &Path, volume: &ServedVolume, daemon: &Daemon) -> Result<(
     Ok(())
 }
 
-/// What is to be done about a volume that was not closed. `None`: nothing, or it is gone or in use again.
+/// The advice for a volume that was not closed. `None`: it was closed, is gone, or is in use again.
 fn left_open(volume: &Path) -> Option<String> {
     let device: Arc<dyn BlockDevice> = match Disk::open(volume, Access::ReadOnly) {
         Ok(disk) => Arc::new(disk),
@@ -104,7 +106,7 @@ fn left_open(volume: &Path) -> Option<String> {
     }
 }
 
-/// Takes the mounts in other namespaces off, and says how many.
+/// Removes the mounts in other namespaces. Returns their number.
 fn take_away_elsewhere(volume: &ServedVolume) -> Result<usize> {
     let own = NamespaceId::own().map_err(|error| CliError::new(error.to_string()))?;
     let mut count = 0;

@@ -1,6 +1,6 @@
-//! Numbers for people: with a unit, and no more digits than they are read with.
+//! Formats numbers for people: with a unit, and with few digits.
 
-/// A number with its thousands set apart.
+/// A number with its thousands separated.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -13,7 +13,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// So many of something.
+/// A number with the singular or plural of a word.
 pub fn times(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
@@ -46,7 +46,7 @@ fn scaled(mut value: f64, unit: &str, larger: &[&str]) -> String {
     format!("{value:.decimals$} {name}")
 }
 
-/// Text from outside, without the characters that move the cursor or change colours.
+/// Text from outside, without control characters, which could move the cursor or change colours.
 pub fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }

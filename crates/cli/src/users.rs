@@ -1,4 +1,5 @@
-//! Which programs use a mounted volume. The volume is asked nothing: its daemon may be the one who looks.
+//! Finds the programs that use a mounted volume. Sends no request to the volume, because its daemon
+//! may be the process that looks.
 //!
 //! Processes that `/proc` does not show us (of another user, or outside of our PID namespace) are not found.
 
@@ -8,11 +9,11 @@ use std::path::Path;
 use device::{process_name, processes};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-/// More programs than this are counted only.
+/// If there are more programs than this, the rest are only counted.
 const NAMED_COUNT: usize = 8;
 
-/// The programs that have something of the file system with the number `device` open, mapped or as their directory, by
-/// name and process; with how many more there are.
+/// The programs that have a file of the file system `device` open or mapped, or have their
+/// directory there, by name and process; then the number of further ones.
 pub fn of(device: (u32, u32)) -> String {
     let users = pids_of(device);
     if users.is_empty() {
@@ -30,7 +31,7 @@ pub fn of(device: (u32, u32)) -> String {
     named.join(", ") + &more
 }
 
-/// Their processes.
+/// The processes of these programs.
 pub fn pids_of(device: (u32, u32)) -> Vec<i32> {
     processes().into_iter().filter(|pid| uses(*pid, device)).collect()
 }
@@ -44,13 +45,14 @@ fn uses(pid: i32, device: (u32, u32)) -> bool {
         || maps(&process, device)
 }
 
-/// Whether what a link of `/proc` leads to is on the file system. Answered from what the kernel has cached.
+/// Whether the target of a link in `/proc` is on the file system. Uses only what the kernel has
+/// cached.
 fn is_on(link: &Path, (major, minor): (u32, u32)) -> bool {
     let found = statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::empty());
     found.is_ok_and(|found| (found.stx_dev_major, found.stx_dev_minor) == (major, minor))
 }
 
-/// Programs and mapped files.
+/// Whether the process runs a program, or has mapped a file, from the file system.
 fn maps(process: &Path, (major, minor): (u32, u32)) -> bool {
     let number = format!("{major:02x}:{minor:02x}");
     let table = fs::read(process.join("maps")).unwrap_or_default();

@@ -1,8 +1,10 @@
-//! Which volume a path of the command line means, where it is mounted, and which process serves it.
+//! Finds the volume that a path of the command line means, where it is mounted, and which process
+//! serves it.
 //!
-//! The path is a directory that the volume is mounted on, or its image or device. All is read from `/proc` and `/sys`:
-//! a volume is found whatever its root directory answers, and when it is mounted in another namespace or nowhere any
-//! more. Processes that `/proc` does not show us (of another user, or outside of our PID namespace) are not found.
+//! The path is a directory on which the volume is mounted, or its image or device. Everything is
+//! read from `/proc` and `/sys`. So a volume is found even if its root directory does not answer,
+//! if it is mounted in another namespace, or if it is not mounted any more. Processes that `/proc`
+//! does not show (of another user, or outside of this PID namespace) are not found.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,20 +23,22 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::namespaces::{self, Holder};
 use crate::{CliError, Result};
 
-/// A mount namespace that is just being made has copies of all mounts for a moment.
+/// How long a mount namespace that is just being made may have copies of all mounts.
 pub const HELD_PATIENCE: Duration = Duration::from_secs(2);
-/// A daemon that is not mounted anywhere begins to close within this time, unless something unseen uses the volume.
+/// A daemon whose volume is not mounted anywhere begins to close within this time, unless an
+/// invisible process uses the volume.
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(5);
 
 const LOOP_MAJOR: u32 = 7;
-/// How often is looked at what a daemon does.
+/// The interval at which the state of a daemon is checked.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// The kernel keeps this much of a process's name (`TASK_COMM_LEN` without the zero).
 const PROCESS_NAME_LEN: usize = 15;
 
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What a volume is on. One volume has several: an image, and the loop device through which the kernel sees it.
+/// The image or device that a volume is on. One volume has several: an image, and the loop device
+/// through which the kernel sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Medium {
     Block((u32, u32)),
@@ -50,12 +54,12 @@ impl Medium {
         found.is_file().then_some(Medium::File { device: found.dev(), inode: found.ino() })
     }
 
-    /// The file behind a loop device.
+    /// The backing file of a loop device.
     fn behind(device: (u32, u32)) -> Option<Medium> {
         Medium::at(&backing_file(device)?)
     }
 
-    /// What a mounted volume is on.
+    /// The media of a mounted volume.
     fn of_mount(entry: &MountEntry) -> Vec<Medium> {
         if entry.kind.starts_with("fuseblk") {
             let behind = Medium::behind(entry.device);
@@ -65,7 +69,7 @@ impl Medium {
     }
 }
 
-/// The path of the file behind a loop device.
+/// The path of the backing file of a loop device.
 pub fn backing_file((major, minor): (u32, u32)) -> Option<PathBuf> {
     // A part of a file is not the file.
     let loop_directory = format!("/sys/dev/block/{major}:{minor}/loop");
@@ -81,11 +85,11 @@ pub fn backing_file((major, minor): (u32, u32)) -> Option<PathBuf> {
     Some(OsStr::from_bytes(path).into())
 }
 
-/// A volume that is, or may be, in use.
+/// A volume that is in use, or may be.
 #[derive(Debug)]
 pub struct ServedVolume {
     media: Vec<Medium>,
-    /// Where it is mounted in our namespace, the topmost last.
+    /// The directories of this namespace on which it is mounted, the topmost last.
     pub dirs: Vec<PathBuf>,
     /// Device numbers that its file system may have.
     devices: Vec<(u32, u32)>,
@@ -94,7 +98,8 @@ pub struct ServedVolume {
 }
 
 impl ServedVolume {
-    /// The volume that is mounted on the directory `path`, with that directory alone; `None` where nothing is mounted.
+    /// The volume that is mounted on the directory `path`, with only that directory. `None` if
+    /// nothing is mounted there.
     pub fn mounted_on(path: &Path) -> Result<Option<ServedVolume>> {
         let table = mounts()?;
         let resolved = [without_the_last(path), path.canonicalize().ok()];
@@ -154,7 +159,7 @@ impl ServedVolume {
         self.devices.iter().copied().flat_map(of).collect()
     }
 
-    /// Paths by which its root can be asked, whatever namespace it is mounted in.
+    /// Paths by which its root can be reached, in any namespace.
     pub fn reachable_dirs(&self) -> Vec<PathBuf> {
         let through = self.holders().into_iter().map(|(holder, _)| holder.reachable_dir());
         self.dirs.iter().cloned().chain(through).collect()
@@ -165,12 +170,12 @@ impl ServedVolume {
         self.devices.first().copied()
     }
 
-    /// How long its daemon may go on serving when the volume is not mounted here any more.
+    /// How long its daemon may continue to serve after the volume was unmounted in this namespace.
     pub fn patience(&self) -> Duration {
         if self.holders().is_empty() { UNSEEN_PATIENCE } else { HELD_PATIENCE }
     }
 
-    /// Where it is mounted, for a person.
+    /// The places where it is mounted, as text for the user.
     pub fn whereabouts(&self) -> String {
         let places: Vec<String> = self.holders().iter().map(|(holder, _)| holder.place()).collect();
         if places.is_empty() {
@@ -185,7 +190,8 @@ fn mounts() -> Result<Vec<MountEntry>> {
     device::own_mounts().map_err(|error| CliError::new(format!("/proc/self/mountinfo: {error}")))
 }
 
-/// A path with only what is above its last component resolved, which may be a mount that does not answer.
+/// A path in which everything above the last component is resolved. The last component may be a
+/// mount that does not answer.
 fn without_the_last(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -208,7 +214,8 @@ fn has_open(pid: i32, media: &[Medium]) -> bool {
     open_media(pid).any(|(_, medium)| media.contains(&medium))
 }
 
-/// The images and devices that a process has open, with links of `/proc` to them, by the order of descriptors.
+/// The images and devices that a process has open, with links of `/proc` to them, in the order of
+/// their descriptors.
 fn open_media(pid: i32) -> impl Iterator<Item = (PathBuf, Medium)> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     files.filter_map(|file| Medium::at(&file.path()).map(|medium| (file.path(), medium)))
@@ -229,12 +236,12 @@ pub fn serves_any(pid: i32, mounts: &[(Holder, MountEntry)]) -> bool {
     has_open(pid, &mounts.iter().flat_map(of).collect::<Vec<_>>())
 }
 
-/// Whether the process is a `mount` command that serves, and is not about to end.
+/// Whether the process is a `mount` command that serves a volume, and is not closing it.
 pub fn is_serving(pid: i32) -> bool {
     is_daemon(pid) && device::process_name(pid) != mount::CLOSING_NAME
 }
 
-/// Whether the process is a `mount` command that serves.
+/// Whether the process is a `mount` command that serves a volume.
 fn is_daemon(pid: i32) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = line.split(|byte| *byte == 0).skip(1);
@@ -259,18 +266,18 @@ impl Daemon {
         }
     }
 
-    /// Whether it serves no more: it brings everything home and ends.
+    /// Whether it has stopped serving: it brings everything home and then ends.
     pub fn is_closing(&self) -> bool {
         device::process_name(self.pid) == mount::CLOSING_NAME
     }
 
-    /// Whether what it serves is mounted in our namespace, whatever the way to it.
+    /// Whether its volume is mounted in this namespace, by any path.
     fn is_mounted_here(&self) -> Result<bool> {
         let mut volumes = mounts()?.into_iter().filter(MountEntry::is_volume);
         Ok(volumes.any(|entry| has_open(self.pid, &Medium::of_mount(&entry))))
     }
 
-    /// Waits a little; whether it has ended.
+    /// Waits a short time. Returns whether the daemon has ended.
     pub fn ended(&self) -> Result<bool> {
         self.ended_within(&LOOK_EVERY)
     }

@@ -113,7 +113,7 @@ struct Rates {
 }
 
 impl Rates {
-    /// A counter that went back (the volume was mounted anew) counts as nothing.
+    /// A counter that went back (the volume was mounted again) counts as nothing.
     fn between(before: &Sample, now: &Sample) -> Rates {
         let seconds = (now.at - before.at).as_secs_f64().max(1e-9);
         let grown =
@@ -160,7 +160,7 @@ impl Rates {
     }
 }
 
-/// Upper bound of the bucket in which the value lies that 99 % do not exceed.
+/// Upper bound of the bucket of the 99th percentile.
 fn p99(buckets: &BTreeMap<u64, u64>) -> Option<u64> {
     let count: u64 = buckets.values().sum();
     let wanted = (count * 99).div_ceil(100);

@@ -1,14 +1,14 @@
-//! What a durable write costs, done in each possible way: time, and flushes of the device.
+//! The cost of each way to write durably: time, and flushes of the device.
 //!
 //! ```text
 //! cargo run --release -p onejournal-device --example durable_write -- PATH [SIZE_KIB,...] [ROUNDS]
 //! ```
 //!
-//! A PATH that does not exist is made as a file of 64 MiB and removed afterwards; a file or
-//! block device that exists is OVERWRITTEN, so this asks for `OVERWRITE=yes` in the
-//! environment. The ways take turns within each round, so that they meet the same device.
-//! Flushes are counted for the whole device PATH lies on, other users' included: a loop
-//! device of one's own gives exact numbers.
+//! If PATH does not exist, the program makes a file of 64 MiB and removes it at the end. An
+//! existing file or block device is OVERWRITTEN, so the program asks for `OVERWRITE=yes` in the
+//! environment. The ways take turns within each round, so that all of them meet the same state of
+//! the device. Flushes are counted for the whole device that PATH is on, including those of other
+//! users. A loop device that nothing else uses gives exact numbers.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write as _};
@@ -144,7 +144,7 @@ fn whole(count: usize, data: &[u8]) -> io::Result<()> {
     if count == data.len() { Ok(()) } else { Err(io::Error::other("a short write")) }
 }
 
-/// The statistics of the block device that `path` is, or lies on.
+/// The statistics file of the block device that `path` is, or is stored on.
 fn stat_path(path: &Path) -> Outcome<PathBuf> {
     let metadata = fs::metadata(path)?;
     let is_block = metadata.file_type().is_block_device();
@@ -154,7 +154,7 @@ fn stat_path(path: &Path) -> Outcome<PathBuf> {
     Ok(if own.join("partition").exists() { own.join("../stat") } else { own.join("stat") })
 }
 
-/// Flushes that the device has completed; 0 where it has no statistics.
+/// Flushes that the device has completed; 0 if it has no statistics.
 fn flush_count(stat: &Path) -> Outcome<u64> {
     let Ok(stat) = fs::read_to_string(stat) else { return Ok(0) };
     Ok(stat.split_whitespace().nth(15).map(str::parse).transpose()?.unwrap_or(0))

@@ -1,14 +1,15 @@
-//! What a durable store to NVRAM costs, through the cache and past it: median times, and from
-//! which length on one beats the other.
+//! The cost of a durable store to NVRAM, through the cache and past it: median times, and the
+//! length from which storing past the cache is faster.
 //!
 //! ```text
 //! cargo run --release -p onejournal-device --example nvram_persist -- [PATH] [ROUNDS] [NS_PER_LINE]
 //! ```
 //!
-//! PATH is a DAX device or a file, which are OVERWRITTEN (this asks for `OVERWRITE=yes` in the
-//! environment) and are taken for what they are, `durability=process` included. Without PATH,
-//! or with `-`, it is memory of this process. NS_PER_LINE is latency that is added for each
-//! cache line. The ways take turns within each round, so that they meet the same machine.
+//! PATH is a DAX device or a file. It is OVERWRITTEN, so the program asks for `OVERWRITE=yes` in
+//! the environment. Every durability class is accepted, also `process`. Without PATH, or with `-`,
+//! the program uses memory of its own process. NS_PER_LINE nanoseconds of latency are added for
+//! each cache line. The ways take turns within each round, so that all of them meet the same state
+//! of the machine.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,11 +18,11 @@ use onejournal_device::{Access, AddedLatency, Durability, MappedNvram, Nvram};
 
 const AREA_BYTES: usize = 64 << 20;
 
-/// Durable writes between two looks at the clock: the clock costs tens of nanoseconds.
+/// Durable writes between two readings of the clock, because one reading takes tens of nanoseconds.
 const BATCH_COUNT: usize = 16;
 
-/// Bytes between one durable write and the next: none, where each begins on a line of its own,
-/// and some that make it begin anywhere.
+/// Bytes between one durable write and the next. With 0, each write begins on a line of its own.
+/// With 13, a write begins anywhere in a line.
 const GAPS_BYTES: [usize; 2] = [0, 13];
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -89,7 +90,7 @@ fn open(path: &str) -> Outcome<MappedNvram> {
     open(None).or_else(|_| open(Some(Durability::Process))).map_err(Into::into)
 }
 
-/// Writes one behind the other, as a journal does, and returns the time of one.
+/// Makes durable writes one after the other, as a journal does, and returns the time of one.
 fn batch(
     nvram: &impl Nvram,
     round: usize,

@@ -1,14 +1,14 @@
-//! Which bytes of two blocks differ, as bits: the one computation on bytes that is worth vector
-//! instructions by hand.
+//! Finds the bytes in which two blocks differ, as bit masks. This is the only computation with
+//! hand-written vector instructions.
 //!
-//! With AVX2, where the processor has it, a delta of a block takes 0.6 to 0.75 of the time that it takes
-//! with the portable code, which the compiler can make vectors of in part only. (AVX-512 gains
-//! another tenth; that did not seem worth a third variant.) The tests hold the two equal to a
-//! comparison byte by byte.
+//! With AVX2, if the processor has it, a delta of a block takes 0.6 to 0.75 of the time that it
+//! takes with the portable code, of which the compiler can vectorize only a part. (AVX-512 gains
+//! another tenth, which was not worth a third variant.) The tests compare both with a comparison
+//! byte by byte.
 
 /// Size of a compared block in bytes.
 pub const BLOCK_BYTES: usize = 4096;
-/// Bytes that one mask is about: one bit each.
+/// Bytes of one mask, with one bit for each byte.
 pub const CHUNK_BYTES: usize = 64;
 const CHUNK_COUNT: usize = BLOCK_BYTES / CHUNK_BYTES;
 const _: () = assert!(CHUNK_COUNT == u64::BITS as usize && CHUNK_BYTES == u64::BITS as usize);
@@ -36,8 +36,8 @@ pub fn compare(a: &Block, b: &Block) -> Difference {
     compare_portable(a, b)
 }
 
-/// Finds the chunks that differ by XOR and OR of words, which become vector code on every target;
-/// then looks at the bytes of those, a word at a time.
+/// Finds the chunks that differ by XOR and OR of words, which become vector code on every target.
+/// Then compares the bytes of these chunks, a word at a time.
 fn compare_portable(a: &[Chunk], b: &[Chunk]) -> Difference {
     let mut difference = Difference { chunks: 0, masks: [0; CHUNK_COUNT] };
     for (index, (a, b)) in a.iter().zip(b).enumerate() {
@@ -52,7 +52,7 @@ fn compare_portable(a: &[Chunk], b: &[Chunk]) -> Difference {
     difference
 }
 
-/// Not `a != b`, which the compiler makes a call of.
+/// Not `a != b`, because the compiler turns that into a function call.
 fn differs(a: &Chunk, b: &Chunk) -> bool {
     words(a).zip(words(b)).fold(0, |bits, (a, b)| bits | (a ^ b)) != 0
 }

@@ -21,7 +21,7 @@ impl Durability {
         }
     }
 
-    /// The class that has this word, if one has.
+    /// The class with this name.
     pub fn from_name(name: &str) -> Option<Durability> {
         let all = [Durability::Process, Durability::Reboot, Durability::Power];
         all.into_iter().find(|class| class.name() == name)

@@ -53,20 +53,21 @@ impl DeviceError {
         DeviceError { operation, offset, len_bytes, source }
     }
 
-    /// The medium has become shorter than it was when it was opened: what was written to it is lost.
+    /// The medium is shorter than it was when it was opened, so data that were written to it are
+    /// lost.
     pub fn is_shrunk(&self) -> bool {
         self.source.kind() == io::ErrorKind::UnexpectedEof
     }
 
-    /// The disk could not be opened because a block device is open exclusively, and neither a mount in this
-    /// namespace nor a lock of a visible process is the reason. A mount namespace that is just being made keeps
-    /// a device so for a moment: it has copies of all mounts.
+    /// The disk could not be opened because a block device is open exclusively, and neither a mount
+    /// in this namespace nor a lock of a visible process explains that. A mount namespace that is
+    /// just being made does this for a moment, because it has copies of all mounts.
     pub fn is_held_by_kernel(&self) -> bool {
         let why = self.source.get_ref().and_then(|why| why.downcast_ref::<InUse>());
         why.is_some_and(|why| why.is_held_by_kernel)
     }
 
-    /// The operation and, where it has one, its span.
+    /// The operation, and its span if it has one.
     fn what(&self) -> String {
         let DeviceError { operation, offset, len_bytes, .. } = self;
         match operation {
@@ -88,7 +89,7 @@ impl DeviceError {
     }
 }
 
-/// Why a disk cannot be had.
+/// Why a disk is refused as "in use".
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {text}", path.display())]
 pub(crate) struct InUse {
@@ -98,13 +99,13 @@ pub(crate) struct InUse {
     pub(crate) is_held_by_kernel: bool,
 }
 
-/// An error of opening `path`.
+/// An error while opening `path`.
 pub(crate) fn refused(path: &Path, kind: io::ErrorKind, why: impl fmt::Display) -> DeviceError {
     let why = format!("{}: {why}", path.display());
     DeviceError::new(Operation::Open, 0, 0, io::Error::new(kind, why))
 }
 
-/// An error of opening `path` that the system reported.
+/// An error while opening `path` that the system reported.
 pub(crate) fn errno(path: &Path, errno: Errno) -> DeviceError {
     let source = io::Error::from(errno);
     refused(path, source.kind(), source)

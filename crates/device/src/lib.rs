@@ -1,39 +1,39 @@
 //! Where bytes become durable: block devices, files and NVRAM.
 //!
-//! The only crate that issues I/O on a volume. It must not know what the bytes mean: no
-//! journal, no file system. Everything above speaks to a medium through [`BlockDevice`] or
+//! This is the only crate that sends I/O to a volume. It does not know what the bytes mean: it
+//! knows no journal and no file system. The crates above use a medium through [`BlockDevice`] or
 //! [`Nvram`].
 //!
 //! # What we assume of a block medium
 //!
 //! The simulator (`SimDevice` of the crate `testing`) breaks everything that is not on this list.
 //!
-//! 1. 512 aligned bytes are written whole or not at all. Nothing larger is, whatever logical sector the
-//!    device reports.
-//! 2. A write that has returned is visible to later reads, and may be lost in a power cut
-//!    until a flush that was issued after it has returned.
+//! 1. 512 aligned bytes are written whole or not at all. A larger write may be torn, whatever
+//!    logical sector the device reports.
+//! 2. A write that has returned is visible to later reads. A power cut may lose it until a flush
+//!    that was issued after it has returned.
 //! 3. Unflushed writes survive a power cut in any subset and in any order.
-//! 4. `write_durable` returns when its own bytes survive a power cut. It says nothing about
-//!    the writes before it.
-//! 5. After a failed write the 512-byte pieces it covered hold old or new bytes, each by itself.
-//!    After a failed flush nothing is known of any unflushed write, for ever: nobody retries.
-//!    `write_durable` may be a write and a flush, and lose its bytes by somebody else's failed
-//!    flush between the two; `write_fua` is not.
+//! 4. `write_durable` returns when its own bytes survive a power cut. It does not make earlier
+//!    writes durable.
+//! 5. After a failed write, each 512-byte piece that it covered holds old or new bytes. After a
+//!    failed flush, the state of every unflushed write is unknown, permanently: the flush is never
+//!    repeated. `write_durable` may be a write and a flush. If another user's flush fails between
+//!    the two, its bytes may be lost. `write_fua` has no such gap.
 //!
 //! # What we assume of NVRAM
 //!
 //! The simulator (`SimNvram` of the crate `testing`) breaks everything that is not on this list.
 //!
-//! 1. An aligned word of 8 bytes that is stored whole is in memory whole or not at all. A
-//!    word that is stored in part gets there byte by byte.
-//! 2. A store that has returned is visible to later loads, and may be lost in a power cut
-//!    until a fence that *the same thread* issued after it has returned.
-//! 3. Unfenced stores survive a power cut in any subset and in any order; a cache line may be
-//!    written back at any time, for whatever reason, also twice with other words each time.
-//! 4. `write_durable` returns when its own bytes survive a power cut, and with them all that
-//!    its thread has stored before.
-//! 5. A store changes its own bytes and no other, whoever else stores to the same line.
-//! 6. A load of a line that memory has lost (*poison*) fails; so does every access after it.
+//! 1. An aligned word of 8 bytes that is stored whole is in memory whole or not at all. A word that
+//!    is stored in part gets there byte by byte.
+//! 2. A store that has returned is visible to later loads. A power cut may lose it until a fence
+//!    that *the same thread* issued after it has returned.
+//! 3. Unfenced stores survive a power cut in any subset and in any order. A cache line may be
+//!    written back at any time, for any reason, and several times with different words.
+//! 4. `write_durable` returns when its own bytes, and everything that its thread stored before,
+//!    survive a power cut.
+//! 5. A store changes its own bytes and no others, also while other threads store to the same line.
+//! 6. A load of a line that memory has lost (*poison*) fails, and so does every access after it.
 
 mod access;
 mod below;

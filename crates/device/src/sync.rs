@@ -1,13 +1,15 @@
 //! The locks of the whole workspace: those of the standard library, without poisoning.
 //!
-//! Each lock is a word in its own memory and a futex on it; there is no table of waiting threads that all locks share. That
-//! matters after a `fork`: a program that has the SQLite extension or the log library loaded may fork while threads of the
-//! library wait. The child has no such threads, but it would have a copy of the table with their entries, and glibc gives the
-//! memory of those entries to the child's next threads. (`parking_lot` has such a table; a child of the test
-//! `forked_processes` ended in it.) A lock that the child makes itself depends on nothing that it inherited.
+//! Each lock is a word in its own memory and a futex on it. The locks share no table of waiting
+//! threads. That matters after a `fork`: a program that has loaded the SQLite extension or the log
+//! library may fork while threads of the library wait. These threads do not exist in the child. A
+//! shared table would still have their entries, and glibc gives the memory of these entries to new
+//! threads of the child. (`parking_lot` has such a table, and a child of the test
+//! `forked_processes` crashed in it.) A lock that the child makes itself depends on nothing that it
+//! inherited.
 //!
-//! A thread that panics while it holds a lock does not poison it: what the lock protects has its own latch (an aborted
-//! journal, a failed log).
+//! If a thread panics while it holds a lock, the lock is not poisoned. What the lock protects has
+//! its own latch (an aborted journal, a failed log).
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{PoisonError, TryLockError};

@@ -1,5 +1,6 @@
-//! SIGBUS: an error where a file of ours was made shorter, what it was before anywhere else. In a program of its own, and
-//! one test at a time: a signal's handler is the process's.
+//! SIGBUS is an error for a mapping of this library whose file became shorter. Anywhere else it has
+//! its previous effect. The tests run in a program of their own, one at a time, because a signal
+//! handler belongs to the whole process.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;

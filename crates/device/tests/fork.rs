@@ -15,7 +15,7 @@ unsafe extern "C" {
     fn _exit(status: c_int) -> !;
 }
 
-/// Enough that their places in a table of all waiting threads would be shared.
+/// Enough threads that they would share entries in a table of all waiting threads.
 const WAITING: usize = 64;
 
 #[derive(Default)]
@@ -55,7 +55,8 @@ fn open_all(gates: &[Arc<Gate>], threads: Vec<std::thread::JoinHandle<()>>) {
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
 }
 
-/// Forks a process that waits at locks of its own, while this one's threads wait. The status of the child.
+/// Forks a process that waits at its own locks, while the threads of this process wait. Returns the
+/// status of the child.
 fn fork_a_waiting_child() -> c_int {
     // SAFETY: the child never returns from here, and uses nothing of the threads that it does not have.
     let child = unsafe { fork() };
@@ -76,7 +77,7 @@ fn fork_a_waiting_child() -> c_int {
     status
 }
 
-/// With a table of waiting threads that all locks share (`parking_lot`), about one child of three failed.
+/// With a table of waiting threads that all locks share (`parking_lot`), one child in three failed.
 #[test]
 fn regression_a_forked_process_waits_at_its_own_locks() {
     for _ in 0..8 {

@@ -1,5 +1,6 @@
-//! A disk that the kernel has mounted. In a program of its own: it starts others, and between fork and
-//! exec a child holds the locks of whatever this process has open, which the unit tests of locks would see.
+//! A disk that the kernel has mounted. These tests have a program of their own, because they start
+//! other programs: between fork and exec a child holds every lock of its parent, which the unit
+//! tests of locks would notice.
 
 use std::path::Path;
 

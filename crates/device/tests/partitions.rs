@@ -1,5 +1,5 @@
-//! Partitions of one disk. In a program of its own: it starts others, and between fork and exec a child holds
-//! what this process has open.
+//! Partitions of one disk. These tests have a program of their own, because they start other
+//! programs: between fork and exec a child has its parent's files open.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ fn attach(file: &NamedTempFile) -> LoopDevice {
     LoopDevice::attach(file.as_file(), options).expect("attach")
 }
 
-/// A partition, taken away with the value: one that was added would outlast the loop device.
+/// A partition, removed when the value is dropped. It would otherwise outlast the loop device.
 struct Partition {
     disk: PathBuf,
     number: u64,
@@ -31,7 +31,7 @@ impl Drop for Partition {
     }
 }
 
-/// Partition `number` with 4 MiB, where the kernel can have it.
+/// Adds partition `number` with 4 MiB, if the kernel supports it.
 fn add_partition(disk: &Path, number: u64) -> Option<Partition> {
     let numbers = [number, number * 8192, 8192].map(|number| number.to_string());
     let added = Command::new("addpart").arg(disk).args(numbers).status();

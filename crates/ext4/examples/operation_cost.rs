@@ -1,5 +1,5 @@
-//! What an operation costs without FUSE and without a device: medians over many small files on
-//! an in-memory volume.
+//! The cost of an operation without FUSE and without a device: medians over many small files on an
+//! in-memory volume.
 //!
 //! `cargo run --release -p onejournal-ext4 --example operation_cost [FILE_COUNT]`
 
@@ -10,7 +10,7 @@ use std::time::Instant;
 use device::MemoryDevice;
 use onejournal_ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, SetAttr, SetTime, Volume};
 
-/// As in the program.
+/// The allocator that the `onejournal` program uses.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

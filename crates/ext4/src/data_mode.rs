@@ -1,29 +1,30 @@
 //! The data modes (`docs/reference/modes.md`).
 
-/// The attribute that holds the mode of a file, or of what is made in a directory.
+/// The attribute that holds the mode of a file, or the mode of new files in a directory.
 pub const DATA_MODE_XATTR: &str = "user.onejournal.data";
 
-/// Where file data goes (`data=`).
+/// Where file data are written (`data=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataMode {
-    /// In place, before the metadata that reaches it commits (ext4's default).
+    /// In place, before the commit of the metadata that refer to them (ext4's default).
     Ordered,
-    /// In place, whenever.
+    /// In place, at any time.
     Writeback,
     /// Through the journal, whole blocks (FAST'14).
     Journal,
     /// Through the journal, the bytes that were written (Okeanos).
     Wasteless,
-    /// As `Wasteless` below a threshold, else in place (Okeanos).
+    /// Below a threshold as `Wasteless`, otherwise in place (Okeanos).
     Selective,
     /// Through the journal, the bytes that differ (DJFS).
     Delta,
-    /// As `Delta`, but large appends in place: the same promise, and large data is written once.
+    /// As `Delta`, but large appends are written in place: the same promise, and large data are
+    /// written once.
     Auto,
 }
 
 impl DataMode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [DataMode; 7] = [
         DataMode::Ordered,
         DataMode::Writeback,
@@ -34,7 +35,7 @@ impl DataMode {
         DataMode::Auto,
     ];
 
-    /// The word for it.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             DataMode::Ordered => "ordered",
@@ -52,7 +53,7 @@ impl DataMode {
         DataMode::ALL.into_iter().find(|mode| mode.name() == name)
     }
 
-    /// A crash leaves a prefix of history, contents of files included.
+    /// Whether a crash leaves a prefix of history, including the contents of files.
     pub fn is_atomic(self) -> bool {
         match self {
             DataMode::Journal | DataMode::Wasteless | DataMode::Delta | DataMode::Auto => true,
@@ -60,12 +61,12 @@ impl DataMode {
         }
     }
 
-    /// Never writes data in place.
+    /// Whether it never writes data in place.
     pub fn is_journaled(self) -> bool {
         matches!(self, DataMode::Journal | DataMode::Wasteless | DataMode::Delta)
     }
 
-    /// The number for it, as ioctls speak of it: 1 and up, in the order of [`DataMode::ALL`].
+    /// Its number, as ioctls use it: 1 and up, in the order of [`DataMode::ALL`].
     pub fn number(self) -> u32 {
         self as u32 + 1
     }

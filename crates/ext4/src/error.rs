@@ -1,17 +1,17 @@
-//! The errors of a file-system operation, in the file system's own words (no errno here).
+//! The errors of a file-system operation, without errno.
 
 use journal::JournalError;
 
 /// Result of a file-system operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation failed. Nothing of a failed operation is left behind.
+/// Why an operation failed. A failed operation leaves no change behind.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The medium or the journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The volume holds something that cannot be right. `place` says where (a block or inode).
+    /// The volume holds invalid data. `place` is a block or an inode.
     #[error("corrupt {what} in {place}; run: onejournal fsck -y TARGET")]
     Corrupt {
         /// What is wrong.
@@ -19,15 +19,15 @@ pub enum Error {
         /// Where it is.
         place: String,
     },
-    /// The volume uses something this driver does not know; it was not touched.
+    /// The volume uses a feature that this driver does not know. Nothing was changed.
     #[error("{0}")]
     Incompatible(String),
-    /// Somebody else has the volume open, as far as it says; it was not touched.
+    /// Its claim says that another user has the volume open. Nothing was changed.
     #[error("in use: {why}")]
     Claimed {
-        /// Who.
+        /// Which user.
         why: String,
-        /// Whether [`crate::Claimant::take_over`] gets past that.
+        /// Whether [`crate::Claimant::take_over`] permits opening it nevertheless.
         may_take_over: bool,
     },
     /// No such name or inode.
@@ -39,7 +39,7 @@ pub enum Error {
     /// Not a directory.
     #[error("not a directory")]
     NotDirectory,
-    /// A directory where none may be.
+    /// A directory where none is allowed.
     #[error("is a directory")]
     IsDirectory,
     /// The directory has entries.
@@ -54,13 +54,13 @@ pub enum Error {
     /// The link count is at its limit.
     #[error("too many links")]
     TooManyLinks,
-    /// Arguments that make no sense (a directory into itself, a negative offset).
+    /// Arguments that are invalid (moving a directory into itself, a negative offset).
     #[error("invalid argument")]
     InvalidArgument,
     /// Forbidden by the file's nature or flags (immutable, append-only).
     #[error("operation not permitted")]
     NotPermitted,
-    /// The volume is mounted read-only, or turned so after an error.
+    /// The volume is mounted read-only, or became read-only after an error.
     #[error("read-only volume")]
     ReadOnly,
     /// Past the largest file offset.
@@ -72,10 +72,10 @@ pub enum Error {
     /// SEEK_DATA/SEEK_HOLE at or past the end, or nothing found.
     #[error("no such offset")]
     NoSuchOffset,
-    /// An extended attribute value or set that does not fit.
+    /// An extended attribute value, or set of attributes, that is too large.
     #[error("attribute too large")]
     AttributeTooLarge,
-    /// This driver or this file type does not do that.
+    /// This driver, or this type of file, does not support that.
     #[error("not supported")]
     NotSupported,
 }

@@ -1,7 +1,8 @@
 //! The ext4 format and its operations, each one inside a journal handle.
 //!
-//! A [`Volume`] is an ext4 file system on a block device, made by `mke2fs`, whose journal is
-//! ours. It must not know FUSE or errno: the same operations run mounted and in the simulator.
+//! A [`Volume`] is an ext4 file system on a block device, made by `mke2fs`, with a journal of this
+//! project. The crate knows neither FUSE nor errno: the same operations run in a mounted volume and
+//! in the simulator.
 //!
 //! # Example
 //!
@@ -48,10 +49,10 @@
 //!
 //! # Concurrency
 //!
-//! Every change is an operation (`op::Op`) around one journal handle, and handles are
-//! exclusive: there is one total order of changes. A change is private to its handle until it
-//! finishes, all at once; dropped unfinished it never happened. Readers do not take part in that
-//! order, they read published blocks.
+//! Every change is an operation (`op::Op`) in one journal handle. Only one handle is open at a
+//! time, so changes have one total order. A change is private to its handle until the operation
+//! finishes, and then becomes visible as a whole. An operation that is dropped has no effect.
+//! Readers are not part of this order: they read published blocks.
 //!
 //! Locks, in the order in which they are taken:
 //! 1. `InCoreInode::content` of **one regular file** (shared: read, seek; exclusive: write, truncate,
@@ -60,8 +61,8 @@
 //!    remove), the same way.
 //! 3. the journal handle.
 //! 4. `InCoreInode::content` of **directories**: exclusive, by ascending inode number, only while a
-//!    finished operation is published (`Op::finish`); readers (lookup, readdir) hold it shared and
-//!    take nothing else.
+//!    finished operation is published (`Op::finish`). Readers (lookup, readdir) hold it shared and
+//!    take no other lock.
 
 mod alloc;
 mod attr;

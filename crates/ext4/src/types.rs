@@ -1,4 +1,4 @@
-//! What operations take and give: plain values, no on-disk layout.
+//! The parameters and results of operations: plain values, without on-disk layout.
 
 use std::fmt;
 
@@ -86,7 +86,7 @@ pub struct Attr {
 pub struct Owner {
     /// User.
     pub uid: u32,
-    /// Group; replaced by the parent's when that has its set-group-ID bit.
+    /// Group. If the parent has its set-group-ID bit, the parent's group is used.
     pub gid: u32,
 }
 
@@ -99,20 +99,21 @@ pub enum NewNode<'a> {
     Directory,
     /// A symbolic link to this target.
     Symlink(&'a [u8]),
-    /// A device, FIFO or socket with this `rdev` (0 for the latter two).
+    /// A device, FIFO or socket with this `rdev` (0 for FIFO and socket).
     Special(FileKind, u32),
 }
 
 /// A time to set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetTime {
-    /// The volume's clock.
+    /// The volume's current time.
     Now,
     /// This time.
     To(Timestamp),
 }
 
-/// Which attributes to set; `None` leaves one alone. ctime becomes now unless given.
+/// Which attributes to set; `None` leaves an attribute as it is. ctime becomes the current time
+/// unless it is given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission bits (07777).
@@ -147,7 +148,7 @@ pub enum SeekTo {
 /// What `Volume::rename` does when the new name exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameHow {
-    /// Replace it, if it is of the same sort (a directory must be empty).
+    /// Replace it if both are directories or both are not. A replaced directory must be empty.
     Replace,
     /// Fail with `Exists`.
     NoReplace,
@@ -162,9 +163,9 @@ pub enum RenameHow {
 pub enum XattrFlags {
     /// Create or replace.
     Any,
-    /// Fail with `Exists` when it exists.
+    /// Fail with `Exists` if it exists.
     Create,
-    /// Fail with `NoAttribute` when it does not exist.
+    /// Fail with `NoAttribute` if it does not exist.
     Replace,
 }
 
@@ -173,11 +174,11 @@ pub enum XattrFlags {
 pub struct DirEntry<'a> {
     /// The inode it names.
     pub ino: InodeNo,
-    /// Its type; `None` where the directory does not say.
+    /// Its type; `None` if the directory does not store it.
     pub kind: Option<FileKind>,
     /// Its name.
     pub name: &'a [u8],
-    /// Give this to the next `Volume::read_dir` to go on behind this entry.
+    /// Pass this to the next `Volume::read_dir` to continue after this entry.
     pub cursor: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The public face of a mounted volume. Each method hands over to the operation that does it.
+//! The public interface of a mounted volume. Each method calls the operation that does the work.
 
 use std::sync::Arc;
 
@@ -14,22 +14,23 @@ use crate::{
 
 /// An ext4 file system on a block device, with our journal.
 ///
-/// Every method may be called from any thread. Dropping a volume instead of closing it is a
-/// crash: nothing that is not durable yet is brought home.
+/// Every method may be called from any thread. Dropping a volume instead of closing it is like a
+/// crash: nothing is brought home.
 pub struct Volume {
     opened: Opened,
 }
 
 /// Opening and closing.
 impl Volume {
-    /// Opens the ext4 volume on `device`. A journal of ours that is not empty is recovered first,
-    /// also for a read-only volume. Refuses, without writing anything, what it does not know.
+    /// Opens the ext4 volume on `device`. A journal that is not empty is recovered first, also for
+    /// a read-only volume. A volume with unknown features is refused, and nothing is written.
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Volume> {
         Ok(Volume { opened: open::open(device, options)? })
     }
 
-    /// Brings everything home, frees what was unlinked but still in use, and removes the feature bits:
-    /// the volume is then an ordinary clean ext4. After an error it is as after a crash.
+    /// Brings everything home, frees files that were deleted but still in use, and clears the
+    /// feature bits. The volume is then an ordinary clean ext4. If this fails, the volume is in the
+    /// same state as after a crash.
     pub fn close(self) -> Result<()> {
         self.opened.close()
     }
@@ -51,9 +52,9 @@ impl Volume {
         self.mounted().read_link(ino)
     }
 
-    /// Gives the entries of a directory to `each`, `.` and `..` first, from `cursor` on (0: from
-    /// the start; else the `cursor` of an entry that was taken), until it returns `false`, which
-    /// means that it did not take the entry.
+    /// Calls `each` with the entries of a directory, `.` and `..` first. Begins at `cursor`: 0 is
+    /// the start, otherwise it is the `cursor` of an entry that was taken. Ends when `each` returns
+    /// `false`, which means that it did not take the entry.
     ///
     /// An entry that exists all the time is delivered once, whatever else changes meanwhile.
     pub fn read_dir(
@@ -65,8 +66,8 @@ impl Volume {
         self.mounted().read_dir(ino, cursor, each)
     }
 
-    /// Makes an inode with a name. `permissions` are what the caller asked for, without his
-    /// `umask`, which counts only when the directory has no default access control list. Pins
+    /// Makes an inode with a name. `permissions` are those that the caller asked for, without its
+    /// `umask`. The `umask` is used only if the directory has no default access control list. Pins
     /// the inode.
     pub fn make(
         &self,
@@ -80,9 +81,10 @@ impl Volume {
         self.mounted().make(parent, name, node, permissions, umask, owner)
     }
 
-    /// Makes a regular file without a name, as `O_TMPFILE` does. It is an orphan: it goes with its last pin, or at
-    /// the next opening after a crash, unless [`Volume::link`] gives it a name. It gets owner, access
-    /// control list and data mode as a file that is made in `parent`. Pins the inode.
+    /// Makes a regular file without a name, as `O_TMPFILE` does. It is an orphan: it is freed with
+    /// its last pin, or at the next opening after a crash, unless [`Volume::link`] gives it a name.
+    /// It gets owner, access control list and data mode like a file that is made in `parent`. Pins
+    /// the inode.
     pub fn make_unnamed(
         &self,
         parent: InodeNo,
@@ -93,14 +95,14 @@ impl Volume {
         self.mounted().make_unnamed(parent, permissions, umask, owner)
     }
 
-    /// Gives an inode that is not a directory one more name, or the first one, if [`Volume::make_unnamed`] made it. Pins the
-    /// inode.
+    /// Gives an inode that is not a directory one more name. If [`Volume::make_unnamed`] made it,
+    /// this is its first name. Pins the inode.
     pub fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
         self.mounted().link(ino, parent, name)
     }
 
-    /// Removes a name of an inode that is not a directory. The inode lives as long as it has
-    /// other names or is pinned.
+    /// Removes a name of an inode that is not a directory. The inode exists as long as it has other
+    /// names or is pinned.
     pub fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
         self.mounted().unlink(parent, name)
     }
@@ -110,8 +112,8 @@ impl Volume {
         self.mounted().rmdir(parent, name)
     }
 
-    /// Gives what is called `from_name` in `from_parent` the name `to_name` in `to_parent`.
-    /// What had that name before is replaced, stays (`Exists`), or takes the old name.
+    /// Renames `from_name` in `from_parent` to `to_name` in `to_parent`. An inode that had the new
+    /// name is replaced, stays (`Exists`), or gets the old name.
     pub fn rename(
         &self,
         from_parent: InodeNo,
@@ -126,18 +128,18 @@ impl Volume {
 
 /// Pins.
 impl Volume {
-    /// Pins an inode: while it is pinned it is not freed, even without a name.
+    /// Pins an inode. While it is pinned it is not freed, even without a name.
     pub fn pin(&self, ino: InodeNo) {
         self.mounted().in_core.pin(ino);
     }
 
-    /// Takes `count` pins off an inode. One that has no name is freed with its last pin.
+    /// Removes `count` pins of an inode. An inode without a name is freed with its last pin.
     pub fn forget(&self, ino: InodeNo, count: u64) {
         self.mounted().forget(ino, count)
     }
 
-    /// Whether there are files without a name that still hold their space: they give it back when
-    /// nobody has them open any more, which the caller learns a little later than it happens.
+    /// Whether files without a name still use space. The space is freed when no program has the
+    /// files open any more, which the caller learns a little later than it happens.
     pub fn has_deleted_files(&self) -> bool {
         self.mounted().has_deleted_files()
     }
@@ -150,14 +152,14 @@ impl Volume {
         self.mounted().get_attr(ino)
     }
 
-    /// Sets attributes, in one operation (a size that cuts much takes more). A new mode also
+    /// Sets attributes in one operation. (A size that cuts off much takes several.) A new mode also
     /// changes the access control list, if there is one.
     pub fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
         self.mounted().set_attr(ino, set)
     }
 
-    /// The value of an extended attribute, by its full name; lists of `system.posix_acl_*` come
-    /// in Linux's form.
+    /// The value of an extended attribute, by its full name. The lists `system.posix_acl_*` are
+    /// returned in Linux's form.
     pub fn get_xattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
         self.mounted().get_xattr(ino, name)
     }
@@ -178,8 +180,8 @@ impl Volume {
         self.mounted().set_xattr(ino, name, value, how)
     }
 
-    /// The same, and takes the set-group-ID bit off: an access control list that is set by somebody who is not in the
-    /// file's group.
+    /// The same, and clears the set-group-ID bit: for an access control list that is set by a user
+    /// who is not in the file's group.
     pub fn set_acl_as_stranger(
         &self,
         ino: InodeNo,
@@ -199,14 +201,15 @@ impl Volume {
 /// Content of files.
 impl Volume {
     /// Fills `out` from the file's content at `offset`. Returns how many bytes there were: fewer
-    /// than asked only at the end of the file. Holes read as zeros; so does what `out` has room for of
-    /// the block in which the file ends. Fails once new blocks of the file could not be written: nobody may see
-    /// what they held before.
+    /// than asked for only at the end of the file. Holes read as zeros, and so does the rest of the
+    /// file's last block, as far as `out` has room for it. Fails after new blocks of the file could
+    /// not be written, because a reader must not see what they held before.
     pub fn read(&self, ino: InodeNo, offset: u64, out: &mut [u8]) -> Result<usize> {
         self.mounted().read(ino, offset, out)
     }
 
-    /// [`Volume::read`]; with `notes_access` the access time may change (see `O_NOATIME` of open(2)).
+    /// [`Volume::read`]. With `notes_access` the access time may change (see `O_NOATIME` of
+    /// open(2)).
     pub fn read_noting(
         &self,
         ino: InodeNo,
@@ -218,18 +221,18 @@ impl Volume {
     }
 
     /// Writes `data` at `offset`, growing the file as needed. Returns how much was written: less
-    /// than asked when the volume or the largest file size is reached on the way.
+    /// than asked for if the volume becomes full or the largest file size is reached.
     pub fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
         self.mounted().write(ino, offset, data)
     }
 
-    /// [`Volume::write`] that calls `accepted` with what it is going to return, at most once, when
-    /// nothing is left but to write data home. `kill`: by somebody whose writes clear set-user-ID
-    /// and set-group-ID.
+    /// [`Volume::write`] that also calls `accepted`, at most once, with the number of bytes that it
+    /// will return, when only writing data home is left. `kill`: the writer's writes clear
+    /// set-user-ID and set-group-ID.
     ///
-    /// From there on only the device can fail, which aborts the journal, and the next sync tells.
-    /// Until this returns, whoever reads the content, changes it or syncs the file waits. So the
-    /// writer may be answered in `accepted`, and prepare its next piece meanwhile.
+    /// After that call only the device can fail, which aborts the journal; the next sync reports
+    /// it. Until this function returns, threads that read the content, change it or sync the file
+    /// wait. So the writer may be answered in `accepted`, and prepare its next piece meanwhile.
     pub fn write_accepting(
         &self,
         ino: InodeNo,
@@ -241,22 +244,22 @@ impl Volume {
         self.mounted().write_accepting(ino, offset, data, kill, accepted)
     }
 
-    /// The most blocks that [`Volume::write_atomic`] can write at once when those that have to be
-    /// allocated lie in few block groups; 0 where it is not supported.
+    /// The most blocks that [`Volume::write_atomic`] can write at once, if those that have to be
+    /// allocated are in few block groups. 0 if it is not supported.
     pub fn atomic_block_limit(&self) -> usize {
         self.mounted().atomic_block_limit()
     }
 
-    /// Writes all pieces, ascending and apart from each other, growing the file as needed, in one
-    /// transaction. On an error nothing was written: [`crate::Error::NoSpace`] also when one transaction
-    /// cannot hold them, [`crate::Error::NotSupported`] where the volume's mode may put data in place over
-    /// others.
+    /// Writes all pieces in one transaction, growing the file as needed. The pieces are ascending
+    /// and do not overlap. On an error nothing was written. [`crate::Error::NoSpace`] also means
+    /// that one transaction cannot hold them. [`crate::Error::NotSupported`]: the volume's mode may
+    /// put data in place over existing data.
     pub fn write_atomic<'a>(&self, ino: InodeNo, pieces: &[Piece<'a>]) -> Result<()> {
         self.mounted().write_atomic(ino, pieces)
     }
 
-    /// The first byte at or after `offset` that is data, or in a hole; the end of the file is one.
-    /// `NoSuchOffset` when the offset is not within the file, or no data follow.
+    /// The first byte at or after `offset` that is data, or that is in a hole; the end of the file
+    /// counts as a hole. `NoSuchOffset` if the offset is not within the file, or no data follow.
     pub fn seek(&self, ino: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
         self.mounted().seek(ino, offset, to)
     }
@@ -272,7 +275,7 @@ impl Volume {
         self.mounted().fallocate(ino, how, offset, len_bytes)
     }
 
-    /// The mode of a file's data; of a directory, that of the files that will be made in it.
+    /// The mode of a file's data. For a directory, the mode of files that will be made in it.
     pub fn data_mode_of(&self, ino: InodeNo) -> Result<DataMode> {
         self.mounted().data_mode_of(ino)
     }
@@ -286,13 +289,14 @@ impl Volume {
 
 /// Durability.
 impl Volume {
-    /// Returns when everything that was done to the inode before is durable; with `data_only`, when
-    /// its content and what is needed to reach it are. No I/O when that is so already.
+    /// Returns when everything that was done to the inode before this call is durable. With
+    /// `data_only`, only its content and what is needed to reach it. No I/O if that is durable
+    /// already.
     pub fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
         self.mounted().fsync(ino, data_only)
     }
 
-    /// Returns when everything that was done to the volume before is durable.
+    /// Returns when everything that was done to the volume before this call is durable.
     pub fn sync(&self) -> Result<()> {
         self.mounted().sync()
     }
@@ -305,23 +309,25 @@ impl Volume {
         self.mounted().label()
     }
 
-    /// Sets the label, durably, in the first superblock (the copies keep the old one). `InvalidArgument` if it is too long.
+    /// Sets the label durably in the first superblock (the copies keep the old one).
+    /// `InvalidArgument` if it is too long.
     pub fn set_label(&self, label: &[u8]) -> Result<()> {
         self.mounted().set_label(label)
     }
 
-    /// Free and used space. Blocks freed by a transaction that is not committed count as free: an
-    /// operation that needs them commits first.
+    /// Free and used space. Blocks that were freed by a transaction that is not committed count as
+    /// free: an operation that needs them commits first.
     pub fn stat_fs(&self) -> Result<StatFs> {
         self.mounted().stat_fs()
     }
 
-    /// The counters of a regular file. Waits for a write to it that is under way.
+    /// The counters of a regular file. Waits for a write to the file that is under way.
     pub fn file_stat(&self, ino: InodeNo) -> Result<FileStat> {
         self.mounted().file_stat(ino)
     }
 
-    /// The files for which most was written since the mount, at most `limit` of them, the first one most of all.
+    /// The files with the most bytes written since the mount, at most `limit` of them, in this
+    /// order.
     pub fn most_written_files(&self, limit: usize) -> Vec<(InodeNo, FileStat)> {
         self.mounted().most_written_files(limit)
     }
@@ -329,22 +335,23 @@ impl Volume {
 
 /// Who uses the volume, and how.
 impl Volume {
-    /// Is the volume read-only: opened so, or because the medium failed?
+    /// Whether the volume is read-only: it was opened so, or the medium failed.
     pub fn is_read_only(&self) -> bool {
         self.mounted().is_read_only()
     }
 
-    /// Where the data of files go that do not ask for something else.
+    /// The data mode of files that do not ask for another one.
     pub fn data_mode(&self) -> DataMode {
         self.mounted().settings.data_mode
     }
 
-    /// What a user with this group is, as far as the superblock tells.
+    /// The kind of a user with this group, by the superblock.
     pub fn spender(&self, uid: u32, gid: u32) -> Spender {
         self.mounted().facts.spender(uid, gid)
     }
 
-    /// The group whose members may use the blocks that are reserved for root; `None`: there is none but root.
+    /// The group whose members may use the blocks that are reserved for root. `None`: only root
+    /// may.
     pub fn reserved_group(&self) -> Option<u32> {
         self.mounted().facts.reserved_group()
     }
@@ -354,13 +361,13 @@ impl Volume {
         &self.mounted().journal
     }
 
-    /// Size of the journal in bytes; 0 for a volume that was opened for reading.
+    /// Size of the journal in bytes; 0 for a volume that was opened read-only.
     pub fn journal_size_bytes(&self) -> u64 {
         self.opened.journal_size_bytes()
     }
 }
 
-/// Unit tests look below the face.
+/// Unit tests use the mounted volume directly.
 #[cfg(test)]
 impl std::ops::Deref for Volume {
     type Target = Mounted;

@@ -1,5 +1,5 @@
-//! A write that was accepted before its data are home, as the FUSE adapter answers it: nobody may
-//! see, sync or free what is not there yet.
+//! A write that was accepted before its data are home, as the FUSE adapter answers it. No thread
+//! may see, sync or free data that are not there yet.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The allocators as the volume's users see them: many groups, uninitialised groups, the last
-//! block and the last inode.
+//! The allocators through the volume's interface: many groups, uninitialised groups, the last block
+//! and the last inode.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! A request is one transaction, however scattered the blocks are that it writes, allocates or frees.
+//! A request is one transaction, however scattered the blocks are that it writes, allocates or
+//! frees.
 
 mod common;
 
@@ -32,8 +33,8 @@ fn content(volume: &Volume, name: &str, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The second operation of the write did not fit into the transaction any more, which was committed with
-/// the first half.
+/// The second operation of the write did not fit into the transaction any more, so the transaction
+/// was committed with only the first half.
 #[test]
 fn regression_a_write_over_many_holes_in_a_nearly_full_transaction() {
     for mode in [DataMode::Journal, DataMode::Delta, DataMode::Auto] {

@@ -1,5 +1,5 @@
-//! Several pieces written as one: all of them or none, in one transaction, and what that cannot hold
-//! is refused.
+//! Several pieces are written atomically, in one transaction. Pieces that a transaction cannot hold
+//! are refused.
 
 mod common;
 

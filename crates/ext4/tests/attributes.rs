@@ -1,4 +1,5 @@
-//! Attributes of inodes: setting them, what flags forbid, what directories hand down, limits.
+//! Attributes of inodes: setting them, what flags forbid, what new inodes inherit from directories,
+//! limits.
 
 mod support;
 

@@ -1,5 +1,6 @@
-//! Inodes that map their blocks as ext2 and ext3 did: read as they are, shortened as they are, and given a tree of
-//! extents before they grow. The kernel writes such files and reads them back; e2fsck judges the volume.
+//! Inodes that map their blocks as ext2 and ext3 did. They are read and shortened as they are, and
+//! get an extent tree before they grow. The kernel writes such files and reads them back; e2fsck
+//! checks the volume.
 
 mod common;
 
@@ -21,7 +22,7 @@ const ROOT: InodeNo = InodeNo::ROOT;
 const BLOCK: u64 = 4096;
 /// First logical blocks of the branches with one, two and three levels.
 const BRANCHES: [u64; 3] = [12, 12 + 1024, 12 + 1024 + 1024 * 1024];
-/// Pieces of a file with a hole behind each: more than one node of extents holds.
+/// Pieces of a file with a hole after each: more than one node of extents holds.
 const PIECES: u64 = 400;
 const EXTENTS_FLAG: u32 = 0x8_0000;
 
@@ -299,7 +300,7 @@ fn change(volume: &Volume, ino: InodeNo, content: &mut Vec<u8>, random: &mut fas
     }
 }
 
-/// Punching and shortening work on the map itself, whatever lies where in it.
+/// Punching and shortening work on the map itself, whatever is where in it.
 #[test]
 fn random_ranges_are_punched_out_of_block_maps() {
     let Some((image, files)) = kernel_volume(&[]) else { return };
@@ -430,7 +431,7 @@ fn conversion_is_atomic() {
     assert!(outcomes.iter().all(|count| *count > 0), "{outcomes:?}");
 }
 
-/// Where the inode of a file lies, from the start of the image; on a volume without checksums.
+/// Where the inode of a file is, from the start of the image; on a volume without checksums.
 fn inode_offset(bytes: &[u8], ino: InodeNo) -> usize {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let per_group = word(1024 + 0x28);

@@ -1,4 +1,5 @@
-//! Who may open a volume that somebody has claimed, what that writes, and what a power cut leaves.
+//! Who may open a volume that another user has claimed, what opening it writes, and what a power
+//! cut leaves.
 
 mod common;
 

@@ -1,6 +1,6 @@
-//! Images made to attack us: bytes of directories, index blocks and attribute blocks are changed
-//! at random on a volume without checksums. Whatever is asked then ends, with an answer or an
-//! error, and never with a panic.
+//! Images made for an attack: bytes of directories, index blocks and attribute blocks are changed
+//! at random on a volume without checksums. Every operation then ends with an answer or an error,
+//! and never with a panic.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What a crash leaves is recovered by the next opening: journal, free counts, orphans, marks.
+//! The next opening recovers what a crash leaves: journal, free counts, orphans, feature bits.
 
 mod common;
 

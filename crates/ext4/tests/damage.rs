@@ -26,8 +26,8 @@ fn exercise(device: Arc<MemoryDevice>, read_only: bool) -> onejournal_ext4::Resu
     volume.close()
 }
 
-/// Byte ranges that decide where everything lies: superblock, descriptors, the first inodes, the
-/// kernel's journal superblock, bitmaps.
+/// Byte ranges that decide where everything is stored: superblock, descriptors, the first inodes,
+/// the kernel's journal superblock, bitmaps.
 fn targets(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     let table = word(4096 + 8) * 4096;
@@ -96,7 +96,7 @@ fn a_dirty_volume_whose_journal_inode_was_changed_is_refused() {
     let start = word(&bytes, last + 8);
     let block_count = u16::from_le_bytes(bytes[last + 4..last + 6].try_into().unwrap());
     let kept = block_count / 2;
-    // The second half of the last extent lies elsewhere.
+    // The second half of the last extent is elsewhere.
     let mut moved = bytes.clone();
     moved[root + 2] += 1;
     moved[last + 4..last + 6].copy_from_slice(&kept.to_le_bytes());

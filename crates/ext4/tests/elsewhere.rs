@@ -1,4 +1,4 @@
-//! A journal on a medium of its own: which one a volume takes, and what a crash leaves.
+//! External journals: which journal a volume accepts, and what a crash leaves.
 
 mod common;
 

@@ -1,9 +1,10 @@
-//! Damaged root and journal inodes, with the kernel as judge: what its ext4 does not mount, we do not open.
-//! Needs root (mounts); says so and passes without.
+//! Damaged root and journal inodes, with the kernel as the judge: OneJournal must refuse what the
+//! kernel's ext4 does not mount. Needs root (mounts); without it, the test says so and passes.
 //!
-//! Each field of inodes 2 (root) and 8 (journal), and of the superblock in the journal's first block, is
-//! made zero, made as large as it can be, and loses its lowest and its highest bit; without checksums, so
-//! that each value is believed, and with them, so that none is.
+//! Each field of inodes 2 (root) and 8 (journal), and of the superblock in the journal's first
+//! block, is changed in four ways: zero, the largest value, the lowest bit inverted, the highest
+//! bit inverted. This is done without checksums, so that each value is believed, and with
+//! checksums, so that none is.
 
 mod common;
 
@@ -116,7 +117,7 @@ fn each_field(bytes: &[u8], what: &str, start: usize, fields: &[Field], cases: &
     }
 }
 
-/// Whole inodes: cleared (`debugfs clri`), all ones, one in the place of the other; and extents that lie
+/// Whole inodes: cleared (`debugfs clri`), all ones, one in the place of the other; and extents that are
 /// on metadata.
 fn whole_inodes(bytes: &[u8], at: &Places, cases: &mut Vec<Case>) {
     let mut add = |what: &str, damage: Damage| cases.push((what.to_string(), damage));

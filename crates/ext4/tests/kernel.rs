@@ -1,4 +1,5 @@
-//! The kernel's ext4 and we, taking turns on one volume. Needs root (mounts); says so and passes without.
+//! The kernel's ext4 and OneJournal use one volume in turns. Needs root (mounts); without it, the
+//! tests say so and pass.
 
 mod common;
 

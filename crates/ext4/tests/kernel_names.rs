@@ -1,6 +1,6 @@
-//! The same names and attributes under Linux's own ext4: what we wrote is read there, what it
-//! wrote is read and changed here. Needs root and loop devices; says so and passes where they are
-//! missing.
+//! The same names and attributes under Linux's own ext4: Linux reads what OneJournal wrote, and
+//! OneJournal reads and changes what Linux wrote. Needs root and loop devices; without them, the
+//! tests say so and pass.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What happens to files that lose their last name: while they are open, cut, found, or cannot be freed.
+//! Files that lose their last name: while they are open, cut, looked up, or cannot be freed.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Opening and closing volumes as `mke2fs` makes them; refusing the others; the marks.
+//! Opening and closing volumes as `mke2fs` makes them, refusing other volumes, and the feature
+//! bits.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Repairs of e2fsck that reach the volume through our journal, cut at every write: what is left is the
-//! volume as it was or repaired, and the next fsck can go on with it.
+//! Repairs of e2fsck that reach the volume through our journal, cut at every write. A cut leaves
+//! the volume as it was, or repaired, and the next fsck can continue.
 
 mod common;
 
@@ -103,7 +103,7 @@ fn cut_everywhere(
     let trace = device.take_trace();
     let mut cursor = trace.cursor();
     let mut seen: Vec<onejournal_testing::Image> = Vec::new();
-    // A journal that e2fsck made anew is written block by block.
+    // A journal that e2fsck made again is written block by block.
     let is_last = |cut: usize| cut + 20 >= trace.events.len();
     for cut in trace.cuts().filter(|cut| *cut < 20 || cut % 61 == 0 || is_last(*cut)) {
         cursor.advance_to(cut);
@@ -198,7 +198,7 @@ fn check(number: usize, (name, damage, is_one): Damage) -> Tally {
     let sector_bytes = [512, 4096][number % 2];
     let judged =
         cut_everywhere(apply_repair, &damaged, &repaired, sector_bytes, &mut |what, bytes| {
-            // Recovery itself counts anew, and writes to the superblock.
+            // Recovery itself counts again, and writes to the superblock.
             let is =
                 |other: &[u8]| changed(bytes, other).iter().all(|b| *b == 0 || !blocks.contains(b));
             assert!(!is_one || what != "not cut" || is(&repaired), "{name}: it is not applied");

@@ -1,5 +1,5 @@
-//! Each write is there as a whole after a crash, wherever it begins and ends, while others write and
-//! sync: records that carry their number at both ends.
+//! After a crash each write is there as a whole or not at all, wherever it begins and ends, while
+//! other threads write and sync. The records carry their number at both ends.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! `auto` writes in place only where no crash brings back what is overwritten: blocks of a range that was
-//! zeroed hold committed data until that is committed.
+//! `auto` writes in place only where no crash brings back what is overwritten. Blocks of a range
+//! that was zeroed hold committed data until the zeroing is committed.
 
 mod common;
 

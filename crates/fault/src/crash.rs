@@ -1,10 +1,10 @@
 //! Crash points: moments at which a simulated process may crash, such as each access to a shared word or
 //! to a medium.
 //!
-//! Several simulated processes take turns in one thread ([`run_process`]). The test names one of them and
-//! the crash point at which it crashes ([`crash_after`]). A crash is a panic that no code in between may
-//! catch. Shared memory and media stay as they are. Destructors that run during the panic must not touch
-//! either: they would not run in a process that is killed.
+//! Several simulated processes take turns in one thread ([`run_process`]). The test names one of
+//! them and the crash point at which it crashes ([`crash_after`]). A crash is a panic, and no code
+//! in between may catch it. Shared memory and media stay as they are. Destructors that run during
+//! the panic must not touch either, because they would not run in a killed process.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,7 +20,7 @@ pub struct Crash;
 thread_local! {
     /// The process whose code this thread runs.
     static RUNNING: Cell<Option<ProcessId>> = const { Cell::new(None) };
-    /// The process that will crash, and how many of its crash points it passes before.
+    /// The process that will crash, and the number of crash points that it passes before that.
     static CRASHING: Cell<Option<(ProcessId, u64)>> = const { Cell::new(None) };
 }
 
@@ -31,8 +31,8 @@ pub fn crash_point() {
     }
 }
 
-/// A crash point at which the caller does the crash: whether the process crashes now. The caller may leave
-/// something half done, and then calls [`crash`].
+/// Like [`crash_point`], but returns whether the process crashes now, so that the caller can leave
+/// something half done. The caller then calls [`crash`].
 pub fn crashes_here() -> bool {
     let Some((process, left)) = CRASHING.get() else { return false };
     if RUNNING.get() != Some(process) || std::thread::panicking() {
@@ -47,12 +47,12 @@ pub fn crash() -> ! {
     resume_unwind(Box::new(Crash))
 }
 
-/// Lets a process crash after it has passed so many crash points; `None`: no process crashes.
+/// Makes a process crash after it has passed this many crash points. `None`: no process crashes.
 pub fn crash_after(crashing: Option<(ProcessId, u64)>) {
     CRASHING.set(crashing);
 }
 
-/// Runs `f` as code of `process`. An error: the process has crashed.
+/// Runs `f` as code of `process`. An error means that the process has crashed.
 pub fn run_process<T>(process: ProcessId, f: impl FnOnce() -> T) -> Result<T, Crash> {
     let before = RUNNING.replace(Some(process));
     let done = catch_unwind(AssertUnwindSafe(f));

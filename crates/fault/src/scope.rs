@@ -1,4 +1,4 @@
-//! Which fault is on, for which threads.
+//! Which fault is switched on, and for which threads.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -36,8 +36,8 @@ pub fn with<F: Fault, T>(fault: F, f: impl FnOnce() -> T) -> T {
     Inherited(Some(Arc::new(fault))).run(f)
 }
 
-/// Switches `fault` on for all threads of this process, for good. Only for a process that a test has
-/// started for that. Panics if the process has a fault already.
+/// Switches `fault` on for all threads of this process, permanently. Only for a process that a test
+/// has started for that purpose. Panics if a fault is switched on for the process already.
 pub fn for_process<F: Fault>(fault: F) {
     assert!(EVERYWHERE.set(Arc::new(fault)).is_ok(), "the process has a fault already");
 }
@@ -57,7 +57,8 @@ pub fn inherited() -> Inherited {
 pub struct Inherited(Option<Switched>);
 
 impl Inherited {
-    /// Runs `f` with this fault on; afterwards, also after a panic, the earlier one is.
+    /// Runs `f` with this fault switched on. Afterwards, also after a panic, the previous fault is
+    /// restored.
     pub fn run<T>(self, f: impl FnOnce() -> T) -> T {
         let _restored = Restored(HERE.replace(self.0));
         f()

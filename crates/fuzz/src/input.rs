@@ -1,6 +1,6 @@
-//! An input, read from the front: numbers, and zeros behind its end.
+//! An input, read from its beginning as numbers. After its end, all numbers are zero.
 
-/// What is left of an input.
+/// The rest of an input.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
     bytes: &'a [u8],
@@ -12,7 +12,7 @@ impl<'a> Input<'a> {
         Input { bytes }
     }
 
-    /// Nothing is left.
+    /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -1,9 +1,9 @@
-//! What the fuzzers run: crafted journals and volumes, and what must hold of them.
+//! The fuzz targets: crafted journals and volumes, and the properties that must hold for them.
 //!
-//! An input is a list of instructions, not an image: what to change in a journal or a volume that
-//! the real code made, and whether the checksums are put right afterwards, as an attacker would
-//! ([`journal_reader::craft`], [`volume_open::seal`]). So a few bytes reach what lies behind the
-//! checksums, and every input means something.
+//! An input is a list of instructions, not an image. It says what to change in a journal or volume
+//! that the real code made, and whether the checksums are corrected afterwards, as an attacker
+//! would ([`journal_reader::craft`], [`volume_open::seal`]). So a few bytes are enough to get past
+//! the checksums, and every input is meaningful.
 //!
 //! ```text
 //! fuzz/fuzz_targets/*.rs (libFuzzer, coverage) -\
@@ -11,8 +11,8 @@
 //! tests/seeds.rs (seeds and mutations, counted) -/
 //! ```
 //!
-//! A property that does not hold is a panic: that is what fuzzers take for a finding. Errors of the
-//! engine are none. It must not know FUSE.
+//! A property that does not hold is a panic, which fuzzers report as a finding. Errors of the
+//! engine are not findings. The crate does not know FUSE.
 
 pub mod input;
 pub mod journal_reader;
@@ -33,7 +33,8 @@ impl Target {
     /// All of them.
     pub const ALL: [Target; 2] = [Target::JournalReader, Target::VolumeOpen];
 
-    /// Its name: of the file in `fuzz/fuzz_targets` and of the folder in `fuzz/seeds`.
+    /// Its name, which is also the name of the file in `fuzz/fuzz_targets` and of the folder in
+    /// `fuzz/seeds`.
     pub fn name(self) -> &'static str {
         match self {
             Target::JournalReader => "journal_reader",
@@ -41,7 +42,7 @@ impl Target {
         }
     }
 
-    /// Does what the input says. Panics when a property does not hold.
+    /// Runs the input. Panics if a property does not hold.
     pub fn run(self, input: &[u8]) {
         match self {
             Target::JournalReader => journal_reader::run(input, &Default::default()),

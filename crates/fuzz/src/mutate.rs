@@ -1,8 +1,8 @@
-//! Mutations from a seed, for the short run: the same ones each time.
+//! Mutations from a seed for the short run: the same ones each time.
 
 use fastrand::Rng;
 
-/// An input is not made longer than this.
+/// The most bytes of a mutated input.
 const MAX_BYTES: usize = 4096;
 
 /// A changed copy of `input`, or of it and a part of `other`.

@@ -1,4 +1,4 @@
-//! One change of some bytes: offset, kind, value.
+//! A change of some bytes: offset, kind, value.
 
 use crate::input::Input;
 
@@ -11,21 +11,21 @@ pub struct Patch<'a> {
 
 #[derive(Debug, Clone)]
 enum Change<'a> {
-    /// These bytes instead.
+    /// Replaces the bytes by these.
     Put(&'a [u8]),
-    /// A number that code compares with, in so many bytes.
+    /// Puts a number that code compares with, in this many bytes.
     Telling(u64, usize),
-    /// A bit turned.
+    /// Inverts a bit.
     Flip(u8),
-    /// Added to the little-endian number of two bytes there.
+    /// Adds this to the little-endian number of two bytes.
     Add(u16),
-    /// So many equal bytes.
+    /// Puts this many equal bytes.
     Fill(u8, u8),
-    /// So many bytes from another place of the same bytes.
+    /// Copies this many bytes from another place.
     Copy(u16, u8),
 }
 
-/// Numbers at which something changes.
+/// Numbers at which behaviour changes.
 const TELLING: [u64; 16] = [
     0,
     1,
@@ -66,7 +66,7 @@ impl<'a> Patch<'a> {
         Patch { offset, change }
     }
 
-    /// Changes `bytes`; what would lie outside is left out.
+    /// Changes `bytes`. A change outside of them has no effect.
     pub fn apply(&self, bytes: &mut [u8]) {
         if bytes.is_empty() {
             return;

@@ -1,6 +1,6 @@
 //! The short run: all seeds in `fuzz/seeds`, and a number of mutations of them.
 //!
-//! Set `ONEJOURNAL_FUZZ_RUNS` for another number of mutations.
+//! `ONEJOURNAL_FUZZ_RUNS` sets another number of mutations.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use fastrand::Rng;
 use onejournal_fuzz::Target;
 use onejournal_fuzz::mutate::mutate;
 
-/// An input that takes longer is taken for one that never ends.
+/// An input that takes longer counts as endless.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Peak of the memory in use, in KiB, that the short run may reach.
@@ -45,7 +45,7 @@ fn hex(input: &[u8]) -> String {
     input.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The first input that `run` fails on, and how.
+/// The first input on which `run` fails, and its failure.
 fn first_failure(
     inputs: impl Iterator<Item = Vec<u8>> + Send + 'static,
     run: impl Fn(&[u8]) + Send + 'static,
@@ -107,7 +107,7 @@ fn volume_open() {
     short_run(Target::VolumeOpen, 9000);
 }
 
-/// What is planted must be found.
+/// Faults that must be found.
 mod canary {
     use super::*;
     use device::{BlockDevice, Result};

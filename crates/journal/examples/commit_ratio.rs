@@ -4,12 +4,13 @@
 //! cargo run --release -p onejournal-journal --example commit_ratio -- PATH [ROUNDS]
 //! ```
 //!
-//! A PATH that does not exist is made as a file of 64 MiB; a file or block device that exists is
-//! OVERWRITTEN, so this asks for `OVERWRITE=yes` in the environment. The two are measured in turn within one run, so that both see the same device in the same mood. A
-//! commit is a handle that changes n blocks, `stop`, and `sync`, by one caller; the bare write is
-//! `write_durable` of as many bytes as the record has, in an area that was written before. The blocks hold
-//! random bytes, so that packing, which is tried, gains nothing. Printed are medians over the rounds;
-//! `engine` is a commit to a device in memory: the processor's share.
+//! If PATH does not exist, the program makes a file of 64 MiB. An existing file or block device is
+//! OVERWRITTEN, so the program asks for `OVERWRITE=yes` in the environment. Commit and bare write
+//! take turns within one run, so that both meet the same state of the device. A commit is a handle
+//! that changes n blocks, `stop`, and `sync`, by one caller. The bare write is `write_durable` of
+//! as many bytes as the record has, in an area that was written before. The blocks hold random
+//! bytes, so compressing them is tried and gains nothing. The program prints medians over the
+//! rounds. `engine` is a commit to a device in memory: the share of the processor.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -101,7 +102,7 @@ impl Bench {
         Ok(started.elapsed())
     }
 
-    /// The size of the record of a commit of so many blocks.
+    /// The size of the record of a commit of this many blocks.
     fn record_bytes(&self, block_count: u64) -> Result<usize, Failure> {
         let before = self.journal.stats().journal_bytes;
         self.commit(block_count, 0)?;

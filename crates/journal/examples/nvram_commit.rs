@@ -1,14 +1,14 @@
-//! Measures a commit to NVRAM: what the engine costs when the medium costs next to nothing.
+//! Measures a commit to NVRAM: the cost of the engine on a medium that costs almost nothing.
 //!
 //! ```text
 //! cargo run --release -p onejournal-journal --example nvram_commit -- [PATH] [ROUNDS] [NS_PER_LINE]
 //! ```
 //!
-//! Without a PATH, or with `-`, the journal is in this process's memory; else PATH is made as a
-//! file of 64 MiB (tmpfs, or a DAX file system) and removed again. The home device is in memory.
-//! A commit is a handle that changes so many bytes of one block, `stop`, and `sync`, by one caller; `bare` is
-//! `write_durable` of as many bytes as the record has. Both are measured in turn. Printed are medians in
-//! nanoseconds.
+//! Without a PATH, or with `-`, the journal is in this process's memory. Otherwise the program
+//! makes a file of 64 MiB at PATH (on tmpfs or a DAX file system) and removes it at the end. The
+//! home device is in memory. A commit is a handle that changes the given number of bytes of one
+//! block, `stop`, and `sync`, by one caller. `bare` is `write_durable` of as many bytes as the
+//! record has. The two take turns. The program prints medians in nanoseconds.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use std::time::Instant;
 use device::{AddedLatency, Durability, MappedNvram, MemoryDevice, Nvram};
 use onejournal_journal::{HomeBlock, Journal, Medium, Options, Space};
 
-/// As in the program.
+/// The allocator that the `onejournal` program uses.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

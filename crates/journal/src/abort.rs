@@ -1,4 +1,4 @@
-//! The abort: latched once, for good. From then on nothing is accepted and nothing is acknowledged.
+//! The abort latch. Once it is set, the journal accepts no change and acknowledges no sync.
 //!
 //! Threads that wait for something check the latch when they wake. So the latch knows who may have waiting
 //! threads ([`Wake`]), and wakes them after it is set. A waiting thread checks the latch while it holds the lock
@@ -10,7 +10,7 @@ use std::sync::{OnceLock, Weak};
 
 use crate::{JournalError, Result};
 
-/// A part of the engine in which threads wait that have to learn of an abort.
+/// A part of the engine with waiting threads that must learn of an abort.
 pub(crate) trait Wake: Send + Sync {
     /// Wakes all waiting threads. Takes the lock that they wait with.
     fn wake_all(&self);
@@ -25,12 +25,13 @@ pub(crate) struct AbortLatch {
 }
 
 impl AbortLatch {
-    /// Names the parts whose waiting threads an abort wakes. Once.
+    /// Names the parts whose waiting threads an abort wakes. Called once.
     pub(crate) fn set_sleepers(&self, sleepers: Vec<Weak<dyn Wake>>) {
         assert!(self.sleepers.set(sleepers).is_ok(), "the engine is put together once");
     }
 
-    /// Aborts. The first reason counts. The caller holds none of the locks of [`Wake::wake_all`].
+    /// Aborts the journal. The first reason is kept. The caller holds none of the locks of
+    /// [`Wake::wake_all`].
     pub(crate) fn latch(&self, why: &dyn Display) {
         let _ = self.reason.set(why.to_string());
         self.is_latched.store(true, Ordering::SeqCst);
@@ -39,7 +40,7 @@ impl AbortLatch {
         sleepers.filter_map(Weak::upgrade).for_each(|sleeper| sleeper.wake_all());
     }
 
-    /// [`JournalError::Aborted`], if so.
+    /// An error, [`JournalError::Aborted`], if the journal is aborted.
     pub(crate) fn check(&self) -> Result<()> {
         if !self.is_latched.load(Ordering::SeqCst) {
             return Ok(());
@@ -51,7 +52,7 @@ impl AbortLatch {
         self.reason.get().cloned()
     }
 
-    /// Passes the result of `work` on; if it failed, aborts.
+    /// Returns `work`. If it is an error, aborts the journal first.
     pub(crate) fn on_failure<T>(&self, work: Result<T>) -> Result<T> {
         work.inspect_err(|error| self.latch(error))
     }
@@ -62,7 +63,8 @@ impl AbortLatch {
     }
 }
 
-/// Work that other threads wait for. It ends when this is dropped; by a panic too, which aborts the journal.
+/// Work that other threads wait for. It ends when this value is dropped, also by a panic, which
+/// aborts the journal.
 pub(crate) struct Awaited<'a, E: Fn()> {
     abort: &'a AbortLatch,
     end: E,

@@ -3,12 +3,12 @@
 //! A block with a version that is not home yet is *pinned*; the others are clean and are
 //! dropped, least recently inserted first, when there are too many.
 //!
-//! A reader that missed fills the cache with what it read from the device. Between its read and
-//! its insert the block may have been changed, committed, brought home and dropped again; so each
-//! shard counts its changes, in stripes of blocks, and a fill is accepted only when the count of
-//! the block's stripe has not moved. Dropping a clean block is no change.
+//! A reader that finds nothing here reads the device and fills the cache. Between its read and its
+//! insert, the block may have been changed, committed, brought home and dropped again. So each
+//! shard counts its changes, in stripes of blocks. A fill is accepted only if the count of the
+//! block's stripe has not changed. Dropping a clean block is not a change.
 //!
-//! Lock: one mutex a shard, innermost of all.
+//! Lock: one mutex for each shard, taken last of all locks.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -28,7 +28,8 @@ struct Entry {
 
 struct Shard {
     entries: BlockMap<Entry>,
-    /// Clean blocks in the order in which they became clean; may hold stale names.
+    /// Clean blocks in the order in which they became clean. A block may still be listed here after
+    /// it has changed.
     clean: VecDeque<HomeBlock>,
     change_counts: [u64; STRIPE_COUNT],
 }
@@ -53,11 +54,11 @@ pub(crate) struct Cache {
     clean_limit_per_shard: usize,
 }
 
-/// What the cache has of a block.
+/// What the cache knows of a block.
 pub(crate) enum Cached {
     /// The newest version.
     Version(BlockRef),
-    /// Nothing. The ticket is for filling it after the device was read.
+    /// No version. The ticket permits a fill after the device was read.
     Nothing(FillTicket),
 }
 
@@ -93,7 +94,8 @@ impl Cache {
         }
     }
 
-    /// Inserts what was read from the device. `false`: the block changed meanwhile, read again.
+    /// Inserts bytes that were read from the device. `false`: the block has changed meanwhile, and
+    /// must be read again.
     pub(crate) fn fill(&self, block: HomeBlock, bytes: BlockRef, ticket: FillTicket) -> bool {
         let mut shard = self.shard(block).lock();
         if *shard.change_count(block) != ticket.0 {
@@ -105,8 +107,8 @@ impl Cache {
         true
     }
 
-    /// Publishes a new version that is not home yet. Returns the newest one until now, if it is
-    /// here.
+    /// Publishes a new version that is not home yet. Returns the version that was the newest until
+    /// now, if the cache has it.
     pub(crate) fn publish(&self, block: HomeBlock, bytes: BlockRef) -> Option<BlockRef> {
         let mut shard = self.shard(block).lock();
         *shard.change_count(block) += 1;
@@ -114,7 +116,7 @@ impl Cache {
         older.map(|entry| entry.block)
     }
 
-    /// `version` is home: unpins it, unless a newer version was published.
+    /// `version` has reached its home location. Unpins it, unless a newer version was published.
     pub(crate) fn unpin(&self, block: HomeBlock, version: &BlockRef) {
         let mut shard = self.shard(block).lock();
         let Some(entry) = shard.entries.get_mut(&block) else { return };

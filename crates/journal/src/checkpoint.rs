@@ -1,15 +1,16 @@
-//! Group checkpoint: a filled region is brought home as a whole.
+//! Group checkpoint: all blocks of a filled region are brought home together.
 //!
-//! Newest committed version of each block logged in the region, sorted, merged into large writes,
-//! one flush, one header, durable in both slots, that frees the region. A block of which a later region holds all
-//! bytes, or that was revoked, is not written at all (cancelled). One of which later regions hold
-//! deltas only is written: replay begins with what is home.
+//! The newest committed versions of the blocks logged in the region are sorted, merged into large
+//! writes, and followed by one flush. Then one header, durable in both slots, frees the region. A
+//! block is not written at all (it is *cancelled*) if a later region holds all of its bytes, or if
+//! it was revoked. A block of which later regions hold only deltas is written, because replay
+//! begins with the version at home.
 //!
-//! Lock: `progress`, which protects who is bringing a region home and which blocks are being written. It is taken
-//! before the regions. It is held together with them where both must agree: from the choice of the blocks that
-//! still have to go home until they are named in `writing_home`. A block that is written in place is first revoked
-//! (so the choice leaves it out), and its writer looks at `writing_home` after that. So either the choice does not
-//! have the block, or the writer sees it and waits.
+//! Lock: `progress`. It protects which thread is bringing a region home, and which blocks are being
+//! written. It is taken before `regions`. Both are held together while the blocks that still have
+//! to go home are chosen and added to `writing_home`. A block that is written in place is revoked
+//! first, so it is not chosen; after that, its writer looks at `writing_home`. So either the block
+//! is not chosen, or the writer sees it in `writing_home` and waits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ use crate::ring::Ring;
 use crate::stats::Counters;
 use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result, WrittenAs};
 
-/// Blocks that are announced as being written home at a time; in-place writers may wait for them.
+/// The number of blocks that are announced at a time as being written home. Writers in place may
+/// wait for them.
 const BATCH_LIMIT: usize = 1024;
 
 /// Committed versions, by home location.
@@ -49,12 +51,12 @@ struct Progress {
     writing_home: BTreeSet<HomeBlock>,
 }
 
-/// What became of the tail region.
+/// What happened to the tail region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TailOutcome {
-    /// It is home, and free.
+    /// It was brought home and freed.
     Freed,
-    /// It was not filled; nothing was done.
+    /// It is not filled, so nothing was done.
     NotFilled,
 }
 
@@ -69,7 +71,8 @@ impl Checkpointer {
         Checkpointer { context, blocks, home, ring, progress, ended: Condvar::new() }
     }
 
-    /// Brings the tail region home and frees it, if it is filled. Waits for a checkpoint that is running.
+    /// Brings the tail region home and frees it, if it is filled. Waits for a checkpoint that is
+    /// under way.
     pub(crate) fn bring_tail_home(&self) -> Result<TailOutcome> {
         let mut progress = self.progress.lock();
         while progress.is_running {
@@ -93,8 +96,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Returns when no checkpoint is writing any of these blocks. Without this, an old version
-    /// on its way home could land on top of what is written in place now.
+    /// Returns when no checkpoint is writing any of these blocks. Otherwise an old version on its
+    /// way home could overwrite the data that are written in place now.
     pub(crate) fn wait_until_not_writing(&self, blocks: impl Iterator<Item = HomeBlock>) {
         let mut progress = self.progress.lock();
         for block in blocks {
@@ -134,7 +137,8 @@ impl Checkpointer {
         self.ring.free_tail(turn, header)
     }
 
-    /// Writes what still has to go home of these versions, in batches. Returns what was written.
+    /// Writes the versions that still have to go home, in batches. Returns the versions that were
+    /// written.
     fn write_home(
         &self,
         region_index: u32,
@@ -152,7 +156,7 @@ impl Checkpointer {
         Ok(written)
     }
 
-    /// The part of the batch that still has to go home, announced as under way.
+    /// The part of the batch that still has to go home. Announces it as being written.
     fn announce(&self, region_index: u32, batch: &[(HomeBlock, BlockRef)]) -> Versions {
         let mut progress = self.progress.lock();
         assert!(progress.is_running, "blocks go home in a checkpoint");

@@ -1,21 +1,22 @@
-//! Commit: one durable write for everyone who waits.
+//! Commit: one durable write for all callers that wait.
 //!
-//! The caller of [`Committer::sync`] commits by itself when no commit is in flight (it is the
-//! *leader*, no thread switch); otherwise it waits and is either served by a commit that began
-//! after its transaction closed, or leads the next one.
+//! If no commit is in flight, the caller of [`Committer::sync`] is the *leader* and commits by
+//! itself, without a thread switch. Otherwise it waits. A commit that begins after its transaction
+//! was closed serves it, or it leads the next commit.
 //!
 //! Phases, each a function: close the running transaction ([`Committer::close`]); bring its data in place home
 //! ([`Committer::settle_in_place`]); lay out the record and reserve its space in a region
 //! ([`Committer::lay_out`]); write the record ([`Committer::write`]); publish ([`Committer::publish`]). A failure
 //! in any of them aborts the journal.
 //!
-//! An operation may free any number of blocks, so there may be more to revoke than a record can
-//! hold. Then everything that the journal holds is brought home first: nothing is left to revoke.
+//! An operation may free any number of blocks, so there may be more revokes than a record can hold.
+//! Then everything that the journal holds is brought home first, and nothing is left to revoke.
 //!
-//! Lock: `progress`, which protects whether a commit is in flight, what is committed, and who waits. It is taken
-//! before the regions, and held together with them in [`Committer::checkpoint_all`] alone: while it is held and no
-//! commit is in flight, no record has a place without being committed, so the active region may be filled.
-//! `record_buf` belongs to the commit in flight, which takes it before the regions.
+//! Lock: `progress`. It protects whether a commit is in flight, what is committed, and which
+//! callers wait. It is taken before `regions`, and held together with `regions` only in
+//! [`Committer::checkpoint_all`]. While that function holds it and no commit is in flight, every
+//! record that has a place is committed, so the active region may be filled. `record_buf` belongs
+//! to the commit in flight, which takes it before `regions`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ use crate::stats::Counters;
 use crate::under_way::Source;
 use crate::{HomeBlock, Result, Tid, WrittenAs};
 
-/// The parts of the engine that a commit works with.
+/// The parts of the engine that a commit uses.
 pub(crate) struct Parts {
     pub context: Arc<Context>,
     pub home: Arc<Home>,
@@ -63,24 +64,25 @@ pub(crate) struct Committer {
     distributions: Distributions,
 }
 
-/// What all records of this incarnation have in common.
+/// What all records of this incarnation share.
 struct RecordFormat {
     incarnation: u64,
     checksum_seed: u32,
     step_bytes: usize,
-    /// Payloads are packed.
+    /// Whether payloads are compressed.
     packs: bool,
 }
 
 struct Progress {
     committed: Tid,
     is_in_flight: bool,
-    /// Calls of `sync` that wait for each transaction: the running and the committing one.
+    /// The number of `sync` calls that wait for each transaction: the running one and the
+    /// committing one.
     waiting: Vec<(Tid, u64)>,
 }
 
 impl Progress {
-    /// A call of `sync` waits for `tid`.
+    /// Counts a call of `sync` that waits for `tid`.
     fn add_waiting(&mut self, tid: Tid) {
         match self.waiting.iter_mut().find(|(waited_for, _)| *waited_for == tid) {
             Some((_, count)) => *count += 1,
@@ -88,7 +90,7 @@ impl Progress {
         }
     }
 
-    /// `tid` and all before it are durable: how many calls waited for that.
+    /// `tid` and all earlier transactions are durable. Returns how many calls waited for that.
     fn take_waiting(&mut self, tid: Tid) -> u64 {
         let mut count = 0;
         self.waiting.retain(|(waited_for, calls)| {
@@ -100,7 +102,7 @@ impl Progress {
     }
 }
 
-/// How a commit ended that did not fail.
+/// How a commit ended, if it did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CommitOutcome {
     Committed,
@@ -111,9 +113,9 @@ enum CommitOutcome {
 /// A transaction that was closed.
 struct Closed<'a> {
     transaction: Arc<Committing>,
-    /// Its buffered data.
+    /// Its buffered data, which still have to be written.
     out: Option<WriteOut<'a>>,
-    /// Its other data in place.
+    /// Counts its other data that are being written in place.
     in_place: Arc<InPlaceCount>,
 }
 
@@ -142,7 +144,7 @@ impl Committer {
         }
     }
 
-    /// This transaction and everything before it is durable.
+    /// The newest durable transaction. Everything before it is durable, too.
     pub(crate) fn committed(&self) -> Tid {
         self.progress.lock().committed
     }
@@ -183,7 +185,7 @@ impl Committer {
         }
     }
 
-    /// Commits as the leader, who was asked for `tid`.
+    /// Commits as the leader. The caller asked for `tid`.
     fn lead(&self, tid: Tid) -> Result<CommitOutcome> {
         let abort = &self.parts.context.abort;
         let _in_flight = abort.awaited(|| self.end());
@@ -201,7 +203,7 @@ impl Committer {
         self.ended.notify_all();
     }
 
-    /// Commits the running transaction. One caller at a time.
+    /// Commits the running transaction. Called by one thread at a time.
     fn commit_running(&self) -> Result<CommitOutcome> {
         let started = Instant::now();
         let Some(Closed { transaction, out, in_place }) = self.close() else {
@@ -234,8 +236,8 @@ impl Committer {
         Some(Closed { transaction, out, in_place: closed.in_place })
     }
 
-    /// Phase 2: returns when the transaction's data in place are home and flushed. A record must not follow that
-    /// points to data that were not written.
+    /// Phase 2: returns when the transaction's data in place are home and flushed. A record must
+    /// not become durable before the data that it refers to.
     fn settle_in_place(&self, out: Option<WriteOut<'_>>, in_place: &InPlaceCount) -> Result<()> {
         let abort = &self.parts.context.abort;
         self.parts.in_place.write_out(out)?;
@@ -246,7 +248,8 @@ impl Committer {
         abort.check()
     }
 
-    /// Phase 3: encodes the record and gives it a place in the active region, within the header's reach.
+    /// Phase 3: encodes the record and reserves its place in the active region, within the header's
+    /// reach.
     fn lay_out<'a>(
         &self,
         transaction: &Committing,
@@ -293,7 +296,8 @@ impl Committer {
         Ok((encoded, place))
     }
 
-    /// The record needs the transaction's revokes. If they do not fit into it, brings everything home instead.
+    /// Whether the record contains the transaction's revokes. If they do not fit into it, brings
+    /// everything home instead.
     fn must_revoke(&self, transaction: &Committing) -> Result<bool> {
         let Parts { ring, checkpointer, .. } = &self.parts;
         if faults::is(Fault::RevokesDropped) {
@@ -325,7 +329,7 @@ impl Committer {
         self.parts.ring.write_record(place, encoded.bytes)
     }
 
-    /// Phase 5: the transaction is committed. Its callers are told when the commit ends.
+    /// Phase 5: the transaction is committed. Its callers return when the commit ends.
     fn publish(&self, transaction: &Committing, encoded: &Encoded<'_>, took: Duration) {
         let Parts { context, ring, .. } = &self.parts;
         Counters::add(&context.counters.commits, 1);
@@ -347,8 +351,8 @@ impl Committer {
         self.distributions.add_commit(took, sync_count);
     }
 
-    /// Returns when the active region has room for a record: the one that was active, or the next
-    /// one, once free.
+    /// Returns when the active region has room for a record. If the active region has no room, that
+    /// is the next one, as soon as it is free.
     fn choose_region(&self, record_bytes: u64) -> Result<()> {
         let Parts { context, ring, .. } = &self.parts;
         let mut regions = ring.lock();
@@ -364,7 +368,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Returns when the region after the active one is free: a stall, if it is not.
+    /// Returns when the region after the active one is free. If it is not free, this is a stall.
     fn wait_for_next_region(&self) -> Result<()> {
         let Parts { context, ring, checkpointer, .. } = &self.parts;
         let started = Instant::now();
@@ -394,8 +398,8 @@ impl Committer {
         Ok(())
     }
 
-    /// Closes the active region, whatever it holds, and brings everything home. Waits for the
-    /// commit in flight first: its record has a place in the active region and is not committed.
+    /// Closes the active region, however full it is, and brings everything home. Waits for the
+    /// commit in flight first, whose record has a place in the active region and is not committed.
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
         let Parts { context, ring, checkpointer, .. } = &self.parts;
         let mut progress = self.progress.lock();

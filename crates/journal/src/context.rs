@@ -1,4 +1,4 @@
-//! What every part of the engine uses: options, counters, the abort latch. None of it is behind a lock.
+//! What every part of the engine uses: options, counters, the abort latch. No lock protects them.
 
 use crate::abort::AbortLatch;
 use crate::options::Options;
@@ -16,7 +16,7 @@ impl Context {
         Context { options, counters: Counters::default(), abort: AbortLatch::default() }
     }
 
-    /// Tells the observer what was written for owners.
+    /// Reports to the observer what was written for which owner.
     pub(crate) fn observe(&self, all: impl Iterator<Item = (BlockOwner, WrittenAs, u64)>) {
         let Some(observer) = &self.options.observer else { return };
         let owned = all.filter(|(owner, ..)| *owner != BlockOwner::NOBODY);

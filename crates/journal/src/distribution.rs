@@ -5,13 +5,14 @@ use std::time::Duration;
 use device::sync::Mutex;
 use hdrhistogram::Histogram;
 
-/// Shortest and longest latency told apart, in nanoseconds: 1 µs and 60 s.
+/// Shortest and longest latency that are distinguished, in nanoseconds: 1 µs and 60 s.
 const LATENCY_NS: (u64, u64) = (1_000, 60_000_000_000);
-/// Largest group told apart.
+/// Largest group that is distinguished.
 const GROUP_LIMIT: u64 = 1 << 16;
 /// Significant decimal digits of a value.
 const DIGITS: u8 = 2;
-/// Buckets of [`Distribution::buckets`] between a power of two and the next, as a power of two.
+/// The number of buckets of [`Distribution::buckets`] from one power of two to the next, as a power
+/// of two.
 const STEPS_LOG2: u32 = 4;
 
 /// What was observed since the journal was opened.
@@ -31,9 +32,9 @@ pub struct Distribution {
     pub p999: u64,
     /// The largest.
     pub max: u64,
-    /// Upper bound (inclusive) and number of observations of each bucket that has any, ascending:
-    /// every value up to 31, then 16 buckets from a power of two to the next, so that `2^n - 1` is always
-    /// a bound.
+    /// Upper bound (inclusive) and number of observations of each bucket that is not empty,
+    /// ascending. Every value up to 31 has a bucket; above that there are 16 buckets from one power
+    /// of two to the next. So `2^n - 1` is always a bound.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -43,7 +44,8 @@ struct Series {
     max: u64,
 }
 
-/// What each commit adds to. The lock is a leaf, held for a few instructions.
+/// The distributions that each commit adds to. The lock is taken last, and held for a few
+/// instructions.
 pub(crate) struct Distributions {
     series: Mutex<[Series; 2]>,
 }
@@ -54,7 +56,7 @@ impl Distributions {
         Distributions { series: Mutex::new([Series::new(low, high), Series::new(1, GROUP_LIMIT)]) }
     }
 
-    /// A commit took `latency` and served so many calls of `sync`.
+    /// A commit took `latency` and served `sync_count` calls of `sync`.
     pub(crate) fn add_commit(&self, latency: Duration, sync_count: u64) {
         let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         let [latencies, groups] = &mut *self.series.lock();
@@ -75,7 +77,7 @@ impl Series {
         Series { histogram: histogram.expect("the bounds are valid"), sum: 0, max: 0 }
     }
 
-    /// A value outside of the bounds counts as the bound.
+    /// A value outside of the bounds is counted as the bound.
     fn add(&mut self, value: u64) {
         self.histogram.saturating_record(value);
         self.sum = self.sum.saturating_add(value);

@@ -64,12 +64,13 @@ pub(crate) struct Engine {
     in_place: Arc<InPlace>,
     committer: Arc<Committer>,
     running: Arc<Mutex<Running>>,
-    /// Held by an operation that found no room twice, until it does; others let it go first.
+    /// Held by an operation that found no room twice, until it finds room. Other operations wait
+    /// for it.
     turn: Mutex<()>,
 }
 
 impl Engine {
-    /// `header`, which begins the incarnation, is durable in both slots of `space`.
+    /// `header` begins the incarnation, and is durable in both slots of `space`.
     pub(crate) fn new(
         device: Arc<dyn BlockDevice>,
         space: Space,
@@ -160,7 +161,8 @@ impl Engine {
         self.running.lock().tid
     }
 
-    /// Opens a handle when the running transaction has room for `credit_count` blocks.
+    /// Opens a handle if the running transaction has room for `credit_count` blocks. Otherwise
+    /// waits for a commit.
     pub(crate) fn begin(&self, credit_count: usize) -> Result<Handle<'_>> {
         let block_limit = self.limits.transaction_blocks();
         if credit_count > block_limit {

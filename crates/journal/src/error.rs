@@ -1,23 +1,23 @@
-//! What can go wrong in the engine.
+//! The errors of the engine.
 
 use device::DeviceError;
 
 /// Result of an engine operation.
 pub type Result<T> = std::result::Result<T, JournalError>;
 
-/// An error of the engine. Cloneable, because an abort is reported to everyone who waits.
+/// An error of the engine. It can be cloned, because an abort is reported to every waiting caller.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum JournalError {
     /// The medium failed.
     #[error("journal I/O: {0}")]
     Io(std::sync::Arc<DeviceError>),
-    /// An earlier write or flush failed; nothing is accepted any more.
+    /// An earlier write or flush failed. Nothing is accepted any more.
     #[error("the journal is aborted after an earlier error: {0}")]
     Aborted(String),
     /// The journal on the medium is damaged (not merely torn at its end).
     #[error("the journal is damaged: {0}")]
     Damaged(String),
-    /// The journal does not belong to this volume, or has a version that is not known.
+    /// The journal does not belong to this volume, or has an unknown version.
     #[error("incompatible journal: {0}")]
     Incompatible(String),
     /// The journal area is too small for what was asked.

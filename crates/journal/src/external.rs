@@ -1,12 +1,13 @@
-//! A journal on a medium of its own, away from the volume.
+//! An external journal: on a medium of its own, outside of the volume.
 //!
 //! ```text
 //! medium:  | label | space of the journal: header slots and regions |
 //! bytes:     4096    the rest, in whole 4 KiB blocks
 //! ```
 //!
-//! The label says whose journal it is; the volume, on its side, remembers the journal's UUID while
-//! it is not closed. A medium that holds anything else is never written to.
+//! The label says which volume the journal belongs to. While the volume is not closed, its
+//! superblock names the journal's UUID. OneJournal never writes to a medium that holds anything
+//! else.
 
 use device::AlignedBuf;
 use zerocopy::little_endian::U32;
@@ -15,21 +16,21 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::format::{FORMAT_VERSION, LABEL_BYTES, LABEL_MAGIC, RawLabel};
 use crate::{JournalError, Medium, Result, Space};
 
-/// A medium is taken for empty when it begins with so many zeros: file systems, partition tables
-/// and swap say what they are within them.
+/// A medium counts as empty if it begins with this many zeros. File systems, partition tables and
+/// swap areas identify themselves within them.
 const LOOKED_AT_BYTES: u64 = 128 << 10;
 
-/// Who a journal on a medium of its own is, and whose.
+/// Identifies a journal on a medium of its own, and its volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label {
-    /// UUID of the journal: random, from when it was made.
+    /// UUID of the journal: random, chosen when it was made.
     pub journal_uuid: [u8; 16],
     /// UUID of the volume.
     pub volume_uuid: [u8; 16],
 }
 
 impl Label {
-    /// The label on `medium`; `None`: there is nothing on it. An error if it holds anything else.
+    /// The label on `medium`; `None` if the medium is empty. An error if it holds anything else.
     pub fn read(medium: &Medium) -> Result<Option<Label>> {
         let len_bytes = medium.len_bytes().min(LOOKED_AT_BYTES) / 4096 * 4096;
         if len_bytes < LABEL_BYTES {
@@ -60,8 +61,8 @@ impl Label {
         Ok(Label { journal_uuid: raw.journal_uuid, volume_uuid: raw.volume_uuid })
     }
 
-    /// Makes an empty `medium` a journal with this label, durably: zeros first, then the label, so
-    /// that a medium with a label is complete. Refuses a medium that is not empty.
+    /// Makes the empty `medium` a journal with this label, durably. The zeros are written before
+    /// the label, so a medium with a label is complete. Refuses a medium that is not empty.
     pub fn write(&self, medium: &Medium) -> Result<()> {
         if Label::read(medium)?.is_some() {
             return Err(JournalError::Incompatible("it has a label already".into()));

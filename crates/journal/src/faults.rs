@@ -1,6 +1,6 @@
-//! The mistakes that the engine can make on purpose, so that crash checks can be seen to find them.
+//! The faults of the engine that a test can switch on. Each must be found by a crash check.
 
-/// A mistake of the engine.
+/// A fault of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Recovery accepts records without comparing their checksum.
@@ -11,7 +11,7 @@ pub enum Fault {
     RevokesDropped,
     /// Commits are acknowledged without waiting for the medium.
     CommitNotDurable,
-    /// A block is not brought home with its region when a later region holds any record of it.
+    /// A block is not brought home with its region if a later region holds any record of it.
     DeltaWithoutBase,
     /// DJFS' codec logs a difference although the region does not hold the whole block.
     XorWithoutBase,

@@ -1,22 +1,23 @@
-//! Flushes of one cache follow each other, and after one that failed none is believed.
+//! Serializes the flushes of one cache, and remembers a failed one.
 //!
-//! A flush that fails may lose any write that was not flushed, of any thread, and a later flush may succeed all
-//! the same. So work that needs a flush to be durable is done alone: the next caller learns of the failure before
-//! it begins, and no other flush comes between a write and its own flush.
+//! A failed flush may lose any unflushed write of any thread, and a later flush may succeed
+//! nevertheless. So work that needs a flush to become durable runs alone. The next caller learns of
+//! the failure before it begins, and no other flush comes between a write and its own flush.
 
 use device::sync::Mutex;
 
 use crate::{JournalError, Result};
 
-/// The flushes of one device, or of several that share a cache. The lock is held during them.
+/// The flushes of one device, or of several devices that share a cache. The lock is held during a
+/// flush.
 #[derive(Default)]
 pub(crate) struct Flushes {
-    /// Why one failed.
+    /// The reason of the flush that failed.
     failed: Mutex<Option<String>>,
 }
 
 impl Flushes {
-    /// Runs `work`, which flushes the device or writes to it with a flush, while no other thread does.
+    /// Runs `work`, which flushes the device or writes durably to it, while no other thread does.
     pub(crate) fn alone<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut failed = self.failed.lock();
         if let Some(why) = &*failed {

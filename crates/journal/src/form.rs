@@ -1,4 +1,4 @@
-//! Record forms: how the change of one block becomes bytes, and bytes a block again.
+//! Record forms: how the change of one block becomes bytes, and how bytes become a block again.
 //!
 //! This file is the interface between records and codecs. Records carry a form number and bytes; which codec
 //! made them, and what that codec needs, is known here only.
@@ -9,15 +9,15 @@ use crate::format::{FORM_BLOCK, FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_L
 use crate::options::DeltaCodec;
 use crate::{BLOCK_BYTES, BlockBytes};
 
-/// How a change may be written to the journal. The engine takes the smallest encoding that its
-/// form allows.
+/// How a change may be written to the journal. The engine takes the smallest encoding that the form
+/// allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
     /// The whole block.
     Block,
     /// The bytes that were written since the last commit (Okeanos' multiwrite).
     Extent(Ranges),
-    /// The bytes that differ from the version committed before (DJFS' delta).
+    /// The bytes that differ from the previous committed version (DJFS' delta).
     Delta,
 }
 
@@ -39,8 +39,8 @@ impl Form {
 /// Number of record forms; [`form_name`] names them.
 pub(crate) const FORM_COUNT: usize = 5;
 
-/// A change that would need more than this is logged as the whole block: it hardly costs more, and
-/// spares the checkpoint the block when it is logged again.
+/// A change that needs more bytes is logged as the whole block. That costs hardly more, and the
+/// checkpoint need not write the block if it is logged again.
 const CHANGE_LIMIT_BYTES: usize = BLOCK_BYTES * 3 / 4;
 
 static ZEROS: BlockBytes = [0; BLOCK_BYTES];
@@ -57,20 +57,20 @@ pub fn form_name(form: u8) -> Option<&'static str> {
     }
 }
 
-/// A change in this form holds all of its block: replay needs nothing from before it.
+/// Whether a change in this form holds all of its block, so that replay needs nothing earlier.
 pub(crate) fn is_whole(form: u8) -> bool {
     matches!(form, FORM_BLOCK | FORM_SPARSE)
 }
 
-/// A change in this form is right over exactly the previous version. The other forms are right over any
-/// mixture of the previous versions.
+/// Whether a change in this form can be applied only to exactly the previous version. The other
+/// forms can be applied to any mixture of earlier versions.
 pub(crate) fn needs_exact_base(form: u8) -> bool {
     form == FORM_XOR_LZO
 }
 
 impl DeltaCodec {
-    /// What the codec may write depends on the region that the record will be in. The region is then chosen
-    /// before the record is encoded, with room for the largest record.
+    /// Whether the encoding depends on the region that the record will be in. Then the region is
+    /// chosen before the record is encoded, with room for the largest record.
     pub(crate) fn needs_region(self) -> bool {
         self == DeltaCodec::XorLzo
     }
@@ -80,16 +80,16 @@ impl DeltaCodec {
 pub(crate) struct Change<'a> {
     pub form: &'a Form,
     pub version: &'a BlockBytes,
-    /// The version that recovery has before this change. `None`: unknown, so the record must be whole.
+    /// The previous version as recovery will have it. `None`: unknown, so the record must be whole.
     pub base: Option<&'a BlockBytes>,
-    /// The region that the record will be in has a whole record of the block. Only codecs that
-    /// [need their region](DeltaCodec::needs_region) ask.
+    /// Whether the region of the record already has a whole record of the block. Only codecs that
+    /// [need their region](DeltaCodec::needs_region) ask this.
     pub is_whole_in_region: &'a dyn Fn() -> bool,
 }
 
 impl Change<'_> {
-    /// Appends the smallest encoding that the form allows to `out` and returns its form. The bytes of
-    /// `FORM_BLOCK` are the version itself; nothing is appended for it.
+    /// Appends the smallest encoding that the form allows to `out`, and returns its form. For
+    /// `FORM_BLOCK` nothing is appended, because the bytes are the version itself.
     pub(crate) fn encode(&self, codec: DeltaCodec, out: &mut Vec<u8>) -> u8 {
         let (version, limit) = (self.version, CHANGE_LIMIT_BYTES);
         let encoded = match (self.form, self.base, codec) {
@@ -112,7 +112,7 @@ impl Change<'_> {
     }
 }
 
-/// Checks the bytes of a change, so that replay fails before it has written anything, or not at all.
+/// Checks the bytes of a change, so that a replay that fails has written nothing.
 pub(crate) fn check(form: u8, change: &[u8]) -> Result<(), CodecError> {
     match form {
         FORM_BLOCK => Ok(()),

@@ -79,7 +79,8 @@ pub struct RawHeader {
     pub tail_region: U32,
     /// The transaction recovery starts with, first in `tail_region`.
     pub tail_tid: U64,
-    /// Records end before this offset of the space, in the regions from `tail_region` on around the ring.
+    /// No record of this incarnation ends after this offset of the space, in the regions from
+    /// `tail_region` on around the ring.
     pub reach_offset: U64,
     /// Records of this incarnation begin at multiples of this many bytes.
     pub step_bytes: U32,
@@ -109,7 +110,7 @@ pub struct RawDescriptor {
     pub payload_bytes: U32,
     /// Bytes of the record without the padding, commit record included.
     pub used_bytes: U32,
-    /// Bytes of the payload before it was compressed (LZ4, block format); 0: it is not.
+    /// Bytes of the payload before it was compressed (LZ4, block format). 0: it is not compressed.
     pub unpacked_bytes: U32,
 }
 
@@ -129,13 +130,14 @@ pub struct RawTag {
 
 /// Record form: the whole home block, as it is.
 pub const FORM_BLOCK: u8 = 1;
-/// Record form: the runs of the block that are not zero ([`crate::codec::runs`]); all other bytes are.
+/// Record form: the runs of the block that are not zero ([`crate::codec::runs`]). All other bytes
+/// are zero.
 pub const FORM_SPARSE: u8 = 2;
-/// Record form: runs that were written, over the version before ([`crate::codec::extent`]).
+/// Record form: runs that were written, applied to the previous version ([`crate::codec::extent`]).
 pub const FORM_EXTENT: u8 = 3;
-/// Record form: runs that differ from the version before ([`crate::codec::runs`]).
+/// Record form: runs that differ from the previous version ([`crate::codec::runs`]).
 pub const FORM_DELTA: u8 = 4;
-/// Record form: difference to the version before ([`crate::codec::xor_lzo`]).
+/// Record form: difference to the previous version ([`crate::codec::xor_lzo`]).
 pub const FORM_XOR_LZO: u8 = 5;
 
 /// The end of a record.
@@ -158,7 +160,7 @@ const _: () = assert!(size_of::<RawDescriptor>() == 48);
 const _: () = assert!(size_of::<RawTag>() == 12);
 const _: () = assert!(size_of::<RawCommit>() == 16);
 
-/// Where the checksum of a record starts from: the volume and the incarnation.
+/// The start value of a record's checksum, from the volume and the incarnation.
 pub fn record_seed(uuid: &[u8; 16], incarnation: u64) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(uuid), &incarnation.to_le_bytes())
 }
@@ -242,8 +244,8 @@ mod tests {
         assert_eq!(label.as_bytes(), golden);
     }
 
-    /// CRC32C bit by bit, as it is defined. The library has an implementation for each kind of processor, and
-    /// a journal may be recovered on another processor than it was written on.
+    /// CRC32C bit by bit, by its definition. The library has an implementation for each kind of
+    /// processor, and a journal may be recovered on another processor than the one that wrote it.
     fn checksum_by_definition(bytes: &[u8]) -> u32 {
         let step = |sum: u32| if sum & 1 == 1 { sum >> 1 ^ 0x82f6_3b78 } else { sum >> 1 };
         let byte = |sum: u32, byte: &u8| (0..8).fold(sum ^ u32::from(*byte), |sum, _| step(sum));

@@ -17,7 +17,7 @@ use crate::running::{InPlaceGuard, Logged, Ordered, Running};
 use crate::stats::Counters;
 use crate::{BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, JournalError, Result, Tid};
 
-/// Where a changed block goes.
+/// Where a changed block is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Route {
     Journal,
@@ -31,7 +31,7 @@ struct Change {
     owner: BlockOwner,
 }
 
-/// The parts of the engine that a handle works with.
+/// The parts of the engine that a handle uses.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub context: &'a Context,
@@ -52,7 +52,7 @@ pub struct Handle<'a> {
     owner: BlockOwner,
 }
 
-/// Takes a change into the running transaction. `before`: the newest version published so far.
+/// Adds a change to the running transaction. `before`: the newest version published so far.
 fn log(running: &mut Running, block: HomeBlock, change: Change, before: Option<BlockRef>) {
     let (version, form, owner) = (change.block, change.form, change.owner);
     let logged = match running.blocks.remove(&block) {
@@ -85,7 +85,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// Blocks that this handle may change in addition to those that it has changed.
+    /// The number of further blocks that this handle may change.
     pub fn credits_left(&self) -> usize {
         self.credit_count.saturating_sub(self.changes.len())
     }
@@ -95,13 +95,14 @@ impl<'a> Handle<'a> {
         self.running.tid
     }
 
-    /// Whose data the blocks hold that are given to [`Handle::put`] and [`Handle::put_ordered`] from
-    /// now on; those of [`Handle::write`] and [`Handle::create`] are nobody's. Returns whose they were.
+    /// Sets the owner of the data in blocks that are given to [`Handle::put`] and
+    /// [`Handle::put_ordered`] from now on. Blocks of [`Handle::write`] and [`Handle::create`] have
+    /// no owner. Returns the previous owner.
     pub fn set_owner(&mut self, owner: BlockOwner) -> BlockOwner {
         std::mem::replace(&mut self.owner, owner)
     }
 
-    /// The block as this handle sees it: its own change, else the newest published version.
+    /// The block as this handle sees it: its own change, or the newest published version.
     pub fn read(&self, block: HomeBlock) -> Result<BlockRef> {
         match self.changes.get(&block) {
             Some(change) => Ok(change.block.clone()),
@@ -109,7 +110,8 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// Write access to the block: a private copy of what [`Handle::read`] gives. Logged as a delta.
+    /// Write access to the block: a private copy of what [`Handle::read`] returns. Logged as a
+    /// delta.
     pub fn write(&mut self, block: HomeBlock) -> Result<&mut BlockBytes> {
         self.spend_credit(block)?;
         let change = match self.changes.entry(block) {
@@ -164,8 +166,8 @@ impl<'a> Handle<'a> {
         Ok(())
     }
 
-    /// The journal holds a record of the block that is not revoked, or will get one. Such a block
-    /// must not be written with `Journal::write_in_place`.
+    /// Whether the journal holds a record of the block that is not revoked, or will get one. Such a
+    /// block must not be written with `Journal::write_in_place`.
     pub fn is_logged(&self, block: HomeBlock) -> bool {
         self.changes.get(&block).is_some_and(|change| change.route == Route::Journal)
             || self.running.blocks.contains_key(&block)
@@ -184,20 +186,20 @@ impl<'a> Handle<'a> {
             || self.parts.ring.lock().first_logged_block_in(&range).is_some()
     }
 
-    /// Data of the block are buffered: they go home before this transaction commits.
+    /// Whether data of the block are buffered. They go home before this transaction commits.
     pub fn is_buffered_in_place(&self, block: HomeBlock) -> bool {
         self.changes.get(&block).is_some_and(|change| change.route == Route::InPlace)
             || self.running.ordered.contains_key(&block)
     }
 
-    /// The commit of this transaction waits until the guard is dropped. For data that is written
-    /// with `Journal::write_in_place` after the handle has stopped.
+    /// Makes the commit of this transaction wait until the guard is dropped. For data that are
+    /// written with `Journal::write_in_place` after the handle has stopped.
     pub fn begin_in_place(&mut self) -> InPlaceGuard {
         InPlaceGuard::new(&self.running.in_place)
     }
 
-    /// The blocks were freed: their versions on the way home are dropped once this transaction has
-    /// committed, and a revoke is written for those that recovery would bring back.
+    /// The blocks were freed. After this transaction has committed, their versions are no longer
+    /// brought home. A revoke is written for blocks that recovery would replay.
     pub fn forget(&mut self, start: HomeBlock, count: u64) {
         let range = start.0..start.0 + count;
         if count <= self.changes.len() as u64 {
@@ -234,9 +236,10 @@ impl<'a> Handle<'a> {
         self.running.tid
     }
 
-    /// In-place data of a block of which the journal holds a record, or gets one with this
-    /// transaction, goes through the journal too: else a checkpoint or recovery would put the older
-    /// record on top of it, or part of an earlier operation would be home before the commit.
+    /// Moves data in place of a logged block to the journal. A block is logged if the journal holds
+    /// a record of it, or gets one with this transaction. Otherwise a checkpoint or recovery would
+    /// write the older record over the data, or a part of an earlier operation would be home before
+    /// the commit.
     fn keep_logged_blocks_journaled(&mut self) {
         let mut in_place: Vec<_> =
             self.changes.iter_mut().filter(|(_, c)| c.route == Route::InPlace).collect();
@@ -260,7 +263,7 @@ impl<'a> Handle<'a> {
         self.parts.blocks.cache().forget(range);
     }
 
-    /// Refuses what cannot fit into one transaction: an operation must ask for enough credits.
+    /// Refuses a block that the handle has no credit for: an operation must ask for enough credits.
     fn spend_credit(&mut self, block: HomeBlock) -> Result<()> {
         if self.changes.len() < self.credit_count || self.changes.contains_key(&block) {
             return Ok(());

@@ -1,18 +1,20 @@
 //! The header: two slots written in turn, so that one of them is always whole.
 //!
-//! Both slots are written when an incarnation begins or ends. So damage to one slot never brings back the header of
-//! another incarnation, or a *clean* that is no longer true. Both are written also when a region is freed: its blocks may
-//! be reused without a revoke, so the older header must not bring its records back.
+//! Both slots are written when an incarnation begins or ends. So damage to one slot never brings
+//! back the header of another incarnation, or a *clean* flag that is no longer true. Both are also
+//! written when a region is freed: its blocks may be reused without a revoke, so the older header
+//! must not bring its records back.
 //!
-//! The header also says how far into the ring records reach. A header with a further reach is written before the
-//! first record that would end after the reach, so recovery reads no further. The reach grows by doubling, which
-//! costs a few writes a region. If one slot is not valid, a further reach may have been lost with it: then every
-//! region counts as reached.
+//! The header also says how far into the ring records reach. A header with a further reach is
+//! written before the first record that would end after the reach. So recovery reads no further
+//! than the reach. The reach grows by doubling, so filling a region takes a few header writes. If
+//! one slot is not valid, a further reach may have been lost with it. Then every region counts as
+//! reached.
 //!
 //! Invariants, asserted before a header is written:
 //! 1. Its regions are a ring within the space, and its reach is in one of them.
-//! 2. It replaces an older header of the same incarnation and shape, with a lower `sequence`, and goes back to no earlier
-//!    transaction.
+//! 2. It replaces an older header of the same incarnation and shape, with a lower `sequence`, and
+//!    names no earlier transaction.
 
 use std::cmp::Ordering;
 
@@ -28,7 +30,7 @@ use crate::{JournalError, Medium, Result, Space, Tid};
 /// An incarnation has at most this many regions. Recovery keeps one entry of memory for each.
 pub(crate) const REGION_COUNT_MAX: u32 = 16;
 
-/// What the header says.
+/// The content of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// UUID of the volume the journal belongs to.
@@ -37,7 +39,7 @@ pub struct Header {
     pub incarnation: u64,
     /// Counts header writes.
     pub sequence: u64,
-    /// Everything is home; the regions hold nothing to recover.
+    /// Whether everything is home, so that the regions hold nothing to recover.
     pub clean: bool,
     /// Number of regions.
     pub region_count: u32,
@@ -47,32 +49,32 @@ pub struct Header {
     pub tail_region: u32,
     /// The transaction recovery starts with.
     pub tail_tid: Tid,
-    /// No record of this incarnation ends after this offset of the space, in bytes, in the regions from the tail
-    /// on around the ring.
+    /// No record of this incarnation ends after this offset of the space, in bytes, in the regions
+    /// from the tail on around the ring.
     pub reach_offset: u64,
     /// Records of this incarnation begin at multiples of this many bytes: a power of two, 8 to 4096.
     pub step_bytes: usize,
-    /// Where the space lay on its medium when this incarnation began: `Space::layout_checksum`.
+    /// The place of the space on its medium when this incarnation began: `Space::layout_checksum`.
     pub layout_checksum: u32,
     /// Size of the space in bytes when this incarnation began.
     pub space_bytes: u64,
 }
 
-/// What a header slot holds, or both of them.
+/// What one header slot holds, or both together.
 pub(crate) enum FoundHeader {
     /// A valid header of the volume.
     Ours(Header),
-    /// A whole header that must not be used, and why.
+    /// A whole header that must not be used, with the reason.
     Refused(JournalError),
     /// No header: torn, or never written.
     None,
 }
 
-/// The first reach into a region is a sixteenth of it, or this.
+/// The first reach into a region is a sixteenth of the region, at least this.
 const REACH_MIN_BYTES: u64 = 256 << 10;
 
 impl Header {
-    /// The journal is in this incarnation, or has been recovered after it and not been opened since.
+    /// Whether the journal is in this incarnation, or was recovered after it and not opened since.
     pub fn is_of_incarnation(&self, incarnation: u64) -> bool {
         self.incarnation == incarnation
             || self.clean && self.incarnation == incarnation_after_recovery(incarnation)
@@ -83,7 +85,8 @@ impl Header {
         REGIONS_OFFSET + u64::from(region_index) * self.region_bytes
     }
 
-    /// The reach for records that end before `used_bytes` of a region: as far, and room for as much again.
+    /// The reach for records that end before `used_bytes` of a region: a sixteenth of the region,
+    /// doubled until it covers them.
     pub(crate) fn reach_for(&self, region_index: u32, used_bytes: u64) -> u64 {
         let mut bytes = (self.region_bytes / 16).next_multiple_of(4096).max(REACH_MIN_BYTES);
         while bytes < used_bytes {
@@ -102,7 +105,7 @@ impl Header {
         }
     }
 
-    /// How many regions after the tail this one is.
+    /// The number of regions from the tail to this one.
     fn distance(&self, region_index: u32) -> u32 {
         (region_index + self.region_count - self.tail_region) % self.region_count
     }
@@ -112,14 +115,14 @@ impl Header {
         u32::try_from(index).expect("the reach lies in a region")
     }
 
-    /// With a reach over all regions.
+    /// This header with a reach over all regions.
     fn reaching_everything(self) -> Header {
         let last = (self.tail_region + self.region_count - 1) % self.region_count;
         Header { reach_offset: self.region_offset(last) + self.region_bytes, ..self }
     }
 
-    /// This header may be written over `older`: it is of the same incarnation and shape, and names no older
-    /// state. A bug otherwise.
+    /// Panics unless this header may be written over `older`: it has the same incarnation and
+    /// shape, and names no older state.
     pub(crate) fn assert_replaces(&self, older: &Header) {
         let (new, old) = (self.sequence, older.sequence);
         assert!(new > old, "header {new} would replace header {old}");
@@ -129,7 +132,7 @@ impl Header {
         assert!(*self == same, "header {new} is of another incarnation or shape");
     }
 
-    /// Writes the header durably to the slot whose turn it is.
+    /// Writes the header durably to the slot that is next in turn.
     pub(crate) fn write(&self, space: &Space) -> Result<()> {
         assert!(self.has_sound_shape(), "a header is written that would be refused: {self:?}");
         assert!(self.space_bytes <= space.len_bytes(), "a header describes more than its space");
@@ -146,7 +149,8 @@ impl Header {
         space.write_durable(offset, &buf)
     }
 
-    /// Writes the header durably to both slots, the older one first. Returns it as it is then.
+    /// Writes the header durably to both slots, the older one first. Returns the header as it is
+    /// after that.
     pub(crate) fn write_both(&self, space: &Space) -> Result<Header> {
         self.write(space)?;
         let again = Header { sequence: self.sequence + 1, ..*self };
@@ -247,8 +251,9 @@ impl Header {
         }
     }
 
-    /// What recovery relies on is as it was when this incarnation began. Where it is not, records could be missing
-    /// without a trace, so nothing is read. A *clean* journal has none, and may be anywhere.
+    /// Checks that what recovery relies on has not changed since this incarnation began. If it has,
+    /// records could be missing without a trace, so the journal is refused. A *clean* journal has
+    /// no records, and may be at any place.
     pub(crate) fn check_surroundings(&self, space: &Space) -> Result<()> {
         if self.clean {
             return Ok(());
@@ -270,7 +275,7 @@ impl Header {
         Ok(())
     }
 
-    /// The regions are a ring within the space, and reach and step are possible.
+    /// Whether the regions are a ring within the space, and reach and step are possible.
     fn has_sound_shape(&self) -> bool {
         let regions_bytes = u64::from(self.region_count).checked_mul(self.region_bytes);
         let end = regions_bytes.and_then(|bytes| bytes.checked_add(REGIONS_OFFSET));
@@ -303,7 +308,7 @@ impl Header {
     }
 }
 
-/// The incarnation that recovery leaves: none of the records belongs to it.
+/// The incarnation after recovery. No record belongs to it.
 pub(crate) fn incarnation_after_recovery(incarnation: u64) -> u64 {
     incarnation.wrapping_add(1)
 }
@@ -356,7 +361,8 @@ mod tests {
         assert!(matches!(Header::read(&space, &[8; 16]), Err(JournalError::Incompatible(_))));
     }
 
-    /// The scan has one entry of memory for each region: 973,054,980 of them were 7.8 GB.
+    /// The scan has one entry of memory for each region. A header with 973,054,980 regions took 7.8
+    /// GB.
     #[test]
     fn regression_a_crafted_number_of_regions_is_refused() {
         let space = space();

@@ -36,8 +36,8 @@ impl Home {
         Home { context, device, flushes, written, flushed }
     }
 
-    /// Fills `buf` with whole blocks. A device that has become shorter has lost what was written to it: nothing
-    /// is accepted any more.
+    /// Fills `buf` with whole blocks. If the device has become shorter, data that were written to
+    /// it are lost, so the journal is aborted.
     pub(crate) fn read(&self, start: HomeBlock, buf: &mut [u8]) -> Result<()> {
         assert!(buf.len().is_multiple_of(BLOCK_BYTES), "home is read in whole blocks");
         self.device.read(start.offset_bytes(), buf).map_err(|error| {
@@ -61,13 +61,13 @@ impl Home {
         write_blocks(self.device.as_ref(), blocks)
     }
 
-    /// A write in place has completed.
+    /// Counts a write in place that has completed.
     pub(crate) fn note_written_in_place(&self) {
         self.written.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns when in-place data that was written before is flushed. One flush serves all callers that waited
-    /// for the one before it.
+    /// Returns when data in place that were written before this call are flushed. One flush serves
+    /// all callers that waited for the previous one.
     pub(crate) fn flush_if_written(&self) -> Result<()> {
         let written = self.written.load(Ordering::SeqCst);
         let is_flushed = || self.flushed.load(Ordering::SeqCst) >= written;
@@ -84,7 +84,7 @@ impl Home {
         self.flushes.alone(|| self.flush_alone())
     }
 
-    /// The abort is latched before the next flush can begin.
+    /// Sets the abort latch before the next flush can begin.
     fn flush_alone(&self) -> Result<()> {
         let abort = &self.context.abort;
         abort.check()?;
@@ -95,8 +95,8 @@ impl Home {
     }
 }
 
-/// Writes ascending blocks, those that follow each other in one write, and several writes at a time.
-/// Returns the bytes.
+/// Writes ascending blocks, several writes at a time. Adjacent blocks are one write. Returns the
+/// number of bytes.
 pub(crate) fn write_blocks(
     device: &dyn BlockDevice,
     blocks: &[(HomeBlock, BlockRef)],

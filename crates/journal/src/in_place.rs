@@ -1,11 +1,12 @@
-//! Data in place: written to its home without passing through the journal.
+//! Data in place: written to their home location without passing through the journal.
 //!
-//! Data that a caller writes directly and data that was buffered go home in parallel, also the data of several
-//! syncs. Three orders are kept:
+//! Data that a caller writes directly and data that were buffered go home in parallel, including
+//! the data of several syncs. Three orders are kept:
 //!
 //! 1. Writes of one block reach the device in the order in which they were made (`UnderWay`).
-//! 2. A transaction commits when all its data in place are home, whichever thread writes them
-//!    (`InPlaceGuard`), and flushed. So a block that it freed is reused after that, too.
+//! 2. A transaction commits after all its data in place are home (`InPlaceGuard`) and flushed,
+//!    whichever thread writes them. So a block that the transaction freed is not reused before
+//!    that.
 //! 3. A sync waits for the data of its file that another thread is writing, before it flushes.
 //!
 //! Lock: that of `under_way`, taken while the running transaction is locked.
@@ -38,12 +39,12 @@ pub(crate) struct InPlace {
     under_way: UnderWay,
 }
 
-/// Buffered data on their way home, out of the running transaction.
+/// Buffered data on their way home, taken out of the running transaction.
 pub(crate) struct WriteOut<'a> {
     data: BTreeMap<HomeBlock, Ordered>,
     write: InPlaceWrite<'a>,
-    /// Of the transaction whose data they are: it commits when they are home. None when it is the
-    /// commit that writes them.
+    /// Belongs to the transaction of these data, which commits after they are home. `None` if the
+    /// commit itself writes them.
     _guard: Option<InPlaceGuard>,
 }
 
@@ -60,11 +61,11 @@ impl InPlace {
         InPlace { context, blocks, home, ring, checkpointer, running, under_way }
     }
 
-    /// Writes whole blocks home now. Buffered ordered versions of them are dropped. Durable after a
-    /// flush or a commit.
+    /// Writes whole blocks home now. Buffered ordered versions of them are dropped. The data are
+    /// durable after a flush or a commit.
     ///
-    /// Panics when the journal holds a record of one of them that is not revoked, or is getting
-    /// one: a checkpoint or recovery would put it on top of what is written here.
+    /// Panics if the journal holds a record of one of the blocks that is not revoked, or will get
+    /// one: a checkpoint or recovery would write that record over the data.
     pub(crate) fn write(&self, start: HomeBlock, data: &[u8]) -> Result<()> {
         assert!(data.len().is_multiple_of(BLOCK_BYTES), "data in place comes in whole blocks");
         self.context.abort.check()?;
@@ -87,8 +88,9 @@ impl InPlace {
         Ok(())
     }
 
-    /// Writes home what is buffered of this owner's data (`None`: of all). Other threads may still be writing
-    /// what they have taken of it: a commit waits for them, a flush has to.
+    /// Writes the buffered data of this owner home (`None`: those of all owners). Other threads may
+    /// still be writing data of the owner that they have taken. A commit waits for them, and a
+    /// flush has to wait for them.
     pub(crate) fn write_buffered(&self, owner: Option<BlockOwner>) -> Result<()> {
         self.context.abort.check()?;
         let mut running = self.running.lock();
@@ -117,8 +119,8 @@ impl InPlace {
         self.home.flush_if_written()
     }
 
-    /// Buffered data begin their way home. The transaction in `guarding` does not commit before they
-    /// are there. The caller holds the handle lock.
+    /// Takes buffered data out of the running transaction. The transaction in `guarding` commits
+    /// only after they are home. The caller holds the handle lock.
     pub(crate) fn take_out(
         &self,
         data: BTreeMap<HomeBlock, Ordered>,
@@ -160,7 +162,7 @@ impl InPlace {
     }
 }
 
-/// Takes what belongs to the owner.
+/// Takes the data that belong to the owner.
 fn take_of(
     ordered: &mut BTreeMap<HomeBlock, Ordered>,
     owner: BlockOwner,

@@ -1,4 +1,5 @@
-//! The journal as its users hold it: opening, the calls of the engine, closing, and the threads.
+//! The journal as its users see it: opening, the calls of the engine, closing, and the background
+//! threads.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -19,8 +20,8 @@ use crate::{BlockOwner, BlockRef, Distribution, HomeBlock, JournalError, Result,
 
 /// An open journal.
 ///
-/// Dropping it is like a power cut: nothing more is written. [`Journal::close`] is the end that
-/// leaves everything home.
+/// Dropping it is like a power cut: nothing more is written. [`Journal::close`] brings everything
+/// home.
 pub struct Journal {
     engine: Arc<Engine>,
     timer: Arc<Timer>,
@@ -32,7 +33,7 @@ pub struct Journal {
 pub struct Aborter(Arc<Engine>);
 
 impl Aborter {
-    /// Nothing is written or acknowledged from now on, because of `why`.
+    /// Aborts the journal for the reason `why`: from now on nothing is written or acknowledged.
     pub fn abort(&self, why: &dyn std::fmt::Display) {
         self.0.context().abort.latch(why);
     }
@@ -41,10 +42,10 @@ impl Aborter {
 impl Journal {
     /// Opens the journal in `space` for the volume `uuid` on `home` and begins a new incarnation.
     ///
-    /// The space is divided into fewer regions than `options` asks for if so many would be too small.
-    /// Whatever the space holds is given up: call [`crate::recover`] first if it may hold
-    /// history. A space that was never a journal is written with zeros once, so that commits
-    /// never have to allocate underneath.
+    /// If `options` asks for more regions than the space has room for, there are fewer. Everything
+    /// that the space holds is given up: call [`crate::recover`] first if it may hold history. A
+    /// space that was never a journal is written with zeros once, so that a commit never makes the
+    /// layer below allocate.
     pub fn open(
         home: Arc<dyn BlockDevice>,
         space: Space,
@@ -71,7 +72,7 @@ impl Journal {
         Ok(Journal { engine, timer, threads })
     }
 
-    /// What can abort it from outside, also while it is closed.
+    /// A handle that can abort the journal from outside, also while it is being closed.
     pub fn aborter(&self) -> Aborter {
         Aborter(self.engine.clone())
     }
@@ -81,14 +82,14 @@ impl Journal {
         self.engine.blocks().read(block)
     }
 
-    /// Fills `out` (whole blocks) with the newest published versions of the blocks from `start`
-    /// on. What is not in memory is read in large pieces and not kept: for file data.
+    /// Fills `out` (whole blocks) with the newest published versions of the blocks from `start` on.
+    /// Blocks that are not in memory are read in large pieces and not kept. For file data.
     pub fn read_data(&self, start: HomeBlock, out: &mut [u8]) -> Result<()> {
         self.engine.blocks().read_data(start, out)
     }
 
     /// Opens a handle that may change up to `credit_count` blocks and free any number. Waits while
-    /// another one is open, and for a commit when the running transaction has no room.
+    /// another handle is open, and for a commit if the running transaction has no room.
     pub fn begin(&self, credit_count: usize) -> Result<Handle<'_>> {
         self.engine.begin(credit_count)
     }
@@ -103,12 +104,12 @@ impl Journal {
         self.engine.running_tid()
     }
 
-    /// This transaction and everything before it is durable.
+    /// The newest durable transaction. Everything before it is durable, too.
     pub fn committed_tid(&self) -> Tid {
         self.engine.committer().committed()
     }
 
-    /// Returns when `tid` and everything before it is durable. Without I/O when it already is.
+    /// Returns when `tid` and everything before it is durable. Without I/O if it already is.
     pub fn sync(&self, tid: Tid) -> Result<()> {
         self.engine.committer().sync(tid)
     }
@@ -118,14 +119,14 @@ impl Journal {
         self.engine.in_place().write(start, data)
     }
 
-    /// Writes the data of this owner that are buffered home, side by side with what others write.
-    /// Durable after a commit or [`Journal::flush_in_place_of`].
+    /// Writes the buffered data of this owner home, in parallel with other writes. They are durable
+    /// after a commit or [`Journal::flush_in_place_of`].
     pub fn write_buffered_of(&self, owner: BlockOwner) -> Result<()> {
         self.engine.in_place().write_buffered(Some(owner))
     }
 
-    /// Makes the data of this owner that were buffered so far durable, and all that was written in
-    /// place.
+    /// Makes the data of this owner that were buffered before this call durable, and all data that
+    /// were written in place.
     pub fn flush_in_place_of(&self, owner: BlockOwner) -> Result<()> {
         self.engine.in_place().flush(Some(owner))
     }
@@ -135,7 +136,8 @@ impl Journal {
         self.engine.in_place().flush(None)
     }
 
-    /// Commits what is running and brings everything home; the journal is then empty but open.
+    /// Commits the running transaction and brings everything home. The journal is then empty, but
+    /// still open.
     pub fn checkpoint(&self) -> Result<()> {
         self.sync(self.running_tid())?;
         self.engine.committer().checkpoint_all()
@@ -146,14 +148,14 @@ impl Journal {
         self.engine.context().counters.snapshot()
     }
 
-    /// How long commits took (nanoseconds, from the closing of the transaction until it was
-    /// durable), and how many calls of `sync` each of them served (the commit timer's, and that of a
-    /// handle that finds no room, count as any other).
+    /// The time that commits took (nanoseconds, from the closing of the transaction until it was
+    /// durable), and the number of `sync` calls that each of them served. Calls of the commit
+    /// timer, and of a handle that finds no room, count as any other.
     pub fn distributions(&self) -> (Distribution, Distribution) {
         self.engine.committer().distributions()
     }
 
-    /// Why the journal is aborted, if it is.
+    /// The reason why the journal is aborted, if it is.
     pub fn abort_reason(&self) -> Option<String> {
         self.engine.context().abort.reason()
     }
@@ -220,7 +222,8 @@ fn first_header(
     Ok(Header { reach_offset: header.reach_for(0, 0), ..header })
 }
 
-/// Bytes at the start of the space that were written with zeros once: it may have grown since, or have been moved.
+/// The number of bytes at the start of the space that are known to have been written with zeros.
+/// The space may have grown or moved since.
 fn zeroed_bytes(space: &Space, previous: Option<Header>) -> u64 {
     let is_in_place = |header: &Header| {
         header.space_bytes <= space.len_bytes()
@@ -267,7 +270,7 @@ fn run_checkpoints(engine: &Engine) {
     }
 }
 
-/// Tells the commit timer's thread to end. The lock is a leaf.
+/// Ends the thread of the commit timer. The lock is taken last.
 #[derive(Default)]
 struct Timer {
     is_stopped: Mutex<bool>,
@@ -280,7 +283,7 @@ impl Timer {
         self.stopped.notify_all();
     }
 
-    /// Returns after `pause` (`true`), or when the thread is to end.
+    /// Waits for `pause` and returns `true`. Returns `false` if the thread has to end.
     fn pause(&self, pause: Duration) -> bool {
         let deadline = Instant::now() + pause;
         let mut is_stopped = self.is_stopped.lock();

@@ -1,13 +1,13 @@
 //! The engine: transactions, commit, regions, checkpoint, recovery, revoke.
 //!
-//! Sees *home blocks* (4 KiB blocks of the volume, by number) and byte ranges of them. It must
-//! not know what they hold: no ext4, no FUSE. All I/O goes through `device::BlockDevice`
-//! and `device::Nvram`.
+//! It sees *home blocks* (4 KiB blocks of the volume, by number) and byte ranges of them. It does
+//! not know what they hold: neither ext4 nor FUSE. All I/O goes through `device::BlockDevice` and
+//! `device::Nvram`.
 //!
-//! A user of the engine reads blocks with [`Journal::read`], changes them inside a [`Handle`],
-//! and asks with [`Journal::sync`] for a transaction to be durable.
+//! A user of the engine reads blocks with [`Journal::read`], changes them with a [`Handle`], and
+//! calls [`Journal::sync`] to make a transaction durable.
 //!
-//! # A transaction's life
+//! # The states of a transaction
 //!
 //! ```text
 //! handles -> running -> committing -> checkpoint (in a region) -> home
@@ -15,9 +15,10 @@
 //!                       write
 //! ```
 //!
-//! The words are JBD2's. What differs: one checksummed write commits (no second barrier), versions
-//! are immutable once published, handles are exclusive and undo themselves when dropped, and a
-//! checkpoint frees a whole region with one flush and one header (DJFS, group checkpointing).
+//! The words are JBD2's. The differences: one checksummed write commits, without a second barrier.
+//! Published versions are immutable. Only one handle is open at a time, and dropping it undoes its
+//! changes. A checkpoint frees a whole region with one flush and one header (DJFS, group
+//! checkpointing).
 
 mod abort;
 mod block_map;

@@ -1,12 +1,13 @@
-//! How large regions, records and transactions may be.
+//! Bounds of regions, records and transactions.
 
 use crate::header::Header;
 use crate::{BLOCK_BYTES, record};
 
-/// A record ends at a multiple of the step, a sector at most.
+/// The most padding of a record, which ends at a multiple of the step (at most a sector of 4096
+/// bytes).
 const PADDING_MAX: usize = 4096;
 
-/// Blocks that every transaction can hold: no operation of a volume needs more at once.
+/// Every transaction can hold this many blocks: no operation of a volume needs more at once.
 const TRANSACTION_BLOCKS_MIN: usize = 128;
 
 /// The bounds of one incarnation of the journal.
@@ -33,14 +34,15 @@ impl Limits {
         self.transaction_blocks
     }
 
-    /// A record of so many blocks and revokes fits into a region, whatever the blocks hold.
+    /// Whether a record of this many blocks and revokes fits into a region, whatever the blocks
+    /// hold.
     pub(crate) fn record_fits(&self, block_count: usize, revoke_count: usize) -> bool {
         record::max_bytes(block_count, revoke_count) + PADDING_MAX <= self.record_bytes
     }
 }
 
-/// How `room` bytes are divided into regions: into as many as possible, `most` at most, that each hold a
-/// transaction of [`TRANSACTION_BLOCKS_MIN`] blocks. `None`: not even two do.
+/// Divides `room` bytes into as many regions as possible, at most `most`, each of which can hold a
+/// transaction of [`TRANSACTION_BLOCKS_MIN`] blocks. `None`: there is not even room for two.
 pub(crate) fn divide_into_regions(room: u64, most: u32) -> Option<(u32, u64)> {
     let divided = |count: u32| (count, room / u64::from(count) / 4096 * 4096);
     (2..=most).rev().map(divided).find(|(count, region_bytes)| {
@@ -53,9 +55,10 @@ fn record_limit(region_bytes: u64) -> usize {
     usize::try_from(region_bytes).unwrap_or(1 << 30).min(1 << 30)
 }
 
-/// How many blocks a transaction may have so that its record fits into one region, with as many revokes as
-/// there are blocks in the journal and in a transaction when each is logged whole. Since changes are smaller than
-/// blocks there may be more to revoke: `Engine::begin` and the commit see to that.
+/// The most blocks of a transaction such that its record fits into one region. The record may also
+/// have as many revokes as there are blocks in the journal and in a transaction, if each is logged
+/// whole. Changes are smaller than blocks, so there may be more to revoke: `Engine::begin` and the
+/// commit handle that.
 fn transaction_limit(max_record_bytes: usize, region_count: u32) -> usize {
     let revoke_count = max_record_bytes / BLOCK_BYTES * (region_count as usize + 1);
     let fixed = record::max_bytes(0, revoke_count) + PADDING_MAX;

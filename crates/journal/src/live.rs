@@ -1,7 +1,8 @@
-//! The newest committed record of each home block, as long as recovery would replay it.
+//! The newest committed record of each home block that recovery would replay.
 //!
 //! Invariants:
-//! 1. A block that has no entry may be written in place without a revoke: recovery replays nothing over it.
+//! 1. A block without an entry may be written in place without a revoke: recovery replays nothing
+//!    over it.
 //! 2. `dirty_block_count` counts the entries with a version, `counts` the entries of each region.
 //! 3. An entry's version is durable in the journal. Only such versions are written home (no-steal).
 
@@ -15,8 +16,8 @@ use crate::{BlockOwner, BlockRef, HomeBlock, Tid};
 /// The newest committed record of a home block.
 struct Live {
     region_index: u32,
-    /// Region of the newest record that holds all of the block, if it is still in the journal:
-    /// replay starts there. Otherwise it starts from what is home.
+    /// Region of the newest record that holds all of the block, if it is still in the journal.
+    /// Replay starts there. Otherwise it starts from the block at home.
     whole_region: Option<u32>,
     /// The version, until it is home.
     version: Option<BlockRef>,
@@ -67,7 +68,7 @@ impl LiveRecords {
         self.by_block.range(blocks).map(|(block, _)| *block)
     }
 
-    /// Takes a record in. `true`: the version before will never have to be written home.
+    /// Adds a record. `true`: the previous version will never have to be written home.
     pub(crate) fn commit(&mut self, record: &NewRecord<'_>) -> bool {
         let region_index = record.region_index;
         let live = match self.by_block.entry(record.block) {
@@ -115,9 +116,9 @@ impl LiveRecords {
         self.by_block.get(&block).is_some_and(|live| live.region_index != region_index)
     }
 
-    /// The newest committed version of a block logged in that region, if it must go home before
-    /// the region, the oldest one, can be freed: not when it is home, is revoked, or a later region
-    /// holds all of the block. `newest`: the newest committed transaction.
+    /// The newest committed version of a block that is logged in this region, if it must go home
+    /// before the region, the oldest one, can be freed. `None` if it is home already, was revoked,
+    /// or a later region holds all of the block. `newest`: the newest committed transaction.
     pub(crate) fn version_to_bring_home(
         &self,
         block: HomeBlock,
@@ -130,7 +131,8 @@ impl LiveRecords {
         if starts_later { None } else { live.version.as_ref() }
     }
 
-    /// `version` of the block is durable at home. `true` if it was the newest committed one.
+    /// `version` of the block is durable at home. Returns `true` if it was the newest committed
+    /// one.
     pub(crate) fn note_home(&mut self, block: HomeBlock, version: &BlockRef) -> bool {
         let Some(live) = self.by_block.get_mut(&block) else { return false };
         if !live.version.as_ref().is_some_and(|newest| Arc::ptr_eq(newest, version)) {
@@ -141,12 +143,12 @@ impl LiveRecords {
         true
     }
 
-    /// Whose data the block holds by its newest committed record.
+    /// The owner of the data that the block holds by its newest committed record.
     pub(crate) fn owner_of(&self, block: HomeBlock) -> BlockOwner {
         self.by_block.get(&block).map_or(BlockOwner::NOBODY, |live| live.owner)
     }
 
-    /// The region's records, all of these blocks, are not replayed any more.
+    /// The region's records, which are of these blocks, are not replayed any more.
     pub(crate) fn free_region(&mut self, region_index: u32, blocks: Vec<HomeBlock>) {
         for block in blocks {
             let Some(live) = self.by_block.get_mut(&block) else { continue };

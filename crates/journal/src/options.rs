@@ -1,4 +1,4 @@
-//! How the engine is opened.
+//! Options of an open journal.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,25 +10,25 @@ use crate::Observer;
 pub struct Options {
     /// Number of regions, 2 to 16. A small journal gets fewer.
     pub region_count: u32,
-    /// Commit the running transaction when it is this old; `None`: only when asked to.
+    /// Commit the running transaction when it is this old. `None`: only on request.
     pub commit_interval: Option<Duration>,
-    /// Run threads for the commit timer and for checkpoints. Without them everything happens in
-    /// the caller's thread, in an order that depends on the calls alone.
+    /// Run threads for the commit timer and for checkpoints. Without them everything happens in the
+    /// caller's thread, in an order that depends only on the calls.
     pub background: bool,
     /// A random number that no earlier incarnation of this journal had.
     pub incarnation: u64,
     /// Clean blocks kept in memory.
     pub clean_block_limit: usize,
-    /// Committed blocks that are not home, kept in memory; reaching it starts a checkpoint.
+    /// Committed blocks kept in memory that are not home. At this number a checkpoint starts.
     pub dirty_block_limit: usize,
     /// How deltas are encoded.
     pub delta_codec: DeltaCodec,
-    /// Compress a record's payload (LZ4) where that gains. Never on NVRAM, where storing the bytes
-    /// takes less time than compressing them.
+    /// Compress a record's payload (LZ4) if that makes it smaller. Never on NVRAM, where storing
+    /// the bytes takes less time than compressing them.
     pub pack: bool,
     /// Time of day in nanoseconds since 1970, for the records' time stamps.
     pub now_ns: fn() -> u64,
-    /// Hears which bytes were written for whose data.
+    /// Is told which bytes were written for which owner.
     pub observer: Option<Arc<dyn Observer>>,
 }
 
@@ -54,7 +54,8 @@ impl Default for Options {
 pub enum DeltaCodec {
     /// Changed byte runs as after-images: [`crate::codec::runs`].
     Runs,
-    /// DJFS' own (XOR, LZO), with the whole block first in each region: [`crate::codec::xor_lzo`].
+    /// DJFS' own encoding (XOR, LZO), with the whole block first in each region:
+    /// [`crate::codec::xor_lzo`].
     XorLzo,
 }
 

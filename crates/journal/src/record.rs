@@ -1,4 +1,4 @@
-//! One transaction as bytes: encoding for commit, decoding for recovery.
+//! One transaction as bytes: encoded for a commit, decoded for recovery.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,10 +19,10 @@ const TAG_BYTES: usize = size_of::<RawTag>();
 const COMMIT_BYTES: usize = size_of::<RawCommit>();
 const REVOKE_BYTES: usize = 8;
 
-/// A larger payload is not compressed: that would take longer than writing it.
+/// A larger payload is not compressed, because compressing it would take longer than writing it.
 const PACK_LIMIT_BYTES: usize = 32 << 10;
 
-/// Bytes that a record of so many blocks and revokes has at most, without the padding.
+/// The most bytes of a record with this many blocks and revokes, without the padding.
 pub(crate) fn max_bytes(block_count: usize, revoke_count: usize) -> usize {
     DESCRIPTOR_BYTES
         + block_count * (TAG_BYTES + BLOCK_BYTES)
@@ -45,15 +45,15 @@ pub(crate) struct Encoding<'a> {
     pub step_bytes: usize,
     pub delta_codec: DeltaCodec,
     pub pack: bool,
-    /// The region that the record will be in has a whole record of the block.
+    /// Whether the region of the record already has a whole record of the block.
     pub is_whole_in_region: &'a dyn Fn(HomeBlock) -> bool,
 }
 
-/// Memory that records are encoded in. It is reused from one record to the next: fresh pages cost more than the
-/// encoding.
+/// Memory in which records are encoded. It is reused for the next record, because fresh pages cost
+/// more than the encoding.
 pub(crate) struct RecordBuf {
     record: AlignedBuf,
-    /// One change, or a packed payload.
+    /// One change, or a compressed payload.
     scratch: Vec<u8>,
     changes: Vec<(u8, usize)>,
 }
@@ -66,7 +66,7 @@ impl RecordBuf {
         RecordBuf { record: AlignedBuf::zeroed(0), scratch: Vec::new(), changes: Vec::new() }
     }
 
-    /// Makes room for `len_bytes` bytes, which may hold the bytes of an earlier record.
+    /// Makes room for `len_bytes` bytes. They may hold the bytes of an earlier record.
     fn make_room(&mut self, len_bytes: usize) {
         if self.record.len() < len_bytes || self.record.len() > Self::REUSED_BYTES_MAX {
             self.record = AlignedBuf::zeroed(len_bytes.next_power_of_two());
@@ -78,7 +78,7 @@ impl RecordBuf {
 pub(crate) struct Encoded<'a> {
     /// Padded with zeros to a multiple of `step_bytes`.
     pub bytes: &'a [u8],
-    /// For each block, in order: form and bytes of the change, tag included.
+    /// For each block, in order: the form, and the bytes of the change including its tag.
     pub changes: &'a [(u8, usize)],
 }
 
@@ -151,8 +151,8 @@ fn count(n: usize) -> U32 {
     U32::new(u32::try_from(n).expect("a record is smaller than 4 GiB"))
 }
 
-/// Compresses the payload in its place, if that gains and is worth the time. Returns how many
-/// bytes it had; the packed ones are in `scratch`, too.
+/// Compresses the payload in its place, if that makes it smaller and is worth the time. Returns the
+/// size before that. The compressed bytes are in `scratch`, too.
 fn pack(payload: &mut [u8], scratch: &mut Vec<u8>) -> Option<usize> {
     scratch.clear();
     if payload.len() > PACK_LIMIT_BYTES || !compress::compress_if_gain(payload, scratch) {
@@ -189,17 +189,17 @@ pub struct Tag {
     pub form: u8,
     /// Bytes of the change.
     pub stored_bytes: usize,
-    /// Where the change begins, in bytes from the start of the unpacked payload.
+    /// Where the change begins, in bytes from the start of the decompressed payload.
     pub payload_offset: usize,
 }
 
 impl Tag {
-    /// The record holds all of the block: replay needs nothing from before it.
+    /// Whether the record holds all of the block, so that replay needs nothing earlier.
     pub fn is_whole(&self) -> bool {
         form::is_whole(self.form)
     }
 
-    /// Makes the new version out of the one before; `payload` is the record's, unpacked.
+    /// Makes the new version from the previous one. `payload` is that of the record, decompressed.
     pub(crate) fn apply(&self, payload: &[u8], block: &mut BlockBytes) -> Result<(), CodecError> {
         let change = &payload[self.payload_offset..self.payload_offset + self.stored_bytes];
         form::apply(self.form, change, block)
@@ -221,7 +221,7 @@ pub struct Record {
     pub payload_at: usize,
     /// Bytes of the payload in the record.
     pub payload_bytes: usize,
-    /// Bytes of the payload when it is unpacked, if it is packed.
+    /// Bytes of the decompressed payload, if it is compressed.
     pub unpacked_bytes: Option<usize>,
     /// Changes.
     pub tags: Vec<Tag>,
@@ -230,7 +230,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The unpacked payload; `bytes` are those of the record.
+    /// The decompressed payload. `bytes` are those of the record.
     pub(crate) fn payload<'a>(&self, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, CodecError> {
         let stored = &bytes[self.payload_at..self.payload_at + self.payload_bytes];
         let Some(unpacked_bytes) = self.unpacked_bytes else { return Ok(Cow::Borrowed(stored)) };
@@ -240,17 +240,17 @@ impl Record {
     }
 }
 
-/// What the start of some bytes is.
+/// What some bytes begin with.
 pub(crate) enum Decoded {
     /// A whole record.
     Record(Record),
-    /// A whole record, but with something this version does not know.
+    /// A whole record with something that this version does not know.
     Unknown(Tid, String),
     /// Nothing that was ever committed in this incarnation.
     Nothing,
 }
 
-/// The transaction that these bytes say they are the record of, if they begin like a record.
+/// The transaction of the record that these bytes claim to be, if they begin like a record.
 pub(crate) fn claimed_tid(bytes: &[u8]) -> Option<Tid> {
     if !bytes.starts_with(&DESCRIPTOR_MAGIC.to_le_bytes()) {
         return None;

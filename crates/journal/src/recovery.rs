@@ -1,8 +1,9 @@
 //! Recovery: scan, revoke, replay; then one flush and a header that says *clean*.
 //!
-//! Nothing is changed before the scan is complete and its end is judged. Replay makes the newest
-//! version of each block, however much of it is home already. The header names the same history until everything
-//! is durable at home. So recovery can be cut at any point and run again.
+//! Nothing is written before the scan is complete and the end of history is known. Replay makes the
+//! newest version of each block, no matter how much of it is home already. The header names the
+//! same history until everything is durable at home. So recovery can be cut at any point and run
+//! again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ const REPLAY_BATCH_BLOCKS: usize = 8192;
 pub struct RecoverOptions {
     /// Give up the history after a damaged transaction (`fsck --discard-damaged`).
     pub discard_damaged: bool,
-    /// Look only: write nothing.
+    /// Only report: write nothing.
     pub dry_run: bool,
 }
 
@@ -98,9 +99,9 @@ fn collect_revokes(records: &[Record]) -> HashMap<HomeBlock, Tid> {
     records.iter().flat_map(each).collect()
 }
 
-/// The changes that make the newest version of each block: records (by index) and tags, in journal order. A chain
-/// begins with the last record that holds all of the block. Without one it has all records of the block, and is
-/// applied to the home block.
+/// For each block, the changes that make its newest version: records (by index) and tags, in
+/// journal order. This chain begins with the last record that holds all of the block. If there is
+/// none, it has all records of the block, and is applied to the home block.
 type Chains = BTreeMap<HomeBlock, Vec<(usize, Tag)>>;
 
 fn chains_of(records: &[Record], revokes: &HashMap<HomeBlock, Tid>) -> (Chains, usize) {
@@ -132,8 +133,9 @@ fn check_homes(chains: &Chains, home: &Arc<dyn BlockDevice>) -> Result<()> {
     }
 }
 
-/// A change that needs exactly its base makes garbage of anything else, so a chain with one begins with the
-/// whole block: the engine writes none that applies to what is at home.
+/// A change that needs exactly its base gives garbage over anything else. So a chain with such a
+/// change must begin with a whole record: the engine never writes one that applies to the block at
+/// home.
 fn check_bases(chains: &Chains, records: &[Record]) -> Result<()> {
     for (block, chain) in chains.iter().filter(|(_, chain)| !chain[0].1.is_whole()) {
         if let Some((index, _)) = chain.iter().find(|(_, tag)| form::needs_exact_base(tag.form)) {
@@ -147,12 +149,12 @@ fn check_bases(chains: &Chains, records: &[Record]) -> Result<()> {
     Ok(())
 }
 
-/// Replay pass: makes the newest versions, a batch of blocks at a time (so that memory is bounded
-/// whatever the journal says), and writes them in home order.
+/// Replay pass: makes the newest versions, a batch of blocks at a time, and writes them in home
+/// order. The batches bound the memory, whatever the journal says.
 ///
-/// A chain that begins with a delta begins with what is home: any mixture of the block's versions
-/// since the oldest region began, as a checkpoint or an earlier, cut recovery left it
-/// ([`crate::codec`] says why that is enough).
+/// A chain that begins with a delta is applied to the block at home. A checkpoint, or an earlier
+/// recovery that was cut, may have left there any mixture of the block's versions since the oldest
+/// region began. ([`crate::codec`] says why that is enough.)
 fn replay(
     home: &Arc<dyn BlockDevice>,
     regions: &RegionBytes<'_>,
@@ -173,7 +175,7 @@ fn replay(
 
 type Batch<'a> = [(&'a HomeBlock, &'a Vec<(usize, Tag)>)];
 
-/// What is home of the blocks whose chain needs it; zeros for the others.
+/// The home blocks of the chains that begin with a delta; zeros for the others.
 fn read_bases(home: &Arc<dyn BlockDevice>, batch: &Batch<'_>) -> Result<Vec<BlockRef>> {
     let mut buf = AlignedBuf::zeroed(BLOCK_BYTES);
     let mut blocks = Vec::with_capacity(batch.len());
@@ -220,7 +222,7 @@ fn apply_chains(
     Ok(())
 }
 
-/// The header after recovery: nothing in the regions, and an incarnation that none of it belongs to.
+/// The header after recovery: the regions hold nothing, and no record belongs to its incarnation.
 fn clean_header(scan: &Scan) -> Header {
     Header {
         clean: true,

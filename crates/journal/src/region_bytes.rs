@@ -1,4 +1,4 @@
-//! The bytes of the journal that recovery reads: those of each region that the header's reach covers.
+//! The bytes of the journal that recovery reads: those of each region, up to the header's reach.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::{JournalError, Result, Space};
 /// Upper bound of the bytes that stay in memory from the scan to the replay. The other regions are read again.
 const CACHED_LIMIT_BYTES: usize = 256 << 20;
 
-/// The regions' bytes, as far as the header reaches.
+/// The regions' bytes, up to the header's reach.
 pub(crate) struct RegionBytes<'a> {
     space: &'a Space,
     header: Header,
@@ -45,7 +45,7 @@ impl<'a> RegionBytes<'a> {
         Ok(region)
     }
 
-    /// Hands the bytes of a record that was scanned to `use_bytes`.
+    /// Calls `use_bytes` with the bytes of a record that was scanned.
     pub(crate) fn with_record<T>(
         &self,
         record: &Record,

@@ -1,4 +1,4 @@
-//! The ring of regions and the records in it, as facts in memory: no I/O, no lock, no waiting.
+//! The ring of regions and the records in it, in memory: without I/O, locks or waiting.
 //!
 //! ```text
 //!   free --reserve--> active --fill_active--> filled --free_tail--> free
@@ -10,11 +10,13 @@
 //! the header.
 //!
 //! Invariants, asserted after each change of a region's use:
-//! 1. The regions from the tail up to the active one are filled; all regions after the active one are free. The
-//!    active one is free (it has no record yet), active, or filled (a commit has to enter the next one).
+//! 1. The regions from the tail up to the active one are filled. All regions after the active one
+//!    are free. The active one is free (it has no record yet), active, or filled (a commit has to
+//!    enter the next one).
 //! 2. A free region has no bytes, no blocks and no live record. Any other region has bytes.
 //! 3. First transactions ascend from the tail on, and the header names the tail's.
-//! 4. One record at a time has a place and is not committed (`placed`). Its region is not filled meanwhile.
+//! 4. At most one record has a place and is not committed (`placed`). Its region is not filled
+//!    meanwhile.
 //! 5. A header replaces only an older one of the same incarnation and shape.
 
 use std::collections::BTreeSet;
@@ -45,31 +47,31 @@ struct Region {
     first_tid: Tid,
     /// Bytes of the records in it.
     head_bytes: u64,
-    /// Home blocks logged in it, once for each record of them.
+    /// Home blocks logged in it, once for each record of a block.
     blocks: Vec<HomeBlock>,
 }
 
-/// Where a record goes.
+/// The place of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordSpan {
     /// In the space.
     pub offset: u64,
     /// Where the record ends.
     pub end_offset: u64,
-    /// The durable header says that records go as far as that.
+    /// Whether the durable header's reach covers the record.
     pub is_reached: bool,
 }
 
 /// The ring of regions, and the records in it.
 pub(crate) struct Regions {
-    /// As it is durable in the newest slot.
+    /// The header as it is durable in the newest slot.
     header: Header,
     ring: Vec<Region>,
     active: u32,
     live: LiveRecords,
     /// The newest committed transaction.
     newest: Tid,
-    /// The transaction that is being written.
+    /// The transaction that is being committed.
     committing: Option<Arc<Committing>>,
     /// The transaction whose record has a place and is not committed.
     placed: Option<Tid>,
@@ -100,7 +102,7 @@ impl Regions {
         self.header
     }
 
-    /// Nothing in the journal has to be brought home, and nothing has to be revoked.
+    /// Whether nothing in the journal has to be brought home, and nothing has to be revoked.
     pub(crate) fn has_no_records(&self) -> bool {
         self.live.is_empty()
     }
@@ -109,7 +111,7 @@ impl Regions {
         self.region(self.active).usage
     }
 
-    /// The region after the active one is free.
+    /// Whether the region after the active one is free.
     pub(crate) fn is_next_free(&self) -> bool {
         self.region(self.next_of(self.active)).usage == RegionUse::Free
     }
@@ -122,7 +124,7 @@ impl Regions {
 
     // Transitions of a transaction.
 
-    /// A transaction is closed and will be written.
+    /// A transaction was closed and will be written.
     pub(crate) fn begin_commit(&mut self, transaction: Arc<Committing>) {
         let tid = transaction.tid;
         assert!(self.committing.is_none(), "two transactions are committed at once");
@@ -130,9 +132,9 @@ impl Regions {
         self.committing = Some(transaction);
     }
 
-    /// The committing transaction is durable in its place: its versions are the newest. `changes`: form and
-    /// bytes of each block's change, in order. Returns how many earlier versions will never have to be
-    /// written home.
+    /// The committing transaction is durable, so its versions are the newest. `changes`: form and
+    /// bytes of each block's change, in order. Returns how many earlier versions will never have to
+    /// be written home.
     pub(crate) fn end_commit(&mut self, changes: &[(u8, usize)]) -> usize {
         let transaction = self.committing.take().expect("a transaction is being committed");
         let tid = transaction.tid;
@@ -183,8 +185,8 @@ impl Regions {
         RecordSpan { offset, end_offset, is_reached: self.is_reached(end_offset) }
     }
 
-    /// A record of so many bytes must not go to the active region: it is filled, has no room, or has records
-    /// while `dirty_block_limit` blocks and more are not home.
+    /// Whether a record of this many bytes must not go to the active region: the region is filled,
+    /// has no room, or has records while at least `dirty_block_limit` blocks are not home.
     pub(crate) fn must_leave_active(&self, record_bytes: u64, dirty_block_limit: usize) -> bool {
         let (active, region_bytes) = (self.region(self.active), self.header.region_bytes);
         assert!(record_bytes <= region_bytes, "a transaction is bounded by the region");
@@ -193,7 +195,7 @@ impl Regions {
             || active.head_bytes > 0 && self.live.dirty_block_count() >= dirty_block_limit
     }
 
-    /// Active → filled, if the active region has records and is not filled yet.
+    /// Active → filled, if the active region has records.
     pub(crate) fn close_active(&mut self) {
         if self.active_use() == RegionUse::Active {
             self.fill_active();
@@ -209,8 +211,8 @@ impl Regions {
         self.assert_ring();
     }
 
-    /// The free region after `left` is the active one from now on. `left` was filled; if it has been freed
-    /// since, as the last one, its successor is the active one already.
+    /// Makes the free region after `left` the active one. `left` was filled. If it was the last
+    /// filled region and has been freed since, its successor is already active.
     pub(crate) fn enter_next(&mut self, left: u32) {
         let next = self.next_of(left);
         assert!(self.region(left).usage != RegionUse::Active, "an active region is left");
@@ -225,8 +227,8 @@ impl Regions {
         self.active
     }
 
-    /// Filled → free. `header`, which is [`Regions::header_without_tail`], is durable in both slots: forgets the
-    /// region's records.
+    /// Filled → free. `header`, from [`Regions::header_without_tail`], is durable in both slots.
+    /// Forgets the region's records.
     pub(crate) fn free_tail(&mut self, header: Header) {
         let freed = self.header.tail_region;
         assert!(header.tail_region == self.next_of(freed), "regions are freed in their order");
@@ -260,15 +262,15 @@ impl Regions {
         Header { sequence, tail_region: next, tail_tid, reach_offset, ..self.header }
     }
 
-    /// A record in the active region that ends at `end_offset` of the space is within the reach that the
-    /// header says durably.
+    /// Whether a record in the active region that ends at `end_offset` of the space is within the
+    /// reach of the durable header.
     pub(crate) fn is_reached(&self, end_offset: u64) -> bool {
         let start = self.header.region_offset(self.active);
         (start..self.header.reach_offset).contains(&(end_offset - 1))
             && self.header.reach_offset <= start + self.header.region_bytes
     }
 
-    /// The header with a reach for a record in the active region that ends at `end_offset`.
+    /// The header with a reach that covers a record in the active region that ends at `end_offset`.
     pub(crate) fn header_that_reaches(&self, end_offset: u64) -> Header {
         let used_bytes = end_offset - self.header.region_offset(self.active);
         let reach_offset = self.header.reach_for(self.active, used_bytes);
@@ -283,7 +285,7 @@ impl Regions {
 
     // Records.
 
-    /// The journal holds a record of the block, or is getting one.
+    /// Whether the journal holds a record of the block, or will get one.
     pub(crate) fn is_logged(&self, block: HomeBlock) -> bool {
         self.first_logged_block_in(&(block.0..block.0 + 1)).is_some()
     }
@@ -305,17 +307,17 @@ impl Regions {
         }
     }
 
-    /// The active region holds all of the block in the newest record or one before it.
+    /// Whether the active region holds all of the block, in its newest record or an earlier one.
     pub(crate) fn is_whole_in_active(&self, block: HomeBlock) -> bool {
         self.live.is_whole_in(block, self.active)
     }
 
-    /// The newest record of the block is in another region.
+    /// Whether the newest record of the block is in another region.
     pub(crate) fn is_logged_outside(&self, block: HomeBlock, region_index: u32) -> bool {
         self.live.is_logged_outside(block, region_index)
     }
 
-    /// What must go home before the region can be freed, by home location.
+    /// The versions that must go home before the region can be freed, by home location.
     pub(crate) fn versions_to_bring_home(&self, region_index: u32) -> Vec<(HomeBlock, BlockRef)> {
         assert!(self.filled_tail() == Some(region_index), "the filled tail is brought home");
         let mut versions: Vec<(HomeBlock, BlockRef)> = self
@@ -331,7 +333,7 @@ impl Regions {
         versions
     }
 
-    /// [`LiveRecords::version_to_bring_home`].
+    /// See [`LiveRecords::version_to_bring_home`].
     pub(crate) fn version_to_bring_home(
         &self,
         block: HomeBlock,
@@ -340,12 +342,13 @@ impl Regions {
         self.live.version_to_bring_home(block, region_index, self.newest)
     }
 
-    /// `version` of the block is durable at home. `true` if it was the newest committed one.
+    /// `version` of the block is durable at home. Returns `true` if it was the newest committed
+    /// one.
     pub(crate) fn note_home(&mut self, block: HomeBlock, version: &BlockRef) -> bool {
         self.live.note_home(block, version)
     }
 
-    /// Whose data the block holds by its newest committed record.
+    /// The owner of the data that the block holds by its newest committed record.
     pub(crate) fn owner_of(&self, block: HomeBlock) -> BlockOwner {
         self.live.owner_of(block)
     }
@@ -362,7 +365,8 @@ impl Regions {
         &mut self.ring[index as usize]
     }
 
-    /// Invariants 1 to 3. A ring has 16 regions at most, and their use changes seldom.
+    /// Asserts invariants 1 to 3. That is cheap: a ring has at most 16 regions, and their use
+    /// seldom changes.
     fn assert_ring(&self) {
         let (mut index, mut is_past_active, mut last_tid) = (self.header.tail_region, false, None);
         for _ in 0..self.header.region_count {
@@ -434,7 +438,7 @@ mod tests {
         })
     }
 
-    /// A whole commit of these blocks into the active region, which has to have room.
+    /// Commits these blocks to the active region, which must have room.
     fn commit_as(regions: &mut Regions, blocks: &[u64], revokes: &[u64], form: u8) -> usize {
         regions.begin_commit(closed(regions.newest.next(), blocks, revokes));
         let place = regions.reserve(STEP);
@@ -454,7 +458,7 @@ mod tests {
         regions.enter_next(regions.active());
     }
 
-    /// All of the tail is home.
+    /// Brings all of the tail home.
     fn bring_home(regions: &mut Regions) {
         let tail = regions.filled_tail().expect("the tail is filled");
         for (block, version) in regions.versions_to_bring_home(tail) {
@@ -466,7 +470,7 @@ mod tests {
         regions.ring.iter().map(|region| region.usage).collect()
     }
 
-    /// The states in which the ring can be, of three regions, by name.
+    /// The states that a ring of three regions can be in, by name.
     fn states() -> Vec<(&'static str, Regions)> {
         let fresh = || Regions::new(header(3));
         let closing = || {

@@ -31,8 +31,8 @@ pub(crate) struct Ring {
     header_writing: Mutex<()>,
     freed: Condvar,
     filled: Condvar,
-    /// The checkpoint thread runs. Otherwise a thread that needs a free region frees one itself. Changed before
-    /// `regions` is taken for the signal, and read with `regions`.
+    /// Whether the checkpoint thread runs. Otherwise a thread that needs a free region frees one
+    /// itself. It is changed before `regions` is taken for the signal, and read with `regions`.
     has_checkpoint_thread: AtomicBool,
 }
 
@@ -58,8 +58,8 @@ impl Ring {
         self.regions.lock()
     }
 
-    /// Makes the header say durably that records go as far as `end_offset`: before the first that does, so that
-    /// recovery need not look further.
+    /// Makes a header durable whose reach covers `end_offset`. Called before the first record that
+    /// ends there, so that recovery need not look further.
     pub(crate) fn reach(&self, end_offset: u64) -> Result<()> {
         let _writing = self.header_writing.lock();
         let regions = self.lock();
@@ -86,12 +86,12 @@ impl Ring {
         self.space.write_durable(place.offset, bytes)
     }
 
-    /// No other header is made until the caller's is durable.
+    /// The right to make the next header. No other header is made until the caller's is durable.
     pub(crate) fn header_turn(&self) -> HeaderTurn<'_> {
         HeaderTurn(self.header_writing.lock())
     }
 
-    /// Frees the tail region: everything that was in it is durable at home. `header` is
+    /// Frees the tail region, of which everything is durable at home. `header` is
     /// [`Regions::header_without_tail`], made in this turn.
     pub(crate) fn free_tail(&self, turn: HeaderTurn<'_>, header: Header) -> Result<()> {
         // In both slots before a block may be reused without a revoke: losing one to damage never
@@ -107,7 +107,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Writes the header that ends this incarnation, to both slots. Everything is home.
+    /// Writes the header that ends this incarnation to both slots. Everything is home.
     pub(crate) fn write_clean_header(&self) -> Result<()> {
         let header = self.lock().header();
         assert!(self.lock().has_no_records(), "a journal is clean when everything is home");
@@ -116,12 +116,12 @@ impl Ring {
         Ok(())
     }
 
-    /// There is a filled region, or there will be: wakes the checkpoint thread.
+    /// Wakes the checkpoint thread, because a region is filled or will be filled.
     pub(crate) fn ask_for_checkpoint(&self) {
         self.filled.notify_one();
     }
 
-    /// The checkpoint thread frees regions. The caller holds the lock.
+    /// Whether the checkpoint thread frees regions. The caller holds the lock.
     pub(crate) fn has_checkpoint_thread(&self) -> bool {
         self.has_checkpoint_thread.load(Ordering::SeqCst)
     }
@@ -143,7 +143,7 @@ impl Ring {
         false
     }
 
-    /// The checkpoint thread is to end; other threads free regions themselves from now on.
+    /// Tells the checkpoint thread to end. From now on other threads free regions themselves.
     pub(crate) fn end_checkpoint_thread(&self) {
         self.has_checkpoint_thread.store(false, Ordering::SeqCst);
         self.wake_all();

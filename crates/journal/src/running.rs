@@ -1,4 +1,4 @@
-//! The running transaction: what handles have published since the last commit began.
+//! The running transaction: what handles have published since the previous transaction was closed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::{BlockOwner, BlockRef, Form, HomeBlock, Tid};
 #[derive(Clone)]
 pub(crate) struct Logged {
     pub version: BlockRef,
-    /// The version that the transaction before left, which every crash until this transaction is
-    /// committed leaves behind. `None`: not known, or of no meaning; then the record has to hold
-    /// all of the block.
+    /// The version that the previous transaction left. Until this transaction is committed, every
+    /// crash leaves it. `None`: it is unknown or meaningless; then the record must hold all of the
+    /// block.
     pub base: Option<BlockRef>,
     pub form: Form,
     pub owner: BlockOwner,
@@ -35,7 +35,7 @@ pub(crate) struct Running {
     pub ordered: BTreeMap<HomeBlock, Ordered>,
     /// Blocks freed in this transaction of which older versions are in the journal.
     pub revokes: BTreeSet<HomeBlock>,
-    /// In-place writes that began with a handle of this transaction and are not done.
+    /// In-place writes that began with a handle of this transaction and have not ended.
     pub in_place: Arc<InPlaceCount>,
     pub handle_count: usize,
     /// When the first handle changed something.
@@ -55,7 +55,7 @@ impl Running {
         }
     }
 
-    /// Nothing to commit.
+    /// Whether there is nothing to commit.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
             && self.revokes.is_empty()
@@ -81,7 +81,7 @@ pub(crate) struct InPlaceCount {
 #[derive(Default)]
 struct InPlaceWrites {
     count: usize,
-    /// A thread panicked before it had written all.
+    /// A thread panicked before it had written its data.
     is_lost: bool,
 }
 
@@ -91,7 +91,7 @@ impl InPlaceCount {
         writes.count == 0 && !writes.is_lost
     }
 
-    /// Returns when none is under way.
+    /// Returns when no write is under way.
     pub(crate) fn wait_for_zero(&self) -> InPlaceEnd {
         let mut writes = self.writes.lock();
         while writes.count > 0 {
@@ -105,11 +105,11 @@ impl InPlaceCount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InPlaceEnd {
     AllWritten,
-    /// A thread panicked before it had written all.
+    /// A thread panicked before it had written its data.
     OneIsLost,
 }
 
-/// An in-place write that belongs to a transaction. The transaction does not commit before this is
+/// A write in place that belongs to a transaction. The transaction commits only after this value is
 /// dropped.
 pub struct InPlaceGuard {
     in_place: Arc<InPlaceCount>,

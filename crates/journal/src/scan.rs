@@ -1,10 +1,10 @@
-//! Scan: which records of the journal make up history, and how it ends.
+//! Scan: finds the records of the journal that make up history, and how history ends.
 //!
-//! Records follow each other in a region; where the next one is not valid, history goes on at the
-//! start of the next region, or it has ended. The end is *torn* (or simply the end) if no record
-//! of a later transaction of this incarnation follows before the header's reach. Otherwise acknowledged history follows
-//! after a hole, and the journal is *damaged*: commits are written one after the other, so a later record proves
-//! that the missing one was once whole.
+//! Records follow each other in a region. Where the next record is not valid, history continues at
+//! the start of the next region, or it has ended. If no record of a later transaction of this
+//! incarnation follows before the header's reach, this is simply the end, perhaps with a *torn*
+//! record. Otherwise the journal is *damaged*: commits are written one after the other, so a later
+//! record proves that the missing one was once whole and was acknowledged.
 
 use std::rc::Rc;
 
@@ -17,9 +17,9 @@ use crate::{Result, Space, Tid};
 /// How history ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// Nothing valid follows: what may be there was never acknowledged.
+    /// Nothing valid follows. Anything that may be there was never acknowledged.
     Tail,
-    /// The transaction that should follow is not readable, but a later one is.
+    /// The expected transaction is not readable, but a later one is.
     Damaged {
         /// The first transaction that is missing.
         missing: Tid,
@@ -28,7 +28,7 @@ pub enum End {
         /// Its offset in the journal, in bytes.
         found_offset: u64,
     },
-    /// The next record is whole but holds something that this version does not know.
+    /// The next record is whole, but holds something that this version does not know.
     Unknown {
         /// Which transaction.
         tid: Tid,
@@ -42,7 +42,7 @@ pub enum End {
 pub struct Scan {
     /// The header it started from.
     pub header: Header,
-    /// Whole records, in order.
+    /// The whole records, in order.
     pub records: Vec<Record>,
     /// How they end.
     pub end: End,
@@ -55,7 +55,7 @@ pub fn scan(space: &Space, uuid: &[u8; 16]) -> Result<Scan> {
     Ok(scan_regions(space, uuid)?.0)
 }
 
-/// [`scan`], and the bytes that it has read.
+/// [`scan`], with the bytes that it has read.
 pub(crate) fn scan_regions<'a>(
     space: &'a Space,
     uuid: &[u8; 16],
@@ -82,19 +82,19 @@ enum Step {
     Unknown,
 }
 
-/// What is found at a place where the next transaction could be.
+/// What is found at a place where the expected transaction could be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RecordKind {
     /// The transaction that is expected.
     Expected,
-    /// It, but not readable by this version.
+    /// The expected transaction, but not readable by this version.
     Unknown,
     /// Anything else.
     Nothing,
 }
 
-/// The whole decision of the scan. `here`: at the end of the last record; `next`: at the start of
-/// the next region; `later`: a record of the expected or a later transaction follows.
+/// The complete decision of the scan. `here`: the place after the last record. `next`: the start of
+/// the next region. `later`: whether a record of the expected or a later transaction follows.
 fn decide(here: RecordKind, next: RecordKind, later: bool) -> Step {
     match (here, next, later) {
         (RecordKind::Expected, _, _) => Step::Take,

@@ -14,7 +14,7 @@ pub struct Space {
     medium: Medium,
     extents: Vec<Range<u64>>,
     len_bytes: u64,
-    /// Of the medium, if it is a block device.
+    /// The flushes of the medium, if it is a block device.
     flushes: Arc<Flushes>,
 }
 
@@ -39,7 +39,8 @@ impl Space {
         Ok(Space { medium, extents: merge(extents), len_bytes, flushes })
     }
 
-    /// The flushes of `home`: those of the journal's own medium, if they empty one cache.
+    /// The flushes of the device `home`. They are those of the journal's medium, if both share a
+    /// cache.
     pub(crate) fn flushes_of(&self, home: &Arc<dyn BlockDevice>) -> Arc<Flushes> {
         match &self.medium {
             Medium::Block(device) if share_a_cache(device, home) => self.flushes.clone(),
@@ -57,14 +58,14 @@ impl Space {
         &self.medium
     }
 
-    /// The step of an incarnation that begins now: see [`Medium::step_bytes`]. Records that are there have the
-    /// step of their header.
+    /// The step of an incarnation that begins now: see [`Medium::step_bytes`]. Existing records
+    /// have the step of their header.
     pub fn step_bytes(&self) -> usize {
         self.medium.step_bytes()
     }
 
-    /// CRC32C of the place of the first `len_bytes` bytes of the space on the medium: start and end of each
-    /// extent. Extents that follow each other count as one.
+    /// CRC32C of the place of the first `len_bytes` bytes of the space on the medium: start and end
+    /// of each extent. Adjacent extents count as one.
     pub(crate) fn layout_checksum(&self, len_bytes: u64) -> u32 {
         let (mut checksum, mut left_bytes) = (0, len_bytes);
         for extent in &self.extents {
@@ -92,7 +93,7 @@ impl Space {
         Ok(())
     }
 
-    /// Writes `data` at `offset` of the space; durable after a flush of the medium.
+    /// Writes `data` at `offset` of the space. The data are durable after a flush of the medium.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut rest = data;
         for piece in self.pieces(offset, data.len()) {
@@ -104,10 +105,11 @@ impl Space {
         Ok(())
     }
 
-    /// Writes `data` at `offset` of the space and returns when it is durable: one durable write,
-    /// or, where the span crosses from one extent to the next, one for each piece. (Not writes and
-    /// one flush: another thread's failed flush could have lost what that flush then reports done.
-    /// Where the device does just that, no other flush comes between the two.)
+    /// Writes `data` at `offset` of the space and returns when it is durable: with one durable
+    /// write, or, if the span crosses from one extent to the next, one for each piece. (Several
+    /// writes and one flush would be wrong: another thread's failed flush could lose the writes,
+    /// and the later flush would report success. If a durable write of the device is a write and a
+    /// flush, no other flush comes between the two.)
     pub fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut rest = data;
         for piece in self.pieces(offset, data.len()) {
@@ -144,7 +146,8 @@ impl Space {
         Ok(())
     }
 
-    /// The medium's ranges of a span of the space. Panics when the span is outside (our own bug).
+    /// The ranges of the medium for a span of the space. Panics if the span is outside, which is a
+    /// bug.
     fn pieces(&self, offset: u64, len_bytes: usize) -> impl Iterator<Item = Range<u64>> + '_ {
         let mut wanted = offset..offset + len_bytes as u64;
         assert!(wanted.end <= self.len_bytes, "span {wanted:?} outside of the journal");
@@ -164,7 +167,7 @@ impl Space {
     }
 }
 
-/// The same device, or two on one disk.
+/// Whether the two are one device, or are on one disk.
 fn share_a_cache(one: &Arc<dyn BlockDevice>, other: &Arc<dyn BlockDevice>) -> bool {
     Arc::ptr_eq(one, other) || one.caches().iter().any(|cache| other.caches().contains(cache))
 }
@@ -173,7 +176,7 @@ fn length(range: &Range<u64>) -> usize {
     (range.end - range.start) as usize
 }
 
-/// Joins extents that follow each other on the device.
+/// Joins adjacent extents.
 fn merge(extents: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut merged: Vec<Range<u64>> = Vec::with_capacity(extents.len());
     for extent in extents {

@@ -35,26 +35,26 @@ counters! {
     journal_bytes,
     /// Blocks logged.
     logged_blocks,
-    /// Of them, those logged as whole blocks.
+    /// Blocks logged whole.
     whole_blocks,
-    /// Those logged as what is not zero in them.
+    /// Blocks of which the bytes that are not zero were logged.
     sparse_blocks,
-    /// Those logged as what was written.
+    /// Blocks of which the bytes that were written were logged.
     extent_blocks,
-    /// Those logged as what differs.
+    /// Blocks of which the bytes that differ were logged.
     delta_blocks,
-    /// Those logged as DJFS does.
+    /// Blocks logged in DJFS' form.
     xor_lzo_blocks,
-    /// Bytes of changes logged as whole blocks; these five are tags and changes before the payload
-    /// is packed.
+    /// Bytes of changes logged as whole blocks. This and the next four counters include tags, and
+    /// count bytes before the payload is compressed.
     block_bytes,
-    /// Bytes of changes logged as what is not zero in a block.
+    /// Bytes of changes logged as the bytes that are not zero.
     sparse_bytes,
-    /// Bytes of changes logged as what was written.
+    /// Bytes of changes logged as the bytes that were written.
     extent_bytes,
-    /// Bytes of changes logged as what differs.
+    /// Bytes of changes logged as the bytes that differ.
     delta_bytes,
-    /// Bytes of changes logged as DJFS does.
+    /// Bytes of changes logged in DJFS' form.
     xor_lzo_bytes,
     /// Revoke records written.
     revokes,
@@ -64,7 +64,7 @@ counters! {
     in_place_bytes,
     /// Regions brought home.
     checkpoints,
-    /// Logged blocks that needed no write home: overwritten or freed since.
+    /// Logged blocks that needed no write home, because they were overwritten or freed since.
     cancelled_blocks,
     /// Times a commit had to wait for a free region.
     stalls,

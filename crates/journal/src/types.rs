@@ -1,4 +1,4 @@
-//! Numbers that must not be confused, and the block they count.
+//! Newtypes of numbers that must not be confused, and the block.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl fmt::Display for HomeBlock {
     }
 }
 
-/// Number of a transaction; they count up by one within an incarnation of the journal.
+/// Number of a transaction. It counts up by one within an incarnation of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tid(pub u64);
 

@@ -1,11 +1,11 @@
-//! Which blocks are being written in place, and by which write.
+//! Records which blocks are being written in place, and by which write.
 //!
-//! Writes of different blocks go to the device side by side. Those of one block follow each other in
-//! the order in which they were announced. A write knows when it is announced which earlier writes have
-//! blocks in common with it, and begins when they have ended. A write waits for earlier writes only, and a write
-//! that has begun does not wait here, so all of them get their turn.
+//! Writes of different blocks go to the device in parallel. Writes of one block follow each other
+//! in the order in which they were announced. When a write is announced, it learns which earlier
+//! writes have blocks in common with it. It begins after they have ended. A write waits for earlier
+//! writes only, and a write that has begun does not wait here, so there is no deadlock.
 //!
-//! Lock: one mutex, which is taken while `running` is held, so that the order of announcements is that
+//! Lock: one mutex. It is taken while `running` is held, so that writes are announced in the order
 //! in which versions left the running transaction. It is not held during I/O.
 
 use std::collections::BTreeMap;
@@ -15,17 +15,18 @@ use device::sync::{Condvar, Mutex};
 
 use crate::{BlockOwner, HomeBlock};
 
-/// A sync waits for others' writes up to this many blocks, so that they share its flush.
+/// A sync waits for the writes of other threads up to this many blocks, so that they share its
+/// flush.
 const SMALL_BLOCK_COUNT: u64 = 64;
 
 /// Where the data of a write come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// From its caller, who waits for it.
+    /// From the caller, which waits for the write.
     Caller,
-    /// They were buffered, data of this owner.
+    /// From buffered data of this owner.
     BufferedOf(BlockOwner),
-    /// They were buffered, data of any owner.
+    /// From buffered data of any owner.
     Buffered,
 }
 
@@ -44,7 +45,7 @@ struct Writes {
 
 struct Announced {
     source: Source,
-    /// Ascending, apart from each other.
+    /// Ascending runs that do not touch.
     runs: Vec<Range<u64>>,
     block_count: u64,
 }
@@ -58,7 +59,7 @@ pub(crate) struct InPlaceWrite<'a> {
 }
 
 impl UnderWay {
-    /// Announces a write of these blocks, ascending runs that are apart from each other.
+    /// Announces a write of these blocks, given as ascending runs that do not touch.
     pub(crate) fn announce(&self, source: Source, runs: Vec<Range<u64>>) -> InPlaceWrite<'_> {
         let are_apart = |pair: &[Range<u64>]| pair[0].end < pair[1].start;
         assert!(runs.windows(2).all(are_apart), "runs ascend, apart from each other");
@@ -73,9 +74,9 @@ impl UnderWay {
         InPlaceWrite { all: self, ticket, earlier }
     }
 
-    /// Returns when all writes have ended that were announced before (`owner`: those that may hold
-    /// buffered data of this owner, and those so small that waiting for them costs less than the
-    /// flush that they would ask for).
+    /// Returns when the writes that were announced before have ended. With `owner`, waits only for
+    /// two kinds: those that may hold buffered data of this owner, and those so small that waiting
+    /// for them costs less than the flush that they would ask for.
     pub(crate) fn wait_for_others(&self, owner: Option<BlockOwner>) {
         let mut writes = self.writes.lock();
         let is_awaited = |write: &Announced| match (owner, write.source) {
@@ -114,7 +115,7 @@ impl Drop for InPlaceWrite<'_> {
     }
 }
 
-/// The runs that ascending blocks make.
+/// The runs of ascending blocks.
 pub(crate) fn runs_of<'a>(blocks: impl Iterator<Item = &'a HomeBlock>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for block in blocks {
@@ -126,7 +127,7 @@ pub(crate) fn runs_of<'a>(blocks: impl Iterator<Item = &'a HomeBlock>) -> Vec<Ra
     runs
 }
 
-/// Two lists of ascending runs have a block in common.
+/// Whether two lists of ascending runs have a block in common.
 fn overlap(mut some: &[Range<u64>], mut others: &[Range<u64>]) -> bool {
     while let ([run, ..], [other, ..]) = (some, others) {
         if run.start < other.end && other.start < run.end {

@@ -1,4 +1,4 @@
-//! Failure: the error comes back, it stays, and nothing that was acknowledged is lost.
+//! A failure: the error is reported, it is permanent, and nothing that was acknowledged is lost.
 
 mod common;
 
@@ -11,7 +11,7 @@ fn fail(operation: Operation, skip_count: u64) -> Fault {
     Fault { operation, skip_count, forever: false }
 }
 
-/// Nothing is accepted any more, though the device works again.
+/// Asserts that nothing is accepted any more, although the device works again.
 fn assert_aborted(rig: &Rig, journal: Journal) {
     let is_aborted = |error: Option<JournalError>| matches!(error, Some(JournalError::Aborted(_)));
     let before = rig.counters();

@@ -67,7 +67,7 @@ fn blocks_go_home_sorted_in_large_writes_with_one_flush_and_the_header_in_both_s
             journal.sync(journal.running_tid()).unwrap();
         }
     }
-    // The second transaction lies in another region: each region is one checkpoint.
+    // The second transaction is in another region: each region is one checkpoint.
     journal.sync(journal.running_tid()).unwrap();
     let before = rig.counters();
     journal.checkpoint().unwrap();

@@ -42,7 +42,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Makes the change, as much of it as lies in the block; returns which bytes it wrote.
+/// Makes the change, as much of it as is in the block; returns which bytes it wrote.
 fn make(edit: &Edit, block: &mut BlockBytes) -> (usize, usize) {
     let fits = |at: usize, len: usize| len.min(BLOCK_BYTES - at);
     match edit {

@@ -1,11 +1,12 @@
 //! Random operations, the power cut at every event, recovery, and a comparison with a model.
 //!
-//! The model knows what each sector holds after each transaction. What recovery leaves must be
-//! the state after one transaction, not older than the last that was acknowledged. Only data that
-//! went in place over existing data may be newer: it is not part of the transaction.
+//! The model knows what each sector holds after each transaction. Recovery must leave the state
+//! after one transaction, not older than the last acknowledged one. Only data that were written in
+//! place over existing data may be newer, because they are not part of the transaction.
 //!
-//! The journal lies on the device of the home blocks, or on NVRAM. Runs are written with sectors of 512 or 4096
-//! bytes, and recovered on media of the same kind and on devices with sectors of either size.
+//! The journal is on the device of the home blocks, or on NVRAM. Runs are written with sectors of
+//! 512 or 4096 bytes. They are recovered on media of the same kind, and on devices with sectors of
+//! either size.
 //!
 //! A failure names the seed, the cut and what survived; the three replay it.
 
@@ -32,7 +33,7 @@ const REGION_COUNT: u32 = 2;
 /// A number for each sector of a block; the sector is filled with it.
 type Stamps = [u64; SECTORS];
 
-/// What a block holds from a transaction on; `None`: it is free, nobody looks.
+/// What a block holds from a transaction on. `None`: it is free, and is not compared.
 #[derive(Clone, Copy)]
 struct Version {
     tid: Tid,

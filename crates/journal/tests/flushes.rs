@@ -1,5 +1,6 @@
-//! Journal and home on one device without FUA, or on two partitions of one: a durable write is a write and a flush
-//! behind it, and a failed flush of one thread loses what others have written. Nobody may believe the next one.
+//! Journal and home on one device without FUA, or on two partitions of one device. A durable write
+//! is then a write and a flush after it. A failed flush of one thread loses the writes of others,
+//! and no thread may trust the next flush.
 
 mod common;
 
@@ -17,7 +18,7 @@ const HOME_BYTES: u64 = HOME_BLOCKS * BLOCK_BYTES as u64;
 /// Number of the disk that partitions are of.
 const DISK: u64 = 8;
 
-/// Home blocks, and the journal behind them.
+/// Home blocks, and the journal after them.
 struct Machine {
     disk: Arc<Gated>,
     home: Arc<dyn BlockDevice>,
@@ -141,8 +142,8 @@ fn let_run_until(condition: impl Fn() -> bool) {
     (0..20_000).take_while(|_| !condition()).for_each(|_| std::thread::yield_now());
 }
 
-/// The record is written; then somebody else's flush fails and loses it; then the commit's own flush
-/// comes, before the other one's caller has heard of the failure.
+/// The record is written. Then another thread's flush fails and loses it. Then the commit's own
+/// flush runs, before the caller of the other flush has learnt of the failure.
 #[test]
 fn a_commit_does_not_believe_its_flush_after_another_one_has_failed() {
     for (layout, seed) in
@@ -171,8 +172,8 @@ fn a_commit_does_not_believe_its_flush_after_another_one_has_failed() {
     }
 }
 
-/// The commit's own flush fails and loses what somebody else wrote in place; then that one's flush
-/// comes, before the commit has heard of the failure.
+/// The commit's own flush fails and loses what another thread wrote in place. Then that thread's
+/// flush runs, before the commit has learnt of the failure.
 #[test]
 fn a_sync_does_not_believe_its_flush_after_that_of_a_commit_has_failed() {
     LAYOUTS.into_iter().for_each(check_flush_after_a_failed_commit);

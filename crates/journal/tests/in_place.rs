@@ -1,4 +1,4 @@
-//! Data in place: ordered before the commit, never overtaken by what the journal holds.
+//! Data in place: home before the commit, and never overwritten by a record of the journal.
 
 mod common;
 
@@ -324,7 +324,7 @@ mod orders {
         waits(&rig, || journal.flush_in_place_of(ONE).unwrap(), || journal.sync(tid).unwrap())
     }
 
-    /// The buffered data of two owners are taken out by somebody who is held back; one of them syncs.
+    /// Another thread takes out the buffered data of two owners and is held back. One owner syncs.
     fn a_sync_waits_for_what_others_write_of_its_own(options: Options) -> bool {
         let rig = Rig::new();
         let journal = rig.open(options);
@@ -439,7 +439,7 @@ fn a_sync_of_one_owner_leaves_the_data_of_others_buffered() {
     assert_eq!(after_crash(&rig, [5, 6]), [1, 1]);
 }
 
-/// A sync whose data another one had taken used to succeed when that one's write failed.
+/// If another sync had taken a sync's data and its write failed, the sync used to succeed.
 #[test]
 fn regression_a_sync_fails_when_the_write_of_its_data_by_another_has_failed() {
     let rig = Rig::new();
@@ -465,8 +465,8 @@ fn regression_a_sync_fails_when_the_write_of_its_data_by_another_has_failed() {
     });
 }
 
-/// Else its version of the first operation would be home before the transaction commits, without
-/// what else that operation changed.
+/// Otherwise its version of the first operation would be home before the transaction commits,
+/// without the operation's other changes.
 #[test]
 fn ordered_data_of_a_block_that_the_running_transaction_journals_is_journaled() {
     for in_one_operation in [false, true] {

@@ -1,5 +1,5 @@
-//! A journal that was written on one medium and is recovered on another: nothing that recovery needs is taken
-//! from where it runs.
+//! A journal that was written on one medium and is recovered on another. Recovery must not depend
+//! on the medium that it runs on.
 
 mod common;
 

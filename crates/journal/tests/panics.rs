@@ -1,4 +1,4 @@
-//! A bug in a thread that others wait for: they are told, and nobody waits for ever.
+//! A bug in a thread that others wait for: they get an error, and none waits for ever.
 
 mod common;
 

@@ -196,7 +196,7 @@ fn damage_over_all_but_the_last_record_is_noticed() {
         let records = scanned(&rig).records;
         let last = records.last().unwrap();
         let mut bytes = log_bytes(&rig);
-        // What lies behind the last record in the ring goes too.
+        // What is after the last record in the ring goes too.
         for (start, end) in [(8192, last.offset), (last.offset + 4608, bytes.len() as u64)] {
             bytes[start as usize..end as usize].fill(0);
         }

@@ -1,5 +1,5 @@
-//! Transactions that revoke more than a record can hold beside their blocks. A change may be small,
-//! so the journal may hold records of many more blocks than would fit into it whole.
+//! Transactions with more revokes than a record can hold. Changes may be small, so the journal may
+//! hold records of many more blocks than it could hold whole blocks.
 
 mod common;
 
@@ -51,8 +51,8 @@ fn incompressible(seed: u64) -> BlockRef {
     Arc::new(bytes)
 }
 
-/// Frees all that [`log_little_of_many`] logged and changes as many other blocks as a transaction
-/// may have, in one operation.
+/// Frees everything that [`log_little_of_many`] logged, and changes as many other blocks as a
+/// transaction may have, in one operation.
 fn free_and_put(journal: &Journal) -> Tid {
     let max = journal.max_credit_count();
     let mut handle = journal.begin(max).expect("a handle");

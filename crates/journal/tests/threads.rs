@@ -284,7 +284,7 @@ fn dropping_it_in_the_middle_of_a_stalled_timer_commit_does_not_hang() {
     });
 }
 
-/// Whenever it looked others had begun the next transaction.
+/// Other threads began the next transaction each time before it looked.
 #[test]
 fn regression_an_operation_that_needs_all_the_room_gets_its_turn() {
     let rig = Rig::new();

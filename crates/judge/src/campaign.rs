@@ -1,10 +1,11 @@
-//! Many crash images of recorded runs, each recovered and judged.
+//! Makes many crash images of recorded runs, recovers each of them, and judges the result.
 //!
-//! Cuts are at any event, half of them just after a sync was answered, where most can be lost. Of eight images one is
-//! recovered by `onejournal fsck`, one by `onejournal mount`, six in this process; sectors of 512 and 4096 bytes take turns.
-//! Every fourth recovery in this process is cut again, and of some images so is `onejournal fsck`, with what e2fsck writes.
-//! A journal on NVRAM is given to the commands as a file in `/dev/shm`, which they map; their stores are not recorded, so only
-//! recoveries in this process are cut again there.
+//! A cut may be at any event. Half of the cuts are just after a sync was answered, where most can
+//! be lost. Of eight images, one is recovered by `onejournal fsck`, one by `onejournal mount`, and
+//! six in this process. Sectors of 512 and 4096 bytes take turns. Every fourth recovery in this
+//! process is cut again. For some images `onejournal fsck` is cut, too, including what e2fsck
+//! writes. The commands get a journal on NVRAM as a file in `/dev/shm`, which they map. Their
+//! stores are not recorded, so for such a journal only recoveries in this process are cut again.
 
 use std::path::{Path, PathBuf};
 
@@ -21,34 +22,34 @@ use crate::save;
 use crate::scenario::{LogPlace, Scenario};
 use crate::stand::{SECTOR_BYTES, Stand};
 
-/// What is to be done.
+/// What to do.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub programs: Programs,
-    /// Images to judge, nested ones included.
+    /// Number of images to judge, including nested ones.
     pub image_count: usize,
-    /// What the disks are like.
+    /// The fault of the disks.
     pub fault: Fault,
-    /// Whether recoveries by commands are cut, too.
+    /// Whether recoveries by commands are cut as well.
     pub cuts_commands: bool,
     /// Where runs with failures are kept.
     pub keep: PathBuf,
 }
 
-/// What was done.
+/// What was done so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     pub runs: usize,
     /// Crash images that were recovered and judged.
     pub images: usize,
-    /// Those of them that are cuts of a recovery.
+    /// How many of them are cuts of a recovery.
     pub nested: usize,
-    /// Those of them that a command recovered.
+    /// How many of them were recovered by a command.
     pub by_command: usize,
 }
 
 impl Tally {
-    /// Adds another one.
+    /// Adds another tally.
     pub fn add(&mut self, other: Tally) {
         self.runs += other.runs;
         self.images += other.images;
@@ -67,10 +68,10 @@ impl std::fmt::Display for Tally {
     }
 }
 
-/// A crash image that did not end as it must.
+/// A crash image with a wrong result.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// How to see it again.
+    /// The command that replays it.
     pub replay: String,
     /// What is wrong.
     pub what: String,
@@ -115,7 +116,7 @@ fn keep(plan: &Plan, run: &Run) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Does a case of a saved run again.
+/// Repeats a case of a saved run.
 pub fn replay(
     programs: &Programs,
     run: &Path,
@@ -153,7 +154,7 @@ pub fn replay(
     session.judge_one(&images, last, first.event)
 }
 
-/// A run that is judged.
+/// A run that is being judged.
 struct Session<'r> {
     run: &'r Run,
     histories: Vec<History>,
@@ -236,7 +237,7 @@ impl<'r> Session<'r> {
         Ok(failed)
     }
 
-    /// What a recovery does to the disks.
+    /// Records what a recovery does to the disks.
     fn record_recovery(
         &mut self,
         images: &[onejournal_testing::Image],
@@ -254,7 +255,7 @@ impl<'r> Session<'r> {
         }
     }
 
-    /// Recovers an image and judges it by what the run promises after its event `event`.
+    /// Recovers an image, and judges it by what the run promises after event number `event`.
     fn judge_one(
         &mut self,
         images: &[onejournal_testing::Image],
@@ -293,7 +294,7 @@ impl<'r> Session<'r> {
     }
 }
 
-/// How the image of this number is recovered.
+/// The way in which image number `number` is recovered.
 fn how(scenario: &Scenario, number: usize) -> How {
     match scenario.hosted.map(|hosted| hosted.log) {
         // A log's directory can be opened with or without a daemon.
@@ -309,7 +310,8 @@ fn how(scenario: &Scenario, number: usize) -> How {
     }
 }
 
-/// Where to cut, ascending: at any event, half of them just after a step was answered that may have promised something.
+/// The cuts, ascending: at any event, half of them just after the answer to a step that may have
+/// promised something.
 fn cuts(run: &Run, count: usize, rng: &mut Rng) -> Vec<usize> {
     let answered: Vec<usize> = run
         .trace

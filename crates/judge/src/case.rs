@@ -1,4 +1,4 @@
-//! One crash image and how it is recovered: a short text that replays it on a saved run.
+//! One crash image and the way of its recovery, as a short text that replays it on a saved run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,22 +16,22 @@ pub enum How {
     Mount,
     /// By programs that open their databases or streams.
     Opened,
-    /// The same, behind `onejournal logd`.
+    /// The same, through `onejournal logd`.
     Served,
 }
 
 /// A power cut, and the recovery that follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// Events that have happened: of the run, or of the recovery before.
+    /// Number of events that have happened: of the run, or of the previous recovery.
     pub event: usize,
     pub survival: Survival,
     pub how: How,
-    /// Size of the disk's sectors in the recovery.
+    /// Size of the disk's sectors during the recovery.
     pub sector_bytes: u32,
 }
 
-/// Cuts, each during the recovery from the one before; the last recovery is not cut.
+/// Cuts, each during the recovery after the previous one. The last recovery is not cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     pub cuts: Vec<Cut>,

@@ -1,4 +1,4 @@
-//! Programs: run to their end, with what they said when they fail.
+//! Runs programs, and returns their output if they fail.
 
 use std::fs::File;
 use std::io;
@@ -8,13 +8,15 @@ use device::sync::RwLock;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// Held alone while a program is started, and together by those who have files of a mount open that is to be gone then. A child
-/// has all open files of this process until its exec has closed them, which is after `spawn` has returned (posix_spawn
-/// waits until the child has memory of its own); and a mount on which a file is open is busy. When the child
-/// closes its copy of a descriptor with an atomic write, the write is given up.
+/// Locked exclusively while a program is started, and shared by threads that have files open on a
+/// mount that must not be busy later. A child has all open files of this process until its exec has
+/// closed them. That may be after `spawn` has returned, because posix_spawn waits only until the
+/// child has its own memory. A mount with an open file is busy. And if the child closes its copy of
+/// a descriptor with an atomic write, that atomic write is aborted.
 static STARTING: RwLock<()> = RwLock::new(());
 
-/// Held alone while a new namespace has copies of all mounts, and together by those who unmount.
+/// Locked exclusively while a new namespace has copies of all mounts, and shared by threads that
+/// unmount.
 pub static COPYING: RwLock<()> = RwLock::new(());
 
 /// How a shell in a new mount namespace begins: it lets go of the copies of all FUSE mounts. Errors end it.
@@ -38,7 +40,8 @@ pub fn in_namespace(script: &str) -> Command {
 /// Exec closes descriptors in the order of their numbers, and the judge has no files with higher ones.
 const LAST_DESCRIPTOR: i32 = 512;
 
-/// Starts a program; every one has to be started here. Returns when the child has closed its copies of our descriptors.
+/// Starts a program. Every program must be started by this function. Returns when the child has
+/// closed its copies of our descriptors.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
     let _alone = STARTING.write();
     let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -50,19 +53,19 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Does what has files open that no child may have. It must start no program.
+/// Runs `work`, which opens files that no child may inherit. It must not start a program.
 pub fn without_children<T>(work: impl FnOnce() -> T) -> T {
     let _together = STARTING.read();
     work()
 }
 
-/// Runs a program; what it printed, or what it said and how it ended.
+/// Runs a program. Returns its output; or, if it fails, its messages and how it ended.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let (code, text) = outcome(command)?;
     if code == 0 { Ok(text) } else { Err(format!("{command:?} ended with {code}: {text}")) }
 }
 
-/// Runs a program; its exit code and all that it printed.
+/// Runs a program. Returns its exit code and all of its output.
 pub fn outcome(command: &mut Command) -> Result<(i32, String), String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = spawn(command).and_then(Child::wait_with_output);
@@ -75,7 +78,7 @@ pub fn outcome(command: &mut Command) -> Result<(i32, String), String> {
     }
 }
 
-/// A tool of the system, also where `/sbin` is not on the path.
+/// A tool of the system, also if `/sbin` is not in the path.
 pub fn tool(name: &str) -> Command {
     let sbin = std::path::Path::new("/usr/sbin").join(name);
     if sbin.exists() { Command::new(sbin) } else { Command::new(name) }

@@ -1,9 +1,10 @@
-//! Bytes that are written in place, or when the kernel likes: each is of some version.
+//! Contents that are written in place, or in the kernel's order: each byte belongs to some version.
 
 use sim::content::Content;
 
-/// Checks what is found of a file whose versions since its last sync these are. Each byte is what it was in one of
-/// them, or zero where the file was shorter in one of them; and the size is not outside of theirs.
+/// Checks the content of a file, given its versions since its last sync. Each byte must be that of
+/// one of the versions, or zero if the file was shorter in one of them. The size must be within the
+/// sizes of the versions.
 pub fn check(found: &[u8], versions: &[&Content]) -> Result<(), String> {
     let sizes = versions.iter().map(|version| version.bytes().len());
     let (least, most) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));

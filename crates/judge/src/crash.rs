@@ -1,11 +1,13 @@
-//! Crash images from a trace.
+//! Makes crash images from a trace.
 //!
-//! A write is *durable* at a cut if it had ended when a flush of its disk began, and that flush ended before the cut; one
-//! with FUA is when it has ended. Of all other writes that began before the cut each sector of 512 bytes survives by
-//! chance, later ones also without earlier ones. What a disk does that is not honest is a [`Fault`].
+//! A write is *durable* at a cut in two cases: it had ended when a flush of its disk began, and
+//! that flush ended before the cut; or it has FUA and has ended. For all other writes that began
+//! before the cut, each sector of 512 bytes survives by chance. A later write may survive without
+//! an earlier one. A disk that breaks these rules has a [`Fault`].
 //!
-//! A journal on NVRAM is recorded as crate `device` lists what is assumed of it: a flush is a fence and covers the stores of
-//! its own thread, and what survives is a word of 8 bytes, or single bytes where a store holds a word only in part.
+//! A journal on NVRAM is recorded by the list of assumptions in crate `device`. A flush is a fence,
+//! and covers the stores of its own thread. What survives is a word of 8 bytes, or a single byte if
+//! a store covers a word only in part.
 //!
 //! The superblock of the kernel's ext4 is not torn ([`Trace::has_kernel_ext4`]).
 
@@ -23,33 +25,34 @@ use crate::memory::{FIRST_THREAD, WORD_BYTES};
 /// The unit that survives whole or not at all.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// What disks were asked to do, from what they held before.
+/// What the disks were asked to do, and what they held before.
 #[derive(Clone)]
 pub struct Trace {
-    /// What each disk held, all of it durable.
+    /// What each disk held at first. All of it is durable.
     pub bases: Vec<Image>,
-    /// Everything, in order.
+    /// All events, in order.
     pub events: Vec<Event>,
-    /// The second medium is NVRAM: disks from `FIRST_THREAD` on are its threads.
+    /// Whether the second medium is NVRAM. The disks from `FIRST_THREAD` on are then its threads.
     pub has_nvram: bool,
-    /// The first disk has the kernel's ext4. It writes its superblock in place when it is mounted and unmounted, and cannot be
-    /// mounted if that write is torn. So the two sectors of the superblock survive together.
+    /// Whether the first disk has the kernel's ext4. It writes its superblock in place when it is
+    /// mounted and unmounted, and cannot be mounted if that write is torn. So the two sectors of
+    /// the superblock survive together.
     pub has_kernel_ext4: bool,
 }
 
-/// Where the kernel's ext4 has its superblock.
+/// The place of the superblock of the kernel's ext4.
 const SUPERBLOCK: Range<u64> = 1024..2048;
 
-/// A disk that breaks its word.
+/// The ways in which a disk breaks its promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It does not.
+    /// None.
     Honest,
-    /// It answers a third of its flushes and does nothing.
+    /// It ignores a third of its flushes.
     DropsFlushes,
-    /// Only NVRAM does: a third of its fences do nothing.
+    /// Only for NVRAM: it ignores a third of its fences.
     DropsFences,
-    /// Of a quarter of the writes that it called durable the last sectors are missing.
+    /// A quarter of its durable writes lack their last sectors.
     TearsDurable,
 }
 
@@ -58,14 +61,14 @@ pub enum Fault {
 pub struct Survival {
     /// Chance, in percent.
     pub percent: u8,
-    /// Whether each sector has its own chance, or each write.
+    /// Whether each sector has its own chance, or each write as a whole.
     pub by_sector: bool,
-    /// Of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl Survival {
-    /// One of many kinds.
+    /// Chooses one of many kinds.
     pub fn random(rng: &mut Rng) -> Survival {
         let percent = [0, 100, 50, 50, 20, 80, 3, 97][rng.usize(..8)];
         Survival { percent, by_sector: rng.u8(..3) > 0, seed: rng.u64(..1 << 32) }
@@ -103,7 +106,7 @@ struct Pending<'t> {
     disk: u8,
     offset: u64,
     data: &'t Data,
-    /// What later durable stores have left of it, as places in `data`.
+    /// The places in `data` that later durable stores have not replaced.
     parts: Vec<Range<u64>>,
     is_durable: bool,
     has_ended: bool,
@@ -116,7 +119,7 @@ pub struct Cursor<'t> {
     place: usize,
     durable: Vec<Image>,
     pending: Vec<Pending<'t>>,
-    /// The writes that each flush under way covers.
+    /// For each flush that is under way, the writes that it covers.
     flushes: HashMap<u64, Vec<u64>>,
 }
 
@@ -127,7 +130,7 @@ impl<'t> Cursor<'t> {
         Cursor { trace, fault, place: 0, durable, pending, flushes }
     }
 
-    /// Goes on until `cut` events have happened.
+    /// Continues until `cut` events have happened.
     pub fn advance_to(&mut self, cut: usize) {
         assert!(self.place <= cut, "a cursor goes forwards only");
         for event in &self.trace.events[self.place..cut] {
@@ -180,12 +183,13 @@ impl<'t> Cursor<'t> {
         self.trace.has_nvram && disk >= FIRST_THREAD
     }
 
-    /// Which image a disk of the record is in.
+    /// The index of the image for a disk of the record.
     fn medium(&self, disk: u8) -> usize {
         if self.is_nvram(disk) { 1 } else { usize::from(disk) }
     }
 
-    /// These writes are durable from now on. What a durable store has replaced in NVRAM does not come back.
+    /// Makes these writes durable. Bytes in NVRAM that a durable store has replaced do not come
+    /// back.
     fn settle(&mut self, is_settled: impl Fn(&Pending<'_>) -> bool) {
         let mut others: Vec<Pending<'t>> = Vec::new();
         for write in std::mem::take(&mut self.pending) {
@@ -207,7 +211,7 @@ impl<'t> Cursor<'t> {
         self.pending = others;
     }
 
-    /// How much of a durable write is there.
+    /// How many bytes of a durable write are kept.
     fn kept_bytes(&self, write: &Pending<'_>) -> u64 {
         let len_bytes = write.data.len_bytes();
         let is_torn = self.fault == Fault::TearsDurable
@@ -221,7 +225,7 @@ impl<'t> Cursor<'t> {
         self.pending.len()
     }
 
-    /// What the disks hold after a power cut now.
+    /// The content of the disks after a power cut at this moment.
     pub fn crash(&self, survival: Survival) -> Vec<Image> {
         let mut images = self.durable.clone();
         let mut rng = Rng::with_seed(survival.seed);
@@ -240,7 +244,7 @@ impl<'t> Cursor<'t> {
 }
 
 impl Pending<'_> {
-    /// A newer store is durable: its bytes are no longer this one's.
+    /// Removes the bytes that a newer, durable store has replaced.
     fn give_way(&mut self, newer: &Pending<'_>) {
         for taken in &newer.parts {
             let place = |at: u64| (newer.offset + at).saturating_sub(self.offset);
@@ -254,7 +258,8 @@ impl Pending<'_> {
         }
     }
 
-    /// What survives whole or not at all, as places in the data. `whole` is a range of the disk that is not torn.
+    /// The units that survive whole or not at all, as places in the data. `whole` is a range of the
+    /// disk that is not torn.
     fn units(&self, by_sector: bool, is_nvram: bool, whole: Option<Range<u64>>) -> Vec<Range<u64>> {
         if !by_sector {
             return self.parts.clone();

@@ -1,6 +1,7 @@
-//! A database of SQLite whose transactions are counted: by itself, and by the judge from outside.
+//! A SQLite database whose transactions are counted, inside the database and by the judge.
 //!
-//! A transaction adds a row, changes an old one and counts both, so that half of one is noticed.
+//! A transaction adds a row, changes an old one, and updates the count of both, so that a half
+//! transaction is noticed.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +34,7 @@ unsafe extern "C" fn entry(
     if code == ffi::SQLITE_OK_LOAD_PERMANENTLY { ffi::SQLITE_OK } else { code }
 }
 
-/// SQLite knows the extension's VFS from here on.
+/// Registers the extension's VFS with SQLite.
 fn load_extension() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -51,12 +52,12 @@ pub struct DatabasePlace<'p> {
     pub dir: &'p Path,
     /// The log that the URI names.
     pub log: Option<&'p Path>,
-    /// Whose tables.
+    /// The actor that the tables belong to.
     pub owner: usize,
 }
 
 impl<'p> DatabasePlace<'p> {
-    /// A database with one owner, and without a log that is named.
+    /// A database with one owner, in a log that the URI does not name.
     pub fn of(dir: &'p Path) -> DatabasePlace<'p> {
         DatabasePlace { dir, log: None, owner: 0 }
     }
@@ -129,7 +130,8 @@ impl Client {
         self.connection.execute_batch(&batch).map_err(text)
     }
 
-    /// The transactions that are there, whole, in a sound database.
+    /// The number of transactions in the database. Checks that each is whole and the database is
+    /// not damaged.
     pub fn count(&self) -> Result<u64, String> {
         let sound: String = self
             .connection
@@ -163,8 +165,8 @@ impl Client {
     }
 }
 
-/// The transactions of the owner in a database, which is sound. It is looked at in a copy, without the extension: what a crash
-/// leaves is brought to an end by writing.
+/// The number of the owner's transactions in a database, which is checked. Reads a copy, without
+/// the extension, because recovering what a crash left writes to the database.
 pub fn count(place: DatabasePlace<'_>, how: &Database) -> Result<u64, String> {
     let copy = tempfile::Builder::new().prefix("onejournal-judge-").tempdir_in("/dev/shm");
     let copy = copy.map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! What there is on a volume, by system calls on a mounted directory.
+//! Reads what is on a volume, by system calls on a mounted directory.
 
 use std::path::Path;
 
@@ -14,15 +14,16 @@ use crate::rig::USER;
 use crate::scenario::{Actor, Scenario};
 use crate::script::places;
 
-/// What there is on a mounted volume.
+/// What was read from a mounted volume.
 pub enum Read {
     Survivors(Vec<Survivor>),
-    /// A copy of a cluster of PostgreSQL: programs have to look at it, which are not started while files of the mount are open.
+    /// A copy of a PostgreSQL cluster. Programs must read it, and no program is started while files
+    /// of the mount are open.
     Cluster(TempDir),
 }
 
 impl Read {
-    /// Takes it from a mounted volume.
+    /// Reads a mounted volume.
     pub fn take(root: &Path, scenario: &Scenario) -> Result<Read, String> {
         if scenario.has_server() {
             return postgres::copy(root).map(Read::Cluster).map_err(|e| format!("copying: {e}"));
@@ -30,7 +31,7 @@ impl Read {
         read(root, scenario).map(Read::Survivors)
     }
 
-    /// What each actor has made.
+    /// The state of each actor.
     pub fn found(self, scenario: &Scenario) -> Result<Vec<Survivor>, String> {
         match self {
             Read::Survivors(found) => Ok(found),
@@ -39,7 +40,7 @@ impl Read {
     }
 }
 
-/// Reads what each actor has made.
+/// Reads the state of each actor.
 pub fn read(root: &Path, scenario: &Scenario) -> Result<Vec<Survivor>, String> {
     (0..scenario.actors.len()).map(|actor| read_actor(root, scenario, actor)).collect()
 }

@@ -1,4 +1,4 @@
-//! An actor at work: its steps as system calls on the mounted directory.
+//! Performs the steps of an actor, as system calls on the mounted directory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -32,7 +32,7 @@ pub fn database_dir(root: &Path, actor: usize) -> PathBuf {
     root.join(format!("database{actor}"))
 }
 
-/// The file in which an actor has its records.
+/// The file that holds an actor's records.
 pub fn record_file(root: &Path, scenario: &Scenario, actor: usize) -> PathBuf {
     match scenario.actors[actor] {
         Actor::Mapped => root.join(format!("mapped{actor}")),
@@ -40,7 +40,7 @@ pub fn record_file(root: &Path, scenario: &Scenario, actor: usize) -> PathBuf {
     }
 }
 
-/// Makes what the actors begin with, and syncs it.
+/// Makes the initial files of the actors, and syncs them.
 pub fn prepare(root: &Path, scenario: &Scenario) -> io::Result<()> {
     for (actor, kind) in scenario.actors.iter().enumerate() {
         if kind.has_tree() {
@@ -73,14 +73,14 @@ pub fn prepare(root: &Path, scenario: &Scenario) -> io::Result<()> {
     Ok(())
 }
 
-/// How an actor reaches its records.
+/// How an actor accesses its records.
 pub enum Records {
     File(File),
     Ring(File, RingPool),
     Mapped(Mapping),
 }
 
-/// How an actor does its steps.
+/// How an actor performs its steps.
 pub enum Hands {
     Tree(Calls),
     Slots(Records, Places),
@@ -91,7 +91,8 @@ pub enum Hands {
     Hired(Hand),
 }
 
-/// Does all steps, with marks. Ends early, and well, when the mount is gone.
+/// Performs all steps, with marks in the trace. If the mount disappears, ends early and reports
+/// success.
 pub fn work(
     mut hands: Hands,
     scenario: &Scenario,
@@ -115,7 +116,7 @@ pub fn work(
     Ok(())
 }
 
-/// What a system call says when the daemon was killed.
+/// Whether the error shows that the daemon was killed.
 fn is_gone(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let gone = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED, Errno::INTR, Errno::IO];
@@ -140,7 +141,7 @@ fn is_refusal(error: &io::Error) -> bool {
     !bad.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Opens what an actor of a mounted volume works on. PostgreSQL has its socket beside the mount.
+/// Opens what an actor of a mounted volume uses. PostgreSQL's socket is beside the mount.
 pub fn open(root: &Path, scenario: &Scenario, actor: usize) -> io::Result<Hands> {
     let path = record_file(root, scenario, actor);
     let places = places(scenario, actor);

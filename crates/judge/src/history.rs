@@ -1,14 +1,16 @@
-//! What happened in one life of a mount, and what a crash may leave of it.
+//! What happened in one incarnation of a mount, and what a crash may leave of it.
 //!
-//! Each actor goes through states, one a step; a step has a beginning and an end in the trace. A volume that is found
-//! after a cut is judged so:
+//! Each actor goes through states, one for each step. A step has a beginning and an end in the
+//! trace. A volume that is found after a cut is judged by three rules:
 //!
-//! 1. What is found of each actor is one of its states, and the step that made it had begun before the cut.
-//! 2. It is no older than what a sync promises that had been answered before the cut: the *floor*.
-//! 3. History is one: when the step that made a state which is there had begun after a step of somebody
-//!    else had ended, that one is there, too. ([`Promise::Each`] does not promise this.)
+//! 1. The found state of each actor is one of its states, and the step that made it had begun
+//!    before the cut.
+//! 2. It is not older than the *floor*: what a sync that was answered before the cut promises.
+//! 3. There is one history. If a found state was made by a step that began after a step of another
+//!    actor had ended, that other step is there, too. ([`Promise::Each`] does not promise this.)
 //!
-//! States that look the same are told apart in favour of the volume: the oldest states that satisfy all three are taken, and if there are none it is a failure.
+//! If several states look the same, the oldest states that satisfy all three rules are chosen. If
+//! no states satisfy them, the volume fails.
 
 use std::collections::HashMap;
 
@@ -21,15 +23,15 @@ use crate::mark::{Mark, Moment};
 use crate::scenario::{Promise, Scenario};
 use crate::script::{self, ActorState, Covers, Step};
 
-/// A state of an actor.
+/// A state of an actor, and the step that made it.
 pub struct Stage {
-    /// The event with which the step began that made it.
+    /// The event with which the step began.
     pub begin: usize,
-    /// The event with which that ended; `usize::MAX` if it did not.
+    /// The event with which the step ended; `usize::MAX` if it did not end.
     pub end: usize,
     pub state: ActorState,
     print: u64,
-    /// The step, for people.
+    /// The step, as text for people.
     pub what: String,
 }
 
@@ -39,21 +41,21 @@ struct Synced {
     begin: usize,
     end: usize,
     covers: Covers,
-    /// The stage of the actor that it covers by itself.
+    /// The newest stage of the syncing actor that the sync covers.
     own: usize,
     what: String,
 }
 
-/// A life.
+/// The history of one incarnation of the mount, with its promises.
 pub struct History {
     promise: Promise,
-    /// `stages[actor]`, the first is what the life began with.
+    /// `stages[actor]`; the first stage is the state at the beginning.
     pub stages: Vec<Vec<Stage>>,
     shares: Vec<bool>,
     syncs: Vec<Synced>,
 }
 
-/// What is found on a volume of one actor.
+/// What is found of one actor on a volume.
 pub enum Survivor {
     Tree(Tree),
     Slots(Vec<u8>),
@@ -70,8 +72,9 @@ struct Builder<'h> {
 }
 
 impl History {
-    /// Reads it from the marks in `events`, which begin with event number `first`. `from` is what each actor began
-    /// with. An error is a step that ended otherwise than the model says.
+    /// Reads the history from the marks in `events`. The first of them is event number `first`.
+    /// `from` is the first state of each actor. An error is a step that did not end as the model
+    /// says.
     pub fn new(
         scenario: &Scenario,
         steps: &[Vec<Step>],
@@ -113,13 +116,13 @@ impl History {
         Ok(history)
     }
 
-    /// Everything is promised by what began and ended with these events.
+    /// Records that unmounting, which began and ended with these events, promises everything.
     pub fn push_closed(&mut self, begin: usize, end: usize) {
         let (actor, own, what) = (0, 0, "umount".to_owned());
         self.syncs.push(Synced { actor, begin, end, covers: Covers::Everything, own, what });
     }
 
-    /// Judges what is found of each actor after a cut; the stages that it is.
+    /// Judges the found states of all actors after a cut. Returns the stage of each actor.
     pub fn judge(&self, found: &[Survivor], cut: usize) -> Result<Vec<usize>, String> {
         let floors = self.floors(cut);
         let mut chosen = Vec::new();
@@ -133,13 +136,13 @@ impl History {
         Ok(chosen)
     }
 
-    /// Actors whose state is a part of the history, not only of a file.
+    /// Whether the state of the actor is a part of the history, and not only of a file.
     fn is_ordered(&self, actor: usize) -> bool {
         self.is_whole() && !self.is_mapped(actor)
             || matches!(self.stages[actor][0].state, ActorState::Tree(_) | ActorState::Count(_))
     }
 
-    /// Contents are a part of the states.
+    /// Whether file contents are a part of the states.
     fn is_whole(&self) -> bool {
         matches!(self.promise, Promise::History | Promise::Each)
     }
@@ -176,7 +179,7 @@ impl History {
         }
     }
 
-    /// Stages that look like what was found, oldest first.
+    /// The stages that look like the found state, oldest first.
     fn candidates<'f>(
         &'f self,
         actor: usize,
@@ -195,7 +198,7 @@ impl History {
             .map(|(index, _)| index)
     }
 
-    /// Checks the contents that are no part of what [`print`] shows.
+    /// Checks the contents that [`print`] leaves out.
     fn bytes_of(
         &self,
         actor: usize,
@@ -300,7 +303,7 @@ impl History {
         }
     }
 
-    /// The differences from the stage that looks most like it.
+    /// The differences to the stage that is most similar.
     fn nearest(&self, actor: usize, found: &Survivor, floor: usize, begun: usize) -> String {
         let stages = self.stages[actor][..begun].iter().enumerate().skip(floor);
         match found {
@@ -384,7 +387,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The newest stage that a sync of the actor's own promises.
+    /// The newest stage that the actor's own sync promises.
     fn own(&self, covers: Covers, state: &ActorState, step: &Step, now: usize) -> usize {
         let (Covers::File { id, data_only }, ActorState::Tree(model)) = (covers, state) else {
             return now;
@@ -396,7 +399,7 @@ impl Builder<'_> {
     }
 }
 
-/// When a step was done.
+/// When a step began and ended.
 #[derive(Clone, Copy)]
 struct Time {
     begin: usize,
@@ -430,7 +433,7 @@ fn records(stage: &Stage) -> &sim::content::Content {
     }
 }
 
-/// What has to be equal: see [`Promise`].
+/// A hash of everything that has to be equal: see [`Promise`].
 fn print(promise: Promise, state: &ActorState) -> u64 {
     match state {
         ActorState::Tree(model) => print_tree(promise, &model.tree()),

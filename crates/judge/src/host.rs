@@ -1,4 +1,4 @@
-//! The kernel's ext4 on a disk, with the programs that use the log service there.
+//! The kernel's ext4 on a disk, with programs on it that use the log service.
 
 use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt;
@@ -17,7 +17,7 @@ use crate::scenario::{LogPlace, Scenario};
 use crate::space::Space;
 use crate::worker::{self, Hand, Worker, log_dir};
 
-/// Longest that the daemon may take to begin.
+/// The longest time until the daemon must be ready.
 const BEGIN_LIMIT: Duration = Duration::from_secs(60);
 
 /// The programs that a judge starts.
@@ -38,20 +38,20 @@ pub struct Host {
 }
 
 impl Host {
-    /// Mounts the disk `device`, and starts the daemon if there is to be one.
+    /// Mounts the disk `device`, and starts the daemon if the scenario needs one.
     pub fn start(device: &Path, programs: &Programs, is_served: bool) -> Result<Host, String> {
         let space = Space::start(device)?;
         let daemon = is_served.then(|| Daemon::start(&space, &programs.onejournal)).transpose()?;
         Ok(Host { workers: Vec::new(), daemon, space, programs: programs.clone() })
     }
 
-    /// The same for a run of this scenario.
+    /// The same, for a run of this scenario.
     pub fn of(device: &Path, programs: &Programs, scenario: &Scenario) -> Result<Host, String> {
         let is_served = scenario.hosted.is_some_and(|hosted| hosted.log == LogPlace::Daemon);
         Host::start(device, programs, is_served)
     }
 
-    /// Starts the processes that write. What each actor finds.
+    /// Starts the processes that write. Returns what each actor finds.
     pub fn hire(&mut self, scenario: &Scenario) -> Result<Vec<u64>, String> {
         let actors: Vec<usize> = (0..scenario.actors.len()).collect();
         let is_one = scenario.hosted.is_some_and(|hosted| hosted.is_one_process);
@@ -65,13 +65,13 @@ impl Host {
         Ok(counts)
     }
 
-    /// The way to an actor.
+    /// The connection to an actor.
     pub fn hand(&mut self, actor: usize) -> Hand {
         let hand = self.workers.iter_mut().find_map(|worker| worker.hand(actor));
         hand.expect("each actor has a worker, and is asked for once")
     }
 
-    /// What is found by a process that was not there before.
+    /// What a new process finds.
     pub fn check(&self, scenario: &Scenario, how: How) -> Result<Vec<Survivor>, String> {
         let counts = worker::check(&self.space, &self.programs.worker, scenario, how)?;
         Ok(counts.into_iter().map(Survivor::Count).collect())
@@ -90,7 +90,7 @@ impl Host {
 /// `onejournal logd`.
 struct Daemon {
     child: Child,
-    /// It tells here that it began, and that it ends.
+    /// Its notifications that it is ready, and that it ends.
     news: UnixDatagram,
 }
 

@@ -1,4 +1,5 @@
-//! Mounted volumes, databases and logs on recorded disks, cut at any event, recovered and judged from outside.
+//! Records mounted volumes, databases and logs on disks, cuts the power at any event, recovers, and
+//! judges the result from outside.
 //!
 //! ```text
 //! scenario, seed -> run: actors -> system calls -> onejournal mount -> loop device -> emulated disk
@@ -10,15 +11,18 @@
 //!                +---> judge <- found <- the kernel's ext4 <- recovery: in this process, fsck, mount
 //! ```
 //!
-//! Where the journal is on NVRAM, the daemon's code serves the mount in this process: its disk and its NVRAM are in memory and
-//! record each write, flush, store and fence in the same trace (`served`, `memory`).
+//! If the journal is on NVRAM, the daemon's code serves the mount in this process. Its disk and its
+//! NVRAM are in memory, and record each write, flush, store and fence in the same trace (`served`,
+//! `memory`).
 //!
-//! Programs that use the log service run on the kernel's ext4, in processes of their own (`worker`), where the machine looks as if it
-//! had just been started (`space`, `host`). PostgreSQL runs on a volume (`postgres`).
+//! Programs that use the log service run on the kernel's ext4, in processes of their own
+//! (`worker`). There the machine looks as if it had just been started (`space`, `host`). PostgreSQL
+//! runs on a volume (`postgres`).
 //!
-//! The workload talks to a mounted directory by system calls only, and the model is that of crate `sim`, which knows
-//! names and bytes. A recovered volume is checked by e2fsck and read through the kernel's ext4. The ext4 crate is used for one
-//! thing: to recover most of the images in this process, which is quicker than a command.
+//! The workload uses a mounted directory by system calls only. The model is that of crate `sim`,
+//! which knows names and bytes. A recovered volume is checked by e2fsck and read through the
+//! kernel's ext4. The ext4 crate is used for one purpose: to recover most of the images in this
+//! process, which is faster than a command.
 
 #![allow(missing_docs, reason = "fields are named after what they are")]
 

@@ -16,7 +16,7 @@ use onejournal_judge::scenario::{SCENARIOS, Scenario};
 #[derive(Parser)]
 #[command(version, about)]
 struct Arguments {
-    /// The command under test; beside this one unless told otherwise
+    /// The command under test (default: the one beside this program)
     #[arg(long, global = true)]
     onejournal: Option<PathBuf>,
     #[command(subcommand)]
@@ -30,16 +30,16 @@ enum Command {
         /// Images to judge, over all runs
         #[arg(long, default_value_t = 1000)]
         images: usize,
-        /// Images of one run
+        /// Images for each run
         #[arg(long, default_value_t = 60)]
         images_per_run: usize,
-        /// Of the first run; each further one has the next
+        /// Seed of the first run; each further run has the next number
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Only these kinds of runs
         #[arg(long)]
         scenario: Vec<String>,
-        /// A disk that is not honest
+        /// Fault of the disks
         #[arg(long, value_enum, default_value_t = Lie::None)]
         fault: Lie,
         /// Do not cut recoveries by commands
@@ -52,7 +52,7 @@ enum Command {
     /// A process of a run, started by the judge
     #[command(hide = true)]
     Worker,
-    /// Does what a failure printed again
+    /// Repeat what a failure printed
     Replay {
         run: PathBuf,
         case: Case,
@@ -124,7 +124,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
     }
 }
 
-/// Whether all is as it must be.
+/// Returns whether every image passed.
 fn judge_all(plan: &Plan, scenarios: &[&'static Scenario], image_count: usize, seed: u64) -> bool {
     let (mut tally, mut failure_count) = (Tally::default(), 0);
     let (able, unable): (Vec<&Scenario>, Vec<&Scenario>) =

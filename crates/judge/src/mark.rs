@@ -8,13 +8,13 @@ pub struct Mark {
     pub moment: Moment,
 }
 
-/// Which moment of a step.
+/// The moments of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     Begin,
     Done,
     Refused,
-    /// Refused for want of room, of which the model knows nothing.
+    /// Refused for lack of space, which the model does not know.
     NoRoom,
 }
 

@@ -1,8 +1,9 @@
-//! NVRAM that records what it is asked to do, for any number of threads.
+//! NVRAM that records its stores and fences, for any number of threads.
 //!
-//! A fence covers the stores of its own thread only. So each thread that stores or fences has a number in the record, as if
-//! it were a disk: thread 0 of the memory is [`FIRST_THREAD`]. All of them are in the same bytes. A store holds the lock from
-//! its first event to its last one, so the order of the record is the order in which the memory changed.
+//! A fence covers only the stores of its own thread. So each thread that stores or fences has a
+//! number in the record, as if it were a disk: thread 0 of the memory is [`FIRST_THREAD`]. All
+//! threads use the same bytes. A store holds the lock from its first event to its last one, so the
+//! order of the record is the order in which the memory changed.
 
 use std::thread::{self, ThreadId};
 
@@ -12,15 +13,15 @@ use drive::Recorder;
 use drive::record::Data;
 use onejournal_testing::Image;
 
-/// Number in the record of the memory's first thread; the numbers below are disks.
+/// Number in the record of the memory's first thread. Smaller numbers are disks.
 pub const FIRST_THREAD: u8 = 1;
-/// What is stored whole or not at all.
+/// The unit that is stored whole or not at all.
 pub const WORD_BYTES: u64 = 8;
 
 struct RamState {
     /// What loads see.
     image: Image,
-    /// Threads that have stored or fenced, in the order in which they came.
+    /// Threads that have stored or fenced, in the order of their first operation.
     threads: Vec<ThreadId>,
 }
 

@@ -1,7 +1,8 @@
-//! A device for FUSE that every user may open, for runs by a user who is not root.
+//! A FUSE device that every user may open, for runs by a user who is not root.
 //!
-//! Where `/dev/fuse` is root's alone, the judge runs once more in a mount namespace of its own, with another node of the same
-//! device over it. The machine's own node stays as it is.
+//! If only root may open `/dev/fuse`, the judge starts itself again in a mount namespace of its
+//! own, in which another node of the same device is mounted over it. The machine's own node stays
+//! as it is.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
@@ -31,13 +32,14 @@ pub fn is_closed() -> bool {
     std::fs::metadata(DEVICE).is_ok_and(|fuse| fuse.mode() & MODE & 0o7 != MODE & 0o7)
 }
 
-/// Whether a program has to be started with [`run`] for that, and can be: a container may forbid to make the node.
+/// Whether a program has to be started with [`run`], and can be: a container may forbid making the
+/// node.
 pub fn is_needed() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     is_closed() && is_root && run(&["true".into()]).is_ok_and(|status| status.success())
 }
 
-/// Runs a program where all users may use FUSE; what it prints, this process prints.
+/// Runs a program in a namespace in which all users may use FUSE. This process prints its output.
 pub fn run(program: &[OsString]) -> io::Result<ExitStatus> {
     let device = std::fs::metadata(DEVICE)?.rdev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));

@@ -1,8 +1,10 @@
-//! PostgreSQL on a volume: a cluster that is made once, a server, sessions, and what a crash leaves.
+//! PostgreSQL on a volume: a cluster that is made once, a server, sessions, and what a crash
+//! leaves.
 //!
-//! A session is a `psql` that reads a pipe. Its transactions are like those of `database`: one adds a row, changes an old one
-//! and counts both. The server has its default `fsync` and `full_page_writes`; its memory and WAL are small, so that pages are
-//! written and checkpoints made all the time.
+//! A session is a `psql` that reads a pipe. Its transactions are like those of `database`: each
+//! adds a row, changes an old one, and updates the count of both. The server has its default
+//! `fsync` and `full_page_writes`. Its memory and WAL are small, so that it writes pages and makes
+//! checkpoints all the time.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -19,18 +21,18 @@ use crate::command::{outcome, run, spawn};
 use crate::history::Survivor;
 use crate::rig::{USER, Volume, command};
 
-/// Where Debian has its programs.
+/// The directory of the programs on Debian.
 const BIN: &str = "/usr/lib/postgresql/15/bin";
 /// Size of the volume.
 const VOLUME: &str = "96M";
 /// Directory of the cluster on the volume.
 pub const DIR: &str = "pg";
-/// What the directory of its socket has after the name of the mount.
+/// Suffix of the mount's name that gives the directory of the socket.
 pub const SOCKETS: &str = "sockets";
 const NAME: &str = "judge";
-/// Most sessions of a run.
+/// The most sessions of a run.
 const SESSION_COUNT_MAX: usize = 4;
-/// Longest that the server may take to begin, or to recover.
+/// The longest time until the server must be ready, or must have recovered.
 const BEGIN_LIMIT: Duration = Duration::from_secs(120);
 
 /// Why PostgreSQL cannot be run here.
@@ -54,7 +56,7 @@ fn program(name: &str) -> Command {
     program
 }
 
-/// A volume with a cluster, as `dir` is used to make it.
+/// A volume with a cluster. `dir` is used to make it.
 pub fn base(onejournal: &Path, dir: &Path) -> Result<Image, String> {
     static BASE: Mutex<Option<Image>> = Mutex::new(None);
     let mut base = BASE.lock();
@@ -92,7 +94,7 @@ fn make_base(onejournal: &Path, dir: &Path) -> Result<Image, String> {
     Ok(Image::from_bytes(&bytes))
 }
 
-/// Statements of a single-user server end with an empty line.
+/// The schema. In a single-user server an empty line ends a statement.
 fn schema() -> String {
     let mut statements = vec!["create extension amcheck;".to_owned()];
     for actor in 0..SESSION_COUNT_MAX {
@@ -112,7 +114,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// On the cluster `data`, with its socket in `sockets`; it takes connections when this returns.
+    /// Starts a server on the cluster `data`, with its socket in `sockets`. Returns when it accepts
+    /// connections.
     pub fn start(data: &Path, sockets: &Path) -> Result<Server, String> {
         let mut postgres = program("postgres");
         postgres.arg("-D").arg(data).arg("-k").arg(sockets);
@@ -150,7 +153,7 @@ impl Server {
         }
     }
 
-    /// Ends it, without waiting for sessions.
+    /// Stops it without waiting for sessions.
     pub fn stop(mut self) -> Result<(), String> {
         kill_process(Pid::from_child(&self.child), Signal::INT).map_err(|e| e.to_string())?;
         let status = self.child.wait().map_err(|e| e.to_string())?;
@@ -244,7 +247,8 @@ impl Drop for Session {
     }
 }
 
-/// A copy of the cluster on a volume that is mounted at `root`: what a crash leaves is brought to an end by writing.
+/// A copy of the cluster on a volume that is mounted at `root`. A copy is needed because recovering
+/// what a crash left writes to the cluster.
 pub fn copy(root: &Path) -> io::Result<tempfile::TempDir> {
     let copy = tempfile::Builder::new().prefix("onejournal-judge-").tempdir_in("/dev/shm")?;
     fs::set_permissions(copy.path(), fs::Permissions::from_mode(0o755))?;
@@ -269,7 +273,8 @@ fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
     chown(to, Some(USER), Some(USER))
 }
 
-/// Recovers the cluster in the directory `copy`, checks every table and index of it, and counts each actor's transactions.
+/// Recovers the cluster in the directory `copy`, checks each of its tables and indexes, and counts
+/// each actor's transactions.
 pub fn count_all(copy: &Path, actor_count: usize) -> Result<Vec<Survivor>, String> {
     let server = Server::start(&copy.join(DIR), copy)?;
     let counts = (0..actor_count).map(|actor| count(&server, actor).map(Survivor::Count));

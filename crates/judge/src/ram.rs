@@ -1,4 +1,4 @@
-//! A disk in memory that records what it is asked to do: for recoveries in this process.
+//! A disk in memory that records its requests, for recoveries in this process.
 
 use device::sync::Mutex;
 use device::{BlockDevice, Durability, Result};
@@ -6,7 +6,7 @@ use drive::Recorder;
 use drive::record::Data;
 use onejournal_testing::Image;
 
-/// The disk. Its sectors are as large as it is told, whatever unit a cut leaves.
+/// The disk. Its sector size is given, and does not depend on the unit that survives a cut.
 pub struct RamDisk {
     image: Mutex<Image>,
     size_bytes: u64,
@@ -16,7 +16,7 @@ pub struct RamDisk {
 }
 
 impl RamDisk {
-    /// One that durably holds `image`, and is disk `number` of the record.
+    /// A disk that durably holds `image`, with the number `number` in the record.
     pub fn new(image: Image, sector_bytes: usize, recorder: Recorder, number: u8) -> RamDisk {
         let size_bytes = image.size_bytes();
         RamDisk { image: Mutex::new(image), size_bytes, sector_bytes, recorder, number }

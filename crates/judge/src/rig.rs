@@ -1,4 +1,4 @@
-//! Emulated disks that are recorded, loop devices over them, and mounts of the command under test.
+//! Recorded emulated disks, loop devices on them, and mounts of the command under test.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -16,12 +16,12 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::command::{COPYING, run, tool};
 
-/// The user who is not root: `nobody`, because fusermount3 wants one who has a name.
+/// The user who is not root: `nobody`, because fusermount3 needs a user with a name.
 pub const USER: u32 = 65_534;
-/// Longest that a daemon may take to end.
+/// The longest time until a daemon must have ended.
 const END_LIMIT: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
 
-/// An emulated disk in this process. Dropped, it is gone, whoever uses it.
+/// An emulated disk in this process. It disappears when it is dropped, even if it is in use.
 pub struct Drive {
     dir: PathBuf,
     handle: MountHandle,
@@ -29,8 +29,8 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Serves `image` as `DIR/disk`, disk `number` of the record, a file of user `owner`; `parameters` as
-    /// `onejournal-bench device --set` has them.
+    /// Serves `image` as `DIR/disk`, a file of user `owner`. It is disk `number` of the record.
+    /// `parameters` are those of `onejournal-bench device --set`.
     pub fn start(
         dir: PathBuf,
         image: &Image,
@@ -81,7 +81,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// Attaches a file, with sectors of so many bytes.
+    /// Attaches a file, with sectors of `sector_bytes` bytes.
     pub fn attach(file: &Path, sector_bytes: u32, direct: bool) -> Result<Loop, String> {
         let mut losetup = tool("losetup");
         losetup.args(["--find", "--show", "--sector-size", &sector_bytes.to_string()]);
@@ -119,7 +119,7 @@ pub fn command(onejournal: &Path, by_user: bool) -> Command {
 }
 
 impl Volume {
-    /// Mounts `target` on `dir`, which is there.
+    /// Mounts `target` on `dir`, which exists.
     pub fn mount(
         onejournal: &Path,
         target: &Path,
@@ -147,7 +147,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Kills the daemon and takes the mount away.
+    /// Kills the daemon and removes the mount.
     pub fn kill(mut self) -> Result<(), String> {
         let _no_copies = COPYING.read();
         self.is_mounted = false;
@@ -179,12 +179,13 @@ impl Drop for Volume {
     }
 }
 
-/// Everybody may use what is in it.
+/// Gives all users access to the content of a directory.
 pub fn open_to_all(path: &Path) -> Result<(), String> {
     fs::set_permissions(path, Permissions::from_mode(0o777)).map_err(|e| e.to_string())
 }
 
-/// Returns when nobody has a lock on a file or device: of a process that was killed the kernel closes some files after its end.
+/// Returns when no process has a lock on a file or device. The kernel closes some files of a killed
+/// process only after its end.
 pub fn wait_until_free(path: &Path) -> Result<(), String> {
     let file = fs::File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive);

@@ -1,4 +1,4 @@
-//! A recorded run: a volume is made, mounted over emulated disks, worked on, and unmounted.
+//! A recorded run: makes a volume, mounts it on emulated disks, uses it, and unmounts it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,44 +21,44 @@ use crate::scenario::{Actor, Attach, Scenario};
 use crate::script::{ActorState, Step, steps};
 use crate::served::Served;
 
-/// Size of a volume, and of a journal that is elsewhere.
+/// Size of a volume, and of an external journal.
 const VOLUME: &str = "32M";
 const JOURNAL_BYTES: u64 = 8 << 20;
 /// Size of a disk with the kernel's ext4: room for a few logs.
 const HOSTED_BYTES: u64 = 80 << 20;
-/// Size of a journal on NVRAM: little more than the least, so that it goes round soon.
+/// Size of a journal on NVRAM: little more than the minimum, so that its regions are reused soon.
 const NVRAM_BYTES: u64 = 3 * 4096 + 4 * 140 * 4096;
-/// Steps of each actor in one life.
+/// Steps of each actor in one incarnation.
 const STEP_COUNT: usize = 90;
 /// The same with the journal on NVRAM, where a step takes less time.
 const NVRAM_STEP_COUNT: usize = 300;
-/// A disk on which writes and flushes take long enough to be under way together.
+/// A disk whose writes and flushes take long enough to overlap.
 const DISK: &str = "write_us=40,read_us=10,flush_us=150,channels=8,spin_us=0";
 
-/// From one mount to the next.
+/// The time from one mount to the next. All indexes are of events in the trace.
 #[derive(Debug, Clone)]
-pub struct Life {
-    /// Its marks are the events from here on.
+pub struct Incarnation {
+    /// Its first event.
     pub first: usize,
-    /// From this event on it is judged by what this life promises.
+    /// A cut from this event on is judged by the promises of this incarnation.
     pub ready: usize,
-    /// The stage of the life before in which each actor was found.
+    /// For each actor, the stage of the previous incarnation in which it was found.
     pub from: Vec<usize>,
 }
 
-/// What was recorded.
+/// A recorded run.
 pub struct Run {
     pub scenario: &'static Scenario,
     pub seed: u64,
-    /// What the actors that count began with.
+    /// The first state of the actors whose state is a number.
     pub start: Vec<u64>,
     pub trace: Trace,
-    pub lives: Vec<Life>,
-    /// The events between which the volume was unmounted.
+    pub incarnations: Vec<Incarnation>,
+    /// The first and last event of unmounting the volume.
     pub closed: (usize, usize),
 }
 
-/// What is set up for a run; taken down in this order.
+/// Everything that is set up for a run. It is taken down in this order.
 struct Rig {
     host: Option<Host>,
     server: Option<Server>,
@@ -72,7 +72,7 @@ struct Rig {
 }
 
 impl Run {
-    /// Records one.
+    /// Records a run.
     pub fn record(
         programs: &Programs,
         scenario: &'static Scenario,
@@ -88,7 +88,7 @@ impl Run {
         as_worker(scenario, || prepare(&dir, scenario).map_err(|e| format!("preparing: {e}")))?;
         rig.start_server(scenario)?;
         let ready = rig.recorder.len();
-        let mut lives = vec![Life { first: ready, ready, from: Vec::new() }];
+        let mut incarnations = vec![Incarnation { first: ready, ready, from: Vec::new() }];
         let mut states: Vec<ActorState> =
             scenario.actors.iter().map(|a| ActorState::first(*a)).collect();
         rig.live(scenario, &all_steps(scenario, 0, &states, seed), seed)?;
@@ -104,7 +104,7 @@ impl Run {
                 history.judge(&found, end).map_err(|e| format!("killed and mounted: {e}"))?;
             states = resumed(&history, &from);
             let ready = rig.recorder.len();
-            lives.push(Life { first: ready, ready, from });
+            incarnations.push(Incarnation { first: ready, ready, from });
             rig.live(
                 &Scenario { is_killed: false, ..*scenario },
                 &all_steps(scenario, 1, &states, seed),
@@ -117,10 +117,11 @@ impl Run {
         let events = rig.recorder.take();
         let trace = Trace { bases, events, has_nvram: scenario.nvram, has_kernel_ext4: false };
         let start = vec![0; scenario.actors.len()];
-        Ok(Run { scenario, seed, start, trace, lives, closed })
+        Ok(Run { scenario, seed, start, trace, incarnations, closed })
     }
 
-    /// Records programs on the kernel's ext4. Every second run begins with what a power cut left of another one.
+    /// Records programs on the kernel's ext4. Every second run begins on the disk that a power cut
+    /// left in another run.
     fn record_hosted(
         programs: &Programs,
         scenario: &'static Scenario,
@@ -132,7 +133,7 @@ impl Run {
             return Ok(first);
         }
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x2d);
-        let from = first.lives[0].ready;
+        let from = first.incarnations[0].ready;
         let cut = rng.usize(from..=first.trace.events.len());
         let mut cursor = Cursor::new(&first.trace, Fault::Honest);
         cursor.advance_to(cut);
@@ -144,7 +145,7 @@ impl Run {
         Ok(second)
     }
 
-    /// One life, from what the disk holds.
+    /// Records one incarnation, beginning with the content of the disk.
     fn record_on(
         programs: &Programs,
         scenario: &'static Scenario,
@@ -165,12 +166,12 @@ impl Run {
         rig.host.take().expect("it was put there").stop()?;
         let closed = (begin, rig.recorder.len());
         let events = rig.recorder.take();
-        let lives = vec![Life { first: ready, ready, from: Vec::new() }];
+        let incarnations = vec![Incarnation { first: ready, ready, from: Vec::new() }];
         let trace = Trace { bases, events, has_nvram: false, has_kernel_ext4: true };
-        Ok(Run { scenario, seed, start, trace, lives, closed })
+        Ok(Run { scenario, seed, start, trace, incarnations, closed })
     }
 
-    /// What each actor begins with.
+    /// The first state of each actor.
     fn first_states(&self) -> Vec<ActorState> {
         let state = |(actor, start): (&Actor, &u64)| match actor.counts() {
             true => ActorState::Count(*start),
@@ -179,54 +180,70 @@ impl Run {
         self.scenario.actors.iter().zip(&self.start).map(state).collect()
     }
 
-    /// What happened in each life. An error is a step that ended otherwise than the model says.
+    /// The history of each incarnation. An error is a step that did not end as the model says.
     pub fn histories(&self) -> Result<Vec<History>, String> {
         let mut states = self.first_states();
         let mut histories: Vec<History> = Vec::new();
-        for (number, life) in self.lives.iter().enumerate() {
+        for (number, incarnation) in self.incarnations.iter().enumerate() {
             if let Some(before) = histories.last() {
-                states = resumed(before, &life.from);
+                states = resumed(before, &incarnation.from);
             }
-            let end = self.lives.get(number + 1).map_or(self.trace.events.len(), |next| next.first);
+            let end = self
+                .incarnations
+                .get(number + 1)
+                .map_or(self.trace.events.len(), |next| next.first);
             let steps = all_steps(self.scenario, number, &states, self.seed);
-            let events = &self.trace.events[life.first..end];
-            histories.push(History::new(self.scenario, &steps, &states, events, life.first)?);
+            let events = &self.trace.events[incarnation.first..end];
+            histories.push(History::new(
+                self.scenario,
+                &steps,
+                &states,
+                events,
+                incarnation.first,
+            )?);
         }
         let (begin, end) = self.closed;
-        histories.last_mut().expect("there is a life").push_closed(begin, end);
+        histories.last_mut().expect("there is an incarnation").push_closed(begin, end);
         Ok(histories)
     }
 
-    /// Judges what is found after a cut, if it promises anything about the content yet.
+    /// Judges what is found after a cut, if the content is promised at that event.
     pub fn judge(
         &self,
         histories: &[History],
         found: &[Survivor],
         cut: usize,
     ) -> Result<(), String> {
-        let life = self.lives.iter().rposition(|life| life.ready <= cut);
-        life.map_or(Ok(()), |life| histories[life].judge(found, cut).map(drop))
+        let incarnation =
+            self.incarnations.iter().rposition(|incarnation| incarnation.ready <= cut);
+        incarnation.map_or(Ok(()), |incarnation| histories[incarnation].judge(found, cut).map(drop))
     }
 
     /// Whether the content is judged after this cut.
     pub fn is_ready(&self, cut: usize) -> bool {
-        self.lives[0].ready <= cut
+        self.incarnations[0].ready <= cut
     }
 }
 
-/// What each actor goes on with.
+/// The state with which each actor continues.
 fn resumed(before: &History, stages: &[usize]) -> Vec<ActorState> {
     let state = |(actor, stage): (usize, &usize)| before.stages[actor][*stage].state.clone();
     stages.iter().enumerate().map(state).map(ActorState::reopened).collect()
 }
 
-fn all_steps(scenario: &Scenario, life: usize, from: &[ActorState], seed: u64) -> Vec<Vec<Step>> {
+fn all_steps(
+    scenario: &Scenario,
+    incarnation: usize,
+    from: &[ActorState],
+    seed: u64,
+) -> Vec<Vec<Step>> {
     let count = if scenario.nvram { NVRAM_STEP_COUNT } else { STEP_COUNT };
-    let of = |(actor, state)| steps(scenario, (actor, life), state, seed, count);
+    let of = |(actor, state)| steps(scenario, (actor, incarnation), state, seed, count);
     from.iter().enumerate().map(of).collect()
 }
 
-/// Does `work` in a thread that is the user's, if the scenario is.
+/// Runs `work` in a thread. If the scenario is for a user who is not root, the thread has that
+/// user.
 fn as_worker<T: Send>(
     scenario: &Scenario,
     work: impl FnOnce() -> Result<T, String> + Send,
@@ -243,7 +260,7 @@ fn as_worker<T: Send>(
     })
 }
 
-/// This thread only.
+/// Changes the user of this thread only.
 fn become_user() -> rustix::io::Result<()> {
     let (uid, gid) = (Uid::from_raw(USER), Gid::from_raw(USER));
     rustix::thread::set_thread_groups(&[])?;
@@ -259,7 +276,7 @@ impl Rig {
         Ok(root)
     }
 
-    /// Disks, and what they hold in the beginning.
+    /// Makes disks and their first content.
     fn new(onejournal: &Path, scenario: &Scenario) -> Result<(Rig, Vec<Image>), String> {
         let root = Rig::root()?;
         let mut bases = match scenario.has_server() {
@@ -275,7 +292,7 @@ impl Rig {
         Ok((Rig::of(scenario, &bases, root)?, bases))
     }
 
-    /// A disk with the kernel's ext4.
+    /// Makes a disk with the kernel's ext4.
     fn format_for_kernel() -> Result<Image, String> {
         let file = tempfile::NamedTempFile::new().map_err(|e| e.to_string())?;
         file.as_file().set_len(HOSTED_BYTES).map_err(|e| e.to_string())?;
@@ -284,7 +301,7 @@ impl Rig {
         Ok(Image::from_bytes(&bytes))
     }
 
-    /// Disks that hold these images.
+    /// Makes disks with the content of these images.
     fn of(scenario: &Scenario, bases: &[Image], root: TempDir) -> Result<Rig, String> {
         let recorder = Recorder::default();
         let mut drives = Vec::new();
@@ -316,7 +333,7 @@ impl Rig {
         Ok(())
     }
 
-    /// What is mounted, or the journal.
+    /// The path that is mounted, or the path of the journal.
     fn target(&self, disk: usize) -> PathBuf {
         match self.attached.get(disk) {
             Some(attached) => attached.path.clone(),
@@ -324,7 +341,8 @@ impl Rig {
         }
     }
 
-    /// By the command; or in this process, from what the disk and the memory hold in the beginning.
+    /// Mounts the volume by the command, or in this process with the first content of disk and
+    /// memory.
     fn mount(
         &mut self,
         onejournal: &Path,
@@ -366,7 +384,8 @@ impl Rig {
         }
     }
 
-    /// All actors do their steps. If the daemon is to be killed, it is in the middle, and the mount is gone then.
+    /// Lets all actors perform their steps. If the scenario kills the daemon, that happens in the
+    /// middle, and the mount is removed.
     fn live(&mut self, scenario: &Scenario, steps: &[Vec<Step>], seed: u64) -> Result<(), String> {
         let (dir, recorder) = (&self.dir, &self.recorder);
         let mut hired: Vec<Option<Hands>> = match &mut self.host {
@@ -411,7 +430,7 @@ impl Rig {
     }
 }
 
-/// A volume as `onejournal mkfs` makes it.
+/// Makes a volume with `onejournal mkfs`.
 fn format(onejournal: &Path, dir: &Path, by_user: bool) -> Result<Image, String> {
     let path = dir.join("formatted");
     // Its root directory belongs to who makes it.

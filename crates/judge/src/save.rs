@@ -1,4 +1,5 @@
-//! A run in a file, so that a failure can be replayed: one line of JSON, then the events and the bytes.
+//! Saves a run in a file, so that a failure can be replayed: one line of JSON, then the events and
+//! their bytes.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -9,7 +10,7 @@ use onejournal_testing::Image;
 use serde::{Deserialize, Serialize};
 
 use crate::crash::Trace;
-use crate::run::{Life, Run};
+use crate::run::{Incarnation, Run};
 use crate::scenario::Scenario;
 
 #[derive(Serialize, Deserialize)]
@@ -17,7 +18,7 @@ struct Head {
     scenario: String,
     seed: u64,
     start: Vec<u64>,
-    lives: Vec<(usize, usize, Vec<usize>)>,
+    incarnations: Vec<(usize, usize, Vec<usize>)>,
     closed: (usize, usize),
     base_bytes: Vec<u64>,
     event_count: usize,
@@ -26,12 +27,15 @@ struct Head {
 /// Writes a run to a file.
 pub fn save(run: &Run, path: &Path) -> io::Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
-    let lives = run.lives.iter().map(|life| (life.first, life.ready, life.from.clone()));
+    let incarnations = run
+        .incarnations
+        .iter()
+        .map(|incarnation| (incarnation.first, incarnation.ready, incarnation.from.clone()));
     let head = Head {
         scenario: run.scenario.name.to_owned(),
         seed: run.seed,
         start: run.start.clone(),
-        lives: lives.collect(),
+        incarnations: incarnations.collect(),
         closed: run.closed,
         base_bytes: run.trace.bases.iter().map(Image::size_bytes).collect(),
         event_count: run.trace.events.len(),
@@ -71,7 +75,11 @@ fn read(path: &Path) -> io::Result<Run> {
     }
     let events =
         (0..head.event_count).map(|_| take_event(&mut input)).collect::<io::Result<_>>()?;
-    let lives = head.lives.into_iter().map(|(first, ready, from)| Life { first, ready, from });
+    let incarnations = head.incarnations.into_iter().map(|(first, ready, from)| Incarnation {
+        first,
+        ready,
+        from,
+    });
     let scenario = Scenario::named(&head.scenario).map_err(io::Error::other)?;
     let trace = Trace {
         bases,
@@ -80,7 +88,7 @@ fn read(path: &Path) -> io::Result<Run> {
         has_kernel_ext4: scenario.hosted.is_some(),
     };
     let Head { seed, start, closed, .. } = head;
-    Ok(Run { scenario, seed, start, trace, lives: lives.collect(), closed })
+    Ok(Run { scenario, seed, start, trace, incarnations: incarnations.collect(), closed })
 }
 
 fn put(out: &mut impl Write, words: &[u64]) -> io::Result<()> {
@@ -178,7 +186,7 @@ mod tests {
                 has_nvram: false,
                 has_kernel_ext4: false,
             },
-            lives: vec![Life { first: 3, ready: 4, from: vec![1, 2] }],
+            incarnations: vec![Incarnation { first: 3, ready: 4, from: vec![1, 2] }],
             closed: (4, 6),
         };
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -188,6 +196,6 @@ mod tests {
         let bytes = |run: &Run| run.trace.bases.iter().map(Image::to_bytes).collect::<Vec<_>>();
         assert!(bytes(&read) == bytes(&run));
         assert_eq!((read.seed, read.closed, read.scenario.name), (5, (4, 6), "tree"));
-        assert_eq!((&read.start[..], &read.lives[0].from[..]), (&[7, 8][..], &[1, 2][..]));
+        assert_eq!((&read.start[..], &read.incarnations[0].from[..]), (&[7, 8][..], &[1, 2][..]));
     }
 }

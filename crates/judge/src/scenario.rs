@@ -1,11 +1,11 @@
-//! What is recorded: how a volume is made and mounted, and who works on it.
+//! The kinds of runs: how a volume is made and mounted, and which actors use it.
 
 use crate::{open_fuse, postgres};
 
-/// What the mount has below it.
+/// What a volume is mounted from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attach {
-    /// A loop device with sectors of so many bytes over the emulated disk.
+    /// A loop device with sectors of this many bytes, on the emulated disk.
     Loop(u32),
     /// The emulated disk itself, as an image file.
     File,
@@ -14,25 +14,27 @@ pub enum Attach {
 /// What a crash may leave of the contents of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// They are part of the history: a state of it, whole.
+    /// They are part of the history: a whole state of it.
     History,
-    /// Names, sizes and attributes are a state of the history; each byte is what it was in some version since the last
-    /// sync of the file.
+    /// Names, sizes and attributes are a state of the history. Each byte is that of some version
+    /// since the last sync of the file.
     InPlace,
-    /// The same, and sizes are as old as the contents: the kernel sends both when it likes.
+    /// The same, but sizes are as old as the contents: the kernel sends both in its own order.
     Cached,
-    /// What each actor finds is a state of its own history. Which of two actors was first is not promised.
+    /// What each actor finds is a state of its own history. The order between two actors is not
+    /// promised.
     Each,
 }
 
-/// Who works on the volume.
+/// Actors that use the volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor {
     /// All kinds of operations in a directory of its own.
     Tree,
     /// Files that are synced after a directory above them was renamed, in a directory of its own.
     Mover,
-    /// Records in a file that it shares with the other actors of this kind; syncs it now and then.
+    /// Records in a file that it shares with the other actors of this kind. It syncs the file from
+    /// time to time.
     Plain,
     /// The same file, opened with `O_DSYNC`.
     Dsync,
@@ -63,9 +65,11 @@ pub struct Database {
     pub synchronous: &'static str,
     /// SQLite's VFS.
     pub vfs: &'static str,
-    /// A commit that has returned is durable. In mode DELETE only EXTRA promises that, or an atomic write.
+    /// Whether a commit that has returned is durable. In mode DELETE only EXTRA promises that, or
+    /// an atomic write.
     pub is_durable: bool,
-    /// Pages that SQLite keeps in memory. A transaction that needs more writes pages before it commits, so it has a journal.
+    /// Pages that SQLite keeps in memory. A transaction that needs more writes pages before it
+    /// commits, and so uses a rollback journal.
     pub cache_pages: u32,
 }
 
@@ -90,7 +94,8 @@ const OUR_DELETE: Database = database("delete", "extra", "onejournal");
 const OUR_TRUNCATE: Database = database("truncate", "full", "onejournal");
 const OUR_PERSIST: Database = database("persist", "full", "onejournal");
 const OUR_WAL: Database = database("wal", "full", "onejournal");
-/// Through the extension and its log these are durable: a transaction is a record that is synced.
+/// Through the extension and its log these are durable, because a transaction is a record that is
+/// synced.
 const OUR_DELETE_FULL: Database = database("delete", "full", "onejournal");
 const OUR_SPILLING: Database = Database { cache_pages: 10, ..OUR_DELETE };
 
@@ -118,7 +123,7 @@ impl Actor {
     }
 }
 
-/// Where the log of the programs is that run beside the kernel's ext4.
+/// The place of the log for programs on the kernel's ext4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogPlace {
     /// Beside each database.
@@ -133,7 +138,7 @@ pub enum LogPlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hosted {
     pub log: LogPlace,
-    /// All actors are threads of one process; otherwise each is a process.
+    /// Whether all actors are threads of one process. Otherwise each is a process.
     pub is_one_process: bool,
 }
 
@@ -153,9 +158,10 @@ pub struct Scenario {
     pub nvram: bool,
     /// Mounted, used and unmounted by a user who is not root.
     pub by_user: bool,
-    /// The daemon is killed in the middle, and the volume mounted again.
+    /// Whether the daemon is killed in the middle, and the volume mounted again.
     pub is_killed: bool,
-    /// The disk has the kernel's ext4 instead of a volume, and the actors are programs that use the log service.
+    /// The disk has the kernel's ext4 instead of a volume. The actors are programs that use the log
+    /// service.
     pub hosted: Option<Hosted>,
 }
 
@@ -177,7 +183,7 @@ const fn hosted(log: LogPlace, is_one_process: bool) -> Scenario {
     Scenario { promise: Promise::Each, hosted, ..USUAL }
 }
 
-/// All kinds.
+/// All scenarios.
 pub const SCENARIOS: [Scenario; 32] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
@@ -353,7 +359,7 @@ pub const SCENARIOS: [Scenario; 32] = [
 ];
 
 impl Scenario {
-    /// The kind of this name.
+    /// The scenario with this name.
     pub fn named(name: &str) -> Result<&'static Scenario, String> {
         SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
             let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
@@ -361,7 +367,7 @@ impl Scenario {
         })
     }
 
-    /// Why it cannot be recorded here.
+    /// Why it cannot be recorded on this machine.
     pub fn obstacle(&self) -> Option<String> {
         let has = |path: &str| std::path::Path::new(path).exists();
         if self.by_user && open_fuse::is_closed() {
@@ -394,12 +400,13 @@ impl Scenario {
         !self.by_user && !self.nvram
     }
 
-    /// Whether recoveries by commands can be recorded: their stores to NVRAM cannot.
+    /// Whether recoveries by commands can be recorded. With a journal on NVRAM they cannot, because
+    /// stores of commands are not seen.
     pub fn has_commands(&self) -> bool {
         !self.nvram && self.hosted.is_none()
     }
 
-    /// Actors that share a file.
+    /// The number of actors that share a file.
     pub fn sharing_count(&self) -> usize {
         self.actors.iter().filter(|actor| actor.shares_file()).count()
     }

@@ -1,4 +1,4 @@
-//! What each actor does, from a seed, and what a model makes of it.
+//! The steps of each actor, made from a seed, and their effect on a model.
 
 use std::fmt;
 
@@ -16,9 +16,9 @@ use crate::streams;
 /// One step of an actor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// In a directory of its own.
+    /// An operation in the actor's own directory.
     Tree(Op),
-    /// In places of a file.
+    /// An operation on the actor's places in a file.
     Slot(SlotOp),
     /// The transaction, or record, of this number.
     Commit(u64),
@@ -34,7 +34,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// What an actor has made so far.
+/// The state that an actor has made so far.
 #[derive(Clone)]
 pub enum ActorState {
     /// Its directory.
@@ -46,7 +46,7 @@ pub enum ActorState {
 }
 
 impl ActorState {
-    /// Before an actor's first step.
+    /// The state before an actor's first step.
     pub fn first(actor: Actor) -> ActorState {
         match actor {
             Actor::Tree | Actor::Mover => ActorState::Tree(Box::new(Model::empty())),
@@ -55,7 +55,7 @@ impl ActorState {
         }
     }
 
-    /// As it is found when the volume is mounted again: nothing is open.
+    /// The state after the volume was mounted again: no file is open.
     pub fn reopened(mut self) -> ActorState {
         if let ActorState::Tree(model) = &mut self {
             model.close_all();
@@ -64,7 +64,7 @@ impl ActorState {
     }
 }
 
-/// The place of an actor among those that share its file.
+/// The actor's places, among the actors that share its file.
 pub fn places(scenario: &Scenario, actor: usize) -> Places {
     if scenario.actors[actor] == Actor::Mapped {
         return Places { index: 0, actor_count: 1 };
@@ -73,16 +73,16 @@ pub fn places(scenario: &Scenario, actor: usize) -> Places {
     Places { index, actor_count: scenario.sharing_count() }
 }
 
-/// The steps of an actor in one life of the mount.
+/// The steps of an actor in one incarnation of the mount.
 pub fn steps(
     scenario: &Scenario,
-    (actor, life): (usize, usize),
+    (actor, incarnation): (usize, usize),
     from: &ActorState,
     seed: u64,
     count: usize,
 ) -> Vec<Step> {
-    let seed = seed.wrapping_mul(1000) + (actor * 10 + life) as u64;
-    let first_number = u32::try_from(life).expect("few lives") * 10_000;
+    let seed = seed.wrapping_mul(1000) + (actor * 10 + incarnation) as u64;
+    let first_number = u32::try_from(incarnation).expect("few incarnations") * 10_000;
     match from {
         ActorState::Tree(_) if scenario.actors[actor] == Actor::Mover => {
             moves(seed, first_number, count).into_iter().map(Step::Tree).collect()
@@ -100,8 +100,9 @@ pub fn steps(
     }
 }
 
-/// Rounds of: a file two directories down is written and synced, one of these directories is renamed, and the file is
-/// synced again, sometimes with a change and sometimes without. Nothing else makes the new name durable.
+/// Rounds of these steps: a file two directories down is written and synced; one of these
+/// directories is renamed; the file is synced again, sometimes after a change and sometimes
+/// without. Nothing else makes the new name durable.
 fn moves(seed: u64, first_number: u32, count: usize) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut ops = Vec::new();
@@ -134,7 +135,8 @@ fn moves(seed: u64, first_number: u32, count: usize) -> Vec<Op> {
     ops
 }
 
-/// The operation as operations that are one system call each; none where a user may not do it.
+/// Splits an operation into operations that are one system call each. The result is empty if the
+/// user may not perform it.
 fn as_calls(op: Op, by_user: bool) -> Vec<Op> {
     match op {
         Op::Remount | Op::Checkpoint => vec![Op::Sync],
@@ -156,28 +158,29 @@ fn as_calls(op: Op, by_user: bool) -> Vec<Op> {
 pub enum Covers {
     /// Nothing.
     Nothing,
-    /// What the actor has done to a file of its directory.
+    /// The changes that the actor has made to a file of its directory.
     File { id: Id, data_only: bool },
-    /// The file that actors share, or the one it maps.
+    /// The shared file, or the file that the actor maps.
     Records,
-    /// Itself.
+    /// The step itself.
     Itself,
     /// Everything on the volume.
     Everything,
 }
 
-/// What a step does to the model.
+/// The effect of a step on the model.
 pub struct Effect {
-    /// States between the old and the new one that a crash may leave: of a write that is more than one request.
+    /// States between the old and the new one that a crash may leave, if a write is more than one
+    /// request.
     pub parts: Vec<ActorState>,
     /// The new state.
     pub state: ActorState,
     pub changes: Vec<Change>,
-    /// An inode that got this path.
+    /// An inode that got a new path.
     pub moved: Vec<Id>,
 }
 
-/// Does a step on a state; `None` if it fails there.
+/// Applies a step to a state; `None` if the step fails there.
 pub fn apply(state: &ActorState, step: &Step, places: Places) -> Option<Effect> {
     match (state, step) {
         (ActorState::Tree(model), Step::Tree(op)) => apply_tree(model, op),
@@ -219,7 +222,8 @@ fn apply_tree(before: &Model, op: &Op) -> Option<Effect> {
     Some(Effect { parts, state: ActorState::Tree(Box::new(model)), changes, moved })
 }
 
-/// Only files are opened, and only files and directories synced.
+/// Whether the step can be done by system calls: only files are opened, and only files and
+/// directories are synced.
 fn is_for_calls(model: &Model, op: &Op) -> bool {
     let kind = |path: &str| {
         let paths = model.paths().into_iter();
@@ -252,7 +256,7 @@ fn apply_slots(before: &Content, op: &SlotOp, places: Places) -> Effect {
     Effect { parts, state, changes: Vec::new(), moved: Vec::new() }
 }
 
-/// What a step covers that ends well in `state`.
+/// What a step promises if it succeeds and leads to `state`.
 pub fn covers(actor: Actor, state: &ActorState, step: &Step, has_sync: bool) -> Covers {
     match (step, state) {
         (Step::Tree(Op::Sync), _) if has_sync => Covers::Everything,
@@ -276,7 +280,7 @@ pub fn covers(actor: Actor, state: &ActorState, step: &Step, has_sync: bool) -> 
     }
 }
 
-/// The directories on the way to what a sync names by path, and itself.
+/// The directories on the path to the file that a sync names, and the file.
 pub fn way_to(model: &Model, step: &Step) -> Vec<Id> {
     let Step::Tree(Op::Fsync { target: Target::Path(path), .. }) = step else { return Vec::new() };
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);

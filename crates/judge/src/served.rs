@@ -1,7 +1,8 @@
-//! A volume that is mounted and served in this process, on media that record: the disk, and NVRAM with the journal.
+//! A volume that is mounted and served in this process, on recording media: the disk, and NVRAM
+//! with the journal.
 //!
-//! The daemon's own code and threads run, on the kernel's requests; only its media are ours. A daemon in another process
-//! would map its NVRAM, and no process could see its stores.
+//! The daemon's own code and threads run, on requests of the kernel. Only its media are replaced. A
+//! daemon in another process would map its NVRAM, and its stores could not be recorded.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::ram::RamDisk;
 const SECTOR_BYTES: usize = 512;
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The mount; it is gone when dropped.
+/// The mount. It is removed when dropped.
 pub struct Served {
     handle: MountHandle,
     thread: Option<JoinHandle<Result<(), SessionError>>>,
@@ -62,8 +63,9 @@ impl Served {
         Ok(Served { handle, thread })
     }
 
-    /// Takes the mount away and waits until everything is home. A program that another thread starts meanwhile has the
-    /// actors' files until its exec has closed them, which may be after `spawn` has returned: the mount ends with the last.
+    /// Removes the mount, and waits until everything is home. If another thread starts a program
+    /// meanwhile, the program has the actors' files open until its exec has closed them, perhaps
+    /// after `spawn` has returned. The mount ends after that.
     pub fn umount(mut self) -> Result<(), String> {
         let _no_copies = COPYING.read();
         self.handle.unmount_lazily().map_err(|e| format!("unmounting: {e}"))?;

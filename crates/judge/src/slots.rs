@@ -1,15 +1,15 @@
 //! Records at fixed places of one file, which several actors write at the same time.
 //!
-//! The places are not aligned to anything, so records of different actors share pages and blocks.
+//! The places are not aligned, so records of different actors share pages and blocks.
 
 use sim::content::pattern;
 
 /// Places of one actor in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Places {
-    /// Which of the actors of the file this is.
+    /// The number of this actor among the actors of the file.
     pub index: usize,
-    /// Actors of the file.
+    /// Number of actors that use the file.
     pub actor_count: usize,
 }
 
@@ -37,13 +37,13 @@ impl Places {
         pattern(tag << 4 | self.index as u32, self.offset(place), RECORD_BYTES)
     }
 
-    /// How many bytes of a record the kernel may send in a request of their own: those before the
-    /// first page boundary inside of it. `None`: it is one request.
+    /// The number of bytes of a record that the kernel may send as a separate request: those before
+    /// the first page boundary inside the record. `None`: the record is one request.
     pub fn first_part(self, place: usize) -> Option<usize> {
         first_part(self.offset(place), RECORD_BYTES)
     }
 
-    /// The records out of the bytes of the file.
+    /// The actor's records, from the bytes of the file.
     pub fn cut_out(self, file: &[u8]) -> Vec<u8> {
         let record = |place| {
             let start = usize::try_from(self.offset(place)).expect("a small file");
@@ -53,8 +53,8 @@ impl Places {
     }
 }
 
-/// A write is one request unless it begins inside of a page and goes on behind it: then what lies on its first page may
-/// be a request of its own.
+/// A write is one request, unless it begins inside a page and continues after it. Then the bytes on
+/// its first page may be a separate request.
 pub fn first_part(offset: u64, len_bytes: usize) -> Option<usize> {
     let before = offset.next_multiple_of(PAGE_BYTES) - offset;
     let before = usize::try_from(before).expect("less than a page");
@@ -64,7 +64,7 @@ pub fn first_part(offset: u64, len_bytes: usize) -> Option<usize> {
 /// What an actor does with its places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotOp {
-    /// Writes the record of this tag.
+    /// Writes the record with this tag.
     Write { place: usize, tag: u32 },
     /// Makes the file durable.
     Sync { data_only: bool },

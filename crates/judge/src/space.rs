@@ -1,11 +1,15 @@
-//! A mount namespace in which the kernel's ext4 has a disk, as if the machine had just been started.
+//! A mount namespace in which the kernel's ext4 has a disk, as if the machine had just been
+//! started.
 //!
-//! After a power cut the machine has another boot id and nothing in `/dev/shm`. The log service tells a power cut from the death
-//! of a process by these, so programs that find a crash image run here: another file is mounted over the kernel's boot id, and
-//! an empty tmpfs over `/dev/shm`. The disk is always at the same path, from which the extension derives names.
+//! After a power cut the machine has another boot id, and nothing in `/dev/shm`. By these the log
+//! service distinguishes a power cut from the death of a process. So programs that open a crash
+//! image run in this namespace: another file is mounted over the kernel's boot id, and an empty
+//! tmpfs over `/dev/shm`. The disk always has the same path, because the extension derives names
+//! from it.
 //!
-//! A new namespace has copies of all mounts, and a mount is not gone before its copies are. So the namespace lets go of those of
-//! FUSE at once, and until it has, no thread of this process unmounts one.
+//! A new namespace has copies of all mounts, and a mount is not gone before its copies are. So the
+//! namespace removes the copies of FUSE mounts at once. Until it has done so, no thread of this
+//! process unmounts a FUSE mount.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -29,7 +33,7 @@ read -r how
 umount /dev/shm/volume
 "#;
 
-/// The namespace. A process holds it until the end.
+/// The namespace. A process keeps it alive until the end.
 pub struct Space {
     holder: Child,
     output: BufReader<ChildStdout>,
@@ -50,7 +54,7 @@ impl Space {
         if line == "ready\n" { Ok(space) } else { Err(format!("mounting: {}", space.complaint())) }
     }
 
-    /// A program in it.
+    /// A program that will run in it.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = tool("nsenter");
         command.arg("--target").arg(self.holder.id().to_string()).arg("--mount").arg("--");
@@ -58,7 +62,7 @@ impl Space {
         command
     }
 
-    /// Unmounts. All programs have to be at their end.
+    /// Unmounts. All programs must have ended.
     pub fn umount(mut self) -> Result<(), String> {
         let told = self.holder.stdin.take().expect("until here").write_all(b"umount\n");
         told.map_err(|e| e.to_string())?;
@@ -67,7 +71,7 @@ impl Space {
         if status.success() { Ok(()) } else { Err(format!("unmounting: {text}")) }
     }
 
-    /// What the holder says until its end.
+    /// What the process that keeps the namespace alive prints until its end.
     fn complaint(&mut self) -> String {
         let mut text = String::new();
         if let Some(mut stderr) = self.holder.stderr.take() {

@@ -1,9 +1,9 @@
-//! Where crash images are recovered and looked at.
+//! The place where crash images are recovered and checked.
 //!
-//! Files in `/dev/shm` hold one image after the other: for e2fsck, for the kernel's ext4, through which a recovered
-//! volume is read, and for the command under test. Each use of a loop device has one of its own: the page cache of a
-//! device lives until its last user has closed it, which a program that has ended may do later, and would show the
-//! image before.
+//! Files in `/dev/shm` hold one image after the other: for e2fsck, for the kernel's ext4, through
+//! which a recovered volume is read, and for the command under test. Each use gets its own loop
+//! device. The page cache of a loop device exists until its last user has closed it, perhaps after
+//! a program has ended, and would show the previous image.
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -34,7 +34,7 @@ use crate::ram::RamDisk;
 use crate::rig::{Drive, Loop, Volume};
 use crate::scenario::Scenario;
 
-/// Sector sizes that images are recovered at.
+/// Sector sizes with which images are recovered.
 pub const SECTOR_BYTES: [u32; 2] = [512, 4096];
 
 /// A file that holds an image.
@@ -44,7 +44,7 @@ struct Shelf {
     held: Image,
 }
 
-/// The place; one for each thread.
+/// The place. Each thread has one.
 pub struct Stand {
     programs: Programs,
     scenario: &'static Scenario,
@@ -69,7 +69,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// What the file holds after others wrote to it.
+    /// Reads the file again after other programs wrote to it.
     fn reload(&mut self) -> Result<(), String> {
         let bytes = fs::read(&self.path).map_err(|e| e.to_string())?;
         self.held = Image::from_bytes(&bytes);
@@ -78,7 +78,7 @@ impl Shelf {
 }
 
 impl Stand {
-    /// For images like those of `bases`.
+    /// A place for images like those of `bases`.
     pub fn new(
         programs: &Programs,
         scenario: &'static Scenario,
@@ -94,7 +94,8 @@ impl Stand {
         Ok(Stand { programs: programs.clone(), scenario, shelves, dir, root, drive_count: 0 })
     }
 
-    /// Recovers in this process: opens the volume and closes it. What the disks hold then, and what they were asked to do.
+    /// Recovers in this process: opens the volume and closes it. Returns the content of the disks
+    /// after that, and their requests.
     pub fn recover_here(
         images: &[Image],
         sector_bytes: u32,
@@ -154,7 +155,8 @@ impl Stand {
         }
     }
 
-    /// Through a mount that is in no namespace: nobody can look at it, copy it, or keep it.
+    /// Reads through a mount that is in no namespace, so that no other process can see, copy or
+    /// keep it.
     fn read(&self) -> Result<Vec<Survivor>, String> {
         let options = LoopOptions { read_only: true, autoclear: true, ..LoopOptions::default() };
         let device = LoopDevice::attach(&self.shelves[0].file, options);
@@ -169,7 +171,8 @@ impl Stand {
         read?.found(self.scenario)
     }
 
-    /// Recovers with `onejournal fsck` on loop devices with sectors of so many bytes, then looks.
+    /// Recovers with `onejournal fsck` on loop devices with sectors of `sector_bytes` bytes, then
+    /// checks and reads.
     pub fn fsck(
         &mut self,
         images: &[Image],
@@ -231,7 +234,8 @@ impl Stand {
         read.map_or(Ok(Vec::new()), |read| read?.found(self.scenario))
     }
 
-    /// A journal of its own: a loop device, or the file in `/dev/shm` itself, which the commands map as NVRAM.
+    /// An external journal: a loop device, or the file in `/dev/shm` itself, which the commands map
+    /// as NVRAM.
     fn journal<'p>(&'p self, loops: &'p [Loop]) -> Option<&'p Path> {
         let file = self.scenario.nvram.then(|| self.shelves[1].path.as_path());
         file.or_else(|| loops.get(1).map(|journal| journal.path.as_path()))
@@ -243,7 +247,8 @@ impl Stand {
         self.shelves[..disk_count].iter().map(attach).collect()
     }
 
-    /// Mounts a disk of the kernel's ext4 after a new start of the machine; what its programs find.
+    /// Mounts a disk of the kernel's ext4 as after a restart of the machine. Returns what its
+    /// programs find.
     pub fn open(
         &mut self,
         images: &[Image],
@@ -284,7 +289,7 @@ impl Stand {
         Ok(Trace { bases, events, has_nvram: false, has_kernel_ext4: true })
     }
 
-    /// Recorded disks that hold these images.
+    /// Makes recorded disks with the content of these images.
     fn recorded(
         &mut self,
         images: &[Image],
@@ -302,7 +307,7 @@ impl Stand {
         Ok((recorder, drives, loops))
     }
 
-    /// Runs `onejournal fsck` on recorded disks: e2fsck writes to them, too.
+    /// Runs `onejournal fsck` on recorded disks. The record includes the writes of e2fsck.
     pub fn record_fsck(&mut self, images: &[Image], sector_bytes: u32) -> Result<Trace, String> {
         let (recorder, drives, loops) = self.recorded(images, sector_bytes)?;
         let (code, text) = outcome(&mut self.fsck_command(&loops))?;
@@ -320,7 +325,7 @@ impl Stand {
     }
 }
 
-/// The kernel's ext4, read-only; the mount goes with the descriptor.
+/// Mounts with the kernel's ext4, read-only. The mount ends with the descriptor.
 fn mount_by_kernel(device: &Path) -> rustix::io::Result<OwnedFd> {
     let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "source", device)?;

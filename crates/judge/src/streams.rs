@@ -1,7 +1,9 @@
-//! A stream of the log service whose records are numbered: how a program writes it, and how it is read again.
+//! A stream of the log service with numbered records: how a program writes it, and how it is read
+//! again.
 //!
-//! Of a record's number follows everything else: its bytes, whether a sync follows it, and whether the stream is truncated
-//! then. So who finds records `m..=n` knows which truncations can have been asked for.
+//! The number of a record determines everything else: its bytes, whether a sync follows it, and
+//! whether the stream is truncated then. So a reader that finds the records `m..=n` knows which
+//! truncations can have been requested.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -9,7 +11,7 @@ use std::path::{Path, PathBuf};
 use log::{Log, LogError, Lsn, Options, Stream, names_socket};
 use sim::content::pattern;
 
-/// Records that a truncation leaves.
+/// Number of records that a truncation leaves.
 const KEPT_COUNT: u64 = 10;
 
 /// Whether record `number` is synced before the step ends.
@@ -17,12 +19,13 @@ pub fn is_synced(number: u64) -> bool {
     number % 8 != 3 && number % 8 != 4
 }
 
-/// Whether the stream is truncated behind it. What is truncated is durable: a sync comes first.
+/// Whether the stream is truncated after it. A sync precedes the truncation, so the removed records
+/// are durable.
 fn is_truncated(number: u64) -> bool {
     number % 16 == 9
 }
 
-/// The first record that is surely there when record `last` is the last one.
+/// The first record that must be there if record `last` is the last one.
 fn first_kept(last: u64) -> u64 {
     let truncated = (1..=last).rev().find(|number| is_truncated(*number));
     truncated.unwrap_or(0).saturating_sub(KEPT_COUNT).max(1)
@@ -45,7 +48,8 @@ fn name(actor: usize) -> String {
     format!("stream{actor}")
 }
 
-/// The log at `path`: a directory, or the socket of a daemon. Small files and a small pool, so that both are used up often.
+/// Opens the log at `path`: a directory, or the socket of a daemon. It has small files and a small
+/// pool, so that both are used up often.
 fn open(path: &Path) -> Result<Log, String> {
     let options = Options { pool_bytes: 1 << 20, segment_bytes: 64 << 10, ..Options::default() };
     let log = if names_socket(path) { Log::connect(path) } else { Log::open(path, &options) };
@@ -57,12 +61,12 @@ pub struct Writer {
     log: Log,
     stream: Stream,
     actor: usize,
-    /// Where the last records begin, oldest first.
+    /// Where the newest records begin, oldest first.
     places: VecDeque<Lsn>,
 }
 
 impl Writer {
-    /// Opens the stream of an actor; it goes on after so many records.
+    /// Opens the stream of an actor. Returns also the number of its records so far.
     pub fn open(path: &Path, actor: usize) -> Result<(Writer, u64), String> {
         let log = open(path)?;
         let stream = log.stream(&name(actor)).map_err(text)?;
@@ -70,7 +74,7 @@ impl Writer {
         Ok((Writer { log, stream, actor, places }, last))
     }
 
-    /// Appends the record of this number, and what belongs to it.
+    /// Appends the record with this number, and does what belongs to it.
     pub fn commit(&mut self, number: u64) -> Result<(), String> {
         let lsn = self.stream.append(&payload(self.actor, number)).map_err(text)?;
         self.places.push_back(lsn);
@@ -86,14 +90,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends its part in the log.
+    /// Closes its handle of the log.
     pub fn close(self) -> Result<(), String> {
         drop(self.stream);
         self.log.close().map_err(text)
     }
 }
 
-/// Where the last records of a stream begin, and the number of the last: all are its own, whole, in order, each once.
+/// Reads a stream: where its newest records begin, and the number of the last one. Checks that all
+/// are the actor's own, whole, in order, and each once.
 fn read(
     stream: &Stream,
     actor: usize,
@@ -150,7 +155,7 @@ pub fn count_all(path: PathBuf, actors: usize) -> Result<Vec<u64>, String> {
 mod tests {
     use super::*;
 
-    /// Writes `count` records, then appends `more` as they are.
+    /// Writes `count` records, and then appends `more` unchanged.
     fn counted(count: u64, more: &[Vec<u8>]) -> Result<Vec<u64>, String> {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = dir.path().join("log");

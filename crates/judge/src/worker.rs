@@ -1,8 +1,9 @@
-//! A process of its own that writes databases and streams, or looks at what a crash left of them.
+//! A separate process that writes databases and streams, or reads what a crash left of them.
 //!
-//! It is this program once more, told by its environment what to do ([`run`]). Its standard input is a socket, on which it is
-//! asked and answers in lines. Asked is `ACTOR NUMBER`: commit this transaction. The answers are `ACTOR ready COUNT`, once when
-//! the actor has opened what it writes, `ACTOR done` and `ACTOR failed WHY`.
+//! It is this program, started again. Its environment says what to do ([`run`]). Its standard input
+//! is a socket for questions and answers in lines. The question `ACTOR NUMBER` asks to commit this
+//! transaction. The answers are `ACTOR ready COUNT`, once when the actor has opened what it writes,
+//! `ACTOR done` and `ACTOR failed WHY`.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -25,7 +26,8 @@ use crate::scenario::{Actor, Database, LogPlace, Scenario};
 use crate::space::{ROOT, Space};
 use crate::streams;
 
-/// What a worker is to do: `work SCENARIO ACTOR...` or `check SCENARIO opened|served`.
+/// The environment variable with the task: `work SCENARIO ACTOR...` or `check SCENARIO
+/// opened|served`.
 const TASK: &str = "ONEJOURNAL_JUDGE_TASK";
 
 /// The log that programs share.
@@ -37,7 +39,7 @@ fn log_path(is_served: bool) -> PathBuf {
     if is_served { log_dir().join("socket") } else { log_dir() }
 }
 
-/// A worker, seen by the judge.
+/// The judge's side of a worker.
 pub struct Worker {
     child: Child,
     to: Option<Arc<Mutex<UnixStream>>>,
@@ -45,7 +47,7 @@ pub struct Worker {
     hands: HashMap<usize, Hand>,
 }
 
-/// The way to one actor of a worker.
+/// The connection to one actor of a worker.
 pub struct Hand {
     actor: usize,
     to: Arc<Mutex<UnixStream>>,
@@ -53,7 +55,7 @@ pub struct Hand {
 }
 
 impl Worker {
-    /// Starts a worker for these actors; they have opened what they write when this returns.
+    /// Starts a worker for these actors. Returns when they have opened what they write.
     pub fn hire(
         space: &Space,
         program: &[OsString],
@@ -87,17 +89,17 @@ impl Worker {
         Ok(worker)
     }
 
-    /// What each actor found when it opened.
+    /// The number of transactions that each actor found when it opened.
     pub fn ready(&self) -> &[(usize, u64)] {
         &self.ready
     }
 
-    /// The way to an actor, once.
+    /// The connection to an actor. Can be taken once.
     pub fn hand(&mut self, actor: usize) -> Option<Hand> {
         self.hands.remove(&actor)
     }
 
-    /// Lets it close everything, and waits for its end.
+    /// Tells it to close everything, and waits for its end.
     pub fn dismiss(mut self) -> Result<(), String> {
         self.hands.clear();
         if let Some(to) = self.to.take() {
@@ -166,7 +168,7 @@ fn split(line: &str) -> Option<(usize, &str)> {
     Some((actor.parse().ok()?, rest))
 }
 
-/// `ACTOR ready COUNT`; an error otherwise.
+/// Parses `ACTOR ready COUNT`; any other line is an error.
 fn count(line: &str) -> Result<(usize, u64), String> {
     let (actor, answer) = split(line).ok_or_else(|| format!("a worker says {line:?}"))?;
     let count = answer.strip_prefix("ready ").and_then(|count| count.parse().ok());
@@ -179,7 +181,7 @@ enum Work {
     Stream(streams::Writer),
 }
 
-/// Does what the environment says, as a process of its own. An error is not expected of a sound machine.
+/// Runs the task in the environment, as a process of its own.
 pub fn run() -> Result<(), String> {
     #[cfg(feature = "canary")]
     break_extension()?;
@@ -194,7 +196,7 @@ pub fn run() -> Result<(), String> {
     }
 }
 
-/// Builds the fault into the extension that the environment names.
+/// Switches on, in the extension, the fault that the environment names.
 #[cfg(feature = "canary")]
 fn break_extension() -> Result<(), String> {
     use onejournal_sqlite::Fault;
@@ -207,7 +209,7 @@ fn break_extension() -> Result<(), String> {
     Ok(())
 }
 
-/// All actors at work, each in a thread, until the judge has no more to ask.
+/// Runs all actors, each in a thread, until the judge closes the socket.
 fn work(scenario: &'static Scenario, actors: &[&str], socket: UnixStream) -> Result<(), String> {
     let lines = BufReader::new(socket.try_clone().map_err(|e| e.to_string())?).lines();
     let out = Mutex::new(socket);
@@ -277,7 +279,7 @@ fn open(scenario: &Scenario, actor: usize) -> Result<(Work, u64), String> {
     Ok((Work::Database(client), count))
 }
 
-/// Makes the tables of a database and, when they are durable, the file that says so.
+/// Makes the tables of a database, and when they are durable, the file that says so.
 fn make(place: DatabasePlace<'_>, how: &Database, made: &Path) -> Result<(), String> {
     let text = |e: std::io::Error| e.to_string();
     fs::create_dir_all(place.dir).map_err(text)?;
@@ -303,7 +305,7 @@ impl Work {
     }
 }
 
-/// Says what each actor finds.
+/// Reports what each actor finds.
 fn look(scenario: &'static Scenario, is_served: bool, mut out: UnixStream) -> Result<(), String> {
     let found = if scenario.begins_empty() {
         streams::count_all(log_path(is_served), scenario.actors.len())
@@ -321,7 +323,7 @@ fn look(scenario: &'static Scenario, is_served: bool, mut out: UnixStream) -> Re
     out.write_all(lines.as_bytes()).map_err(|e| e.to_string())
 }
 
-/// The transactions that are found with the extension, and after it without.
+/// The number of transactions that are found with the extension, and after that without it.
 fn look_at(scenario: &Scenario, actor: usize, is_served: bool) -> Result<u64, String> {
     let (dir, how, owner) = database_of(scenario, actor).expect("the rest has databases");
     let place = scenario.hosted.expect("workers are for these").log;

@@ -1,4 +1,4 @@
-//! Canaries: a SQLite extension that breaks its word must be found out by power cuts.
+//! Canaries: power cuts must find the faults of a SQLite extension that breaks its promises.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use onejournal_judge::crash::Fault;
 use onejournal_judge::host::Programs;
 use onejournal_judge::scenario::Scenario;
 
-/// Failures of a run with an extension that has a fault, by its name in `worker`; `None` where it cannot be run.
+/// The number of failures of a run with the faulty extension that is named in `worker`. `None` if
+/// it cannot be run.
 fn failures(broken: &str, seed: u64) -> Option<usize> {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
         eprintln!("skipped: needs root and loop devices");
@@ -34,7 +35,8 @@ fn failures(broken: &str, seed: u64) -> Option<usize> {
     Some(judge(&plan, scenario, seed).unwrap().1.len())
 }
 
-/// Whether a fault matters at one of 16 cuts depends on how the threads run, also with the same seed.
+/// The threads run differently each time, also with the same seed. So it depends on chance whether
+/// a fault has an effect at one of the 16 cuts.
 fn is_found_out(broken: &str) -> bool {
     [2, 4, 6, 8].into_iter().any(|seed| failures(broken, seed).is_none_or(|count| count > 0))
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use device::Durability;
 
 use crate::types::RecordBatch;
-use crate::words::NOTE_BYTES;
+use crate::words::STREAM_HEADER_BYTES;
 use crate::{LogStat, Lsn, Result, StreamName, StreamStat};
 
 /// One log.
@@ -99,11 +99,11 @@ pub(crate) trait StreamBackend: Send + Sync {
     /// Drops the records before `lsn`.
     fn truncate_before(&self, lsn: Lsn) -> Result<()>;
 
-    /// See [`Stream::note`](crate::Stream::note).
-    fn note(&self) -> Result<[u8; NOTE_BYTES]>;
+    /// See [`Stream::header`](crate::Stream::header).
+    fn header(&self) -> Result<[u8; STREAM_HEADER_BYTES]>;
 
-    /// See [`Stream::set_note`](crate::Stream::set_note).
-    fn set_note(&self, note: &[u8; NOTE_BYTES]);
+    /// See [`Stream::set_header`](crate::Stream::set_header).
+    fn set_header(&self, header: &[u8; STREAM_HEADER_BYTES]);
 
     /// Counters of the stream.
     fn stat(&self) -> Result<StreamStat>;

@@ -1,7 +1,7 @@
 //! Universal sequence numbers (USN) from a clock that all processes of the machine share.
 //!
 //! `CLOCK_MONOTONIC` is one clock for all processors: a value that is read after an acknowledgement
-//! is not smaller than one that was read before it. The clock starts anew with the machine, so the
+//! is not smaller than one that was read before it. The clock starts again with the machine, so the
 //! service adds a base. The base is the limit that the previous incarnation stored durably and
 //! never reached.
 

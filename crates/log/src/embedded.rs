@@ -13,7 +13,7 @@ use crate::engine::worker::Worker;
 use crate::engine::writer::{ChunkAllocator, Writer};
 use crate::host::StreamMeta;
 use crate::types::{READ_BYTES, RecordBatch};
-use crate::words::NOTE_BYTES;
+use crate::words::STREAM_HEADER_BYTES;
 use crate::{LogError, LogStat, Lsn, Options, Result, StreamName, StreamStat};
 
 /// A log that this process serves, perhaps together with other processes.
@@ -44,7 +44,7 @@ impl EmbeddedLog {
         &self.service
     }
 
-    /// The stream `name`, which has to exist.
+    /// What is known of the stream `name`. An error if there is no such stream.
     fn named(&self, name: &StreamName) -> Result<StreamMeta> {
         let none = || LogError::NotFound(format!("there is no stream {name}"));
         self.service.host.stream(name)?.ok_or_else(none)
@@ -179,14 +179,14 @@ impl StreamBackend for EmbeddedStream {
         self.service.truncate_before(&self.lane, lsn)
     }
 
-    fn note(&self) -> Result<[u8; NOTE_BYTES]> {
-        let note = self.lane.words.note();
+    fn header(&self) -> Result<[u8; STREAM_HEADER_BYTES]> {
+        let header = self.lane.words.header();
         self.lane.words.check()?;
-        Ok(note)
+        Ok(header)
     }
 
-    fn set_note(&self, note: &[u8; NOTE_BYTES]) {
-        self.lane.words.set_note(note);
+    fn set_header(&self, header: &[u8; STREAM_HEADER_BYTES]) {
+        self.lane.words.set_header(header);
     }
 
     fn stat(&self) -> Result<StreamStat> {

@@ -1,4 +1,4 @@
-//! What can go wrong in the log service.
+//! The errors of the log service.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::Lsn;
 /// Result of an operation on a log.
 pub type Result<T> = std::result::Result<T, LogError>;
 
-/// An error of the log service. Cloneable, because the failure of one write is reported to everybody
-/// who waited for it.
+/// An error of the log service. It can be cloned, because the failure of one write is reported to
+/// every caller that waited for it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LogError {
     /// The medium failed.
@@ -24,7 +24,7 @@ pub enum LogError {
         /// Why it failed.
         source: Arc<std::io::Error>,
     },
-    /// An earlier write or sync of this stream or its service failed; nothing is accepted any more.
+    /// An earlier write or sync of this stream or its service failed. Nothing is accepted any more.
     #[error("the log accepts no records after an earlier error: {0}")]
     Aborted(String),
     /// Another process writes this stream.
@@ -41,20 +41,20 @@ pub enum LogError {
         /// How long the append waited, in milliseconds.
         waited_ms: u64,
     },
-    /// A record, or an append, that no pool of this size can take. Nothing was appended.
+    /// A record, or an append, that is too large for any pool of this size. Nothing was appended.
     #[error(
         "an append of {len_bytes} bytes: at most {limit_bytes} are possible (16 MiB in a record, half the pool in all)"
     )]
     TooLarge {
-        /// Size of what was to be appended, in bytes.
+        /// Size of the append in bytes.
         len_bytes: u64,
-        /// The most that can be, in bytes.
+        /// The largest possible append in bytes.
         limit_bytes: u64,
     },
-    /// The file system of the log is full. Nothing was written, and the stream goes on.
+    /// The file system of the log is full. Nothing was written, and the stream can be used further.
     #[error("{0}. Nothing is lost: free some space and try again")]
     NoRoom(String),
-    /// The stream holds something damaged, with valid records behind it.
+    /// The stream holds something damaged, with valid records after it.
     #[error("stream {stream} is damaged at {at}: {what}")]
     Damaged {
         /// The stream's name.
@@ -67,13 +67,13 @@ pub enum LogError {
     /// Files of another service, of an unknown version, or no log at all.
     #[error("incompatible log: {0}")]
     Incompatible(String),
-    /// The caller asked for what cannot be: a name, a size, a position.
+    /// The caller passed an impossible name, size or position.
     #[error("{0}")]
     Usage(String),
     /// The process was forked from the one that opened the log.
     #[error("it was opened by the process that this one was forked from; open the log again here")]
     WrongProcess,
-    /// What was asked for is not there.
+    /// The requested stream or record does not exist.
     #[error("{0}")]
     NotFound(String),
     /// The user may not do that.
@@ -84,14 +84,15 @@ pub enum LogError {
     Daemon(String),
 }
 
-/// What a caller may conclude from an error. [`LogError::effect`] tells it.
+/// What a caller may conclude from an error. See [`LogError::effect`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing happened. The same call may succeed later: try again.
     NothingYet,
     /// Nothing happened, and the same call will fail again until something else is changed.
     Refused,
-    /// The call had no effect, and the stream or its service takes nothing until it is repaired or opened again.
+    /// The call had no effect, and the stream or its service accepts nothing until it is repaired
+    /// or opened again.
     Stopped,
     /// The call may have taken effect or not. Read the stream to find out, or make the call again if that does no harm.
     Unknown,

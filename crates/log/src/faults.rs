@@ -1,5 +1,5 @@
-//! The mistakes that the engine can make on purpose, so that the crash enumeration can be seen to find them.
-//! Only unit tests of this crate can switch them on.
+//! The faults of the engine that a test can switch on. The crash enumeration must find each of
+//! them. Only unit tests of this crate can switch them on.
 
 /// A mistake of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,35 +10,36 @@ pub(crate) enum Fault {
     ChunkGivenBackEarly,
     /// A chunk keeps what it held in its earlier use.
     ChunkNotZeroed,
-    /// A chunk counts from the beginning of its span, whatever the log files hold of it.
+    /// A chunk counts from the beginning of its span, even if the log files hold the first part of
+    /// it.
     ChunkCountsFromItsBegin,
-    /// Who waits for a group commit is told before the entry is written.
+    /// A process that waits for a group commit is told that it is done before the entry is written.
     ToldBeforeWritten,
-    /// No record carries the flag that it follows unsynced ones.
+    /// No record carries the flag which says that it follows unsynced records.
     NeverFollowsUnsynced,
-    /// Every record does.
+    /// Every record carries that flag.
     AlwaysFollowsUnsynced,
-    /// The limit of USNs is not kept.
+    /// The limit of USNs is not stored.
     UsnLimitNotKept,
-    /// Files are removed before the head is durable.
+    /// Files are removed before the stored head is durable.
     HeadNotDurable,
     /// A batch on NVRAM is published without its fence.
     BatchNotPersisted,
-    /// A lease ends though its client lives.
+    /// A lease ends although its client lives.
     LivingLeaseEnded,
-    /// What a client appended last is not looked at when it is gone.
+    /// The daemon does not take over what a client appended just before it ended.
     LastWordsNotTaken,
-    /// The chunks of a client that is gone are freed before they are drained.
+    /// The chunks of a client that has ended are freed before they are drained.
     DeadClientsChunksFreed,
-    /// A stream that is found is believed to be there after a power cut.
+    /// A process that finds a stream does not make it durable first.
     FoundStreamNotKept,
-    /// So is a log file.
+    /// A process that finds a log file does not make it durable first.
     FoundFileNotSettled,
     /// Shared words are read without acquiring what was written before them.
     WordsReadRelaxed,
     /// Shared words are written without releasing what was written before them.
     WordsWrittenRelaxed,
-    /// Claims neither acquire nor release.
+    /// Claims have neither acquire nor release ordering.
     ClaimsRelaxed,
     /// A waiter and the one who wakes it may miss each other.
     WaitersUnfenced,

@@ -16,23 +16,23 @@ use crate::words::client_copy::RemoteWords;
 use crate::words::{Client, Control, LaneWords};
 use crate::{LogError, Result, StreamId, StreamName};
 
-/// What a service was made with; kept in its directory.
+/// The settings that a service was made with. They are stored in its directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Version of the layout: 1.
     pub format: u32,
     /// Names the service, random: 32 hexadecimal digits.
     pub uuid: String,
-    /// Directory on NVRAM that has the one of the chunks; `None`: they are ordinary memory, and a group log on the
-    /// directory's disk makes appends durable.
+    /// Directory on NVRAM that contains the directory of the chunks. `None`: chunks are ordinary
+    /// memory, and a group log on the directory's disk makes appends durable.
     pub nvram: Option<std::path::PathBuf>,
-    /// What the user called the NVRAM: `power`, `reboot` or `process`.
+    /// What the user said that the NVRAM survives: `power`, `reboot` or `process`.
     pub durability: Option<String>,
     /// Data bytes of a chunk.
     pub chunk_bytes: u64,
     /// Chunks in the pool.
     pub chunk_count: u32,
-    /// Bytes of a log file at most, but for one record.
+    /// Most bytes of a log file. A file with a single record may be longer.
     pub segment_bytes: u64,
     /// Bytes of the group log.
     pub group_bytes: u64,
@@ -45,12 +45,12 @@ impl Settings {
     }
 }
 
-/// What is known of a stream; kept in its directory.
+/// What is known of a stream. It is stored in the stream's directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamMeta {
     /// Its number.
     pub id: u32,
-    /// What makes its records its own.
+    /// Distinguishes its records from those of other streams.
     pub salt: u64,
     /// User it belongs to.
     pub uid: u32,
@@ -75,33 +75,35 @@ pub(crate) trait Host: Send + Sync {
     /// The service's words.
     fn control(&self) -> Control;
 
-    /// Who we are.
+    /// This process as a client of the service.
     fn client(&self) -> Client;
 
-    /// Whether `client`, which is not ourselves, is attached no more.
+    /// Whether `client`, another process, has left or died.
     fn is_dead(&self, client: Client) -> bool;
 
-    /// What an append on a lane survives before anything is synced; `None`: the lanes are ordinary
+    /// What an append on a lane survives before it is synced. `None`: the lanes are ordinary
     /// memory.
     fn nvram(&self) -> Option<Durability>;
 
-    /// The words of a lane; zeros when there were none.
+    /// The words of a lane. They are zeros if the lane is new.
     fn lane_words(&self, stream: StreamId) -> Result<LaneWords>;
 
     /// The memory of a chunk.
     fn chunk(&self, index: usize) -> Result<Arc<dyn Nvram>>;
 
-    /// The file of a chunk, open for reading and writing: to be handed to a client.
+    /// The file of a chunk, open for reading and writing. It is sent to a client.
     fn chunk_file(&self, index: usize) -> Result<OwnedFd> {
         Err(LogError::Incompatible(format!("chunk {index} cannot be given to a client")))
     }
 
-    /// Cuts the chunk's file to its length, if a client made it longer. Whether it was longer.
+    /// Cuts the chunk's file to its length, if a client made it longer. Returns whether it was
+    /// longer.
     fn shorten_chunk(&self, _index: usize) -> Result<bool> {
         Ok(false)
     }
 
-    /// Gives the chunk a new file of zeros, durably on NVRAM, and cuts the old one to nothing.
+    /// Replaces the chunk's file by a new one of zeros, durably on NVRAM, and cuts the old file to
+    /// length 0.
     fn replace_chunk(&self, index: usize) -> Result<()>;
 
     /// The words of the client that has lease `serial` of the stream.
@@ -110,13 +112,13 @@ pub(crate) trait Host: Send + Sync {
         Err(LogError::Incompatible(text))
     }
 
-    /// Makes the words of lease `serial`, a copy of the lane's: to be handed to a client.
+    /// Makes the words of lease `serial`, a copy of the lane's words. The file is sent to a client.
     fn make_remote_words(&self, stream: StreamId, serial: u64, _words: &LaneWords) -> Result<File> {
         let text = format!("{stream}: lease {serial} cannot be given to a client");
         Err(LogError::Incompatible(text))
     }
 
-    /// The leases of clients whose words there are.
+    /// The leases of clients whose words exist.
     fn remote_leases(&self) -> Result<Vec<(StreamId, u64)>> {
         Ok(Vec::new())
     }
@@ -133,23 +135,24 @@ pub(crate) trait Host: Send + Sync {
         Ok(streams.into_iter().find(|(found, _)| found == name).map(|(_, meta)| meta))
     }
 
-    /// Makes a stream, durably. Another process may have made it meanwhile: then it is that one.
+    /// Makes a stream, durably. If another process has made it in the meantime, returns that
+    /// stream.
     fn create_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<StreamMeta>;
 
-    /// Makes the presence or absence of a stream durable. The process that made or removed it may have
-    /// died before it was.
+    /// Makes it durable that a stream exists or does not exist. The process that made or removed
+    /// the stream may have died before that was durable.
     fn keep_stream(&self, name: &StreamName) -> Result<()>;
 
-    /// Removes a stream; when this returns it stays removed. Its chunks are the caller's affair.
+    /// Removes a stream durably. The caller frees its chunks.
     fn remove_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<()>;
 
     /// The directory of a stream's log files.
     fn store(&self, name: &StreamName) -> Result<Arc<dyn FileStore>>;
 
-    /// The limit of USNs that was kept; 0 when there is none.
+    /// The stored limit of USNs. 0 if there is none.
     fn usn_limit(&self) -> Result<u64>;
 
-    /// Keeps the limit of USNs, durably.
+    /// Stores the limit of USNs durably.
     fn keep_usn_limit(&self, limit: u64) -> Result<()>;
 
     /// Holds the service's lock while `f` runs. No other process opens, makes or removes streams then.

@@ -187,4 +187,4 @@ pub use stat::{LogStat, StreamStat};
 pub use stream::{Reader, Stream};
 pub use stream_name::{NAME_BYTES_MAX, StreamName};
 pub use types::{Lsn, Record, StreamId, Usn};
-pub use words::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, NOTE_BYTES, STREAM_COUNT_MAX};
+pub use words::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, STREAM_COUNT_MAX, STREAM_HEADER_BYTES};

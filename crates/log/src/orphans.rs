@@ -50,11 +50,12 @@ pub enum Outcome {
     },
 }
 
-/// Looks at each directory of this user in `memory` that a log made, and brings home what no process uses. `given_up` names
-/// those that are removed whatever they hold; `is_open` says whether a process has a file in a directory open.
+/// Looks at each directory of this user in `memory` that a log made. Brings the records to the log
+/// files if no process uses the directory. `given_up` names directories that are removed whatever
+/// they hold. `is_open` says whether a process has a file in a directory open.
 ///
 /// # Errors
-/// If `memory` cannot be read, or what was given up not removed.
+/// If `memory` cannot be read, or a directory of `given_up` cannot be removed.
 pub fn collect_orphans(
     memory: &Path,
     given_up: &[PathBuf],
@@ -133,7 +134,7 @@ fn give_up(path: &Path, is_open: impl Fn(&Path) -> bool) -> Result<Outcome> {
     Ok(Outcome::GivenUp)
 }
 
-/// Whether a client of a daemon lives: it locks the words that it was allocated.
+/// Whether a client of a daemon lives. It holds a lock on its words.
 fn has_client(folder: &Folder) -> Result<bool> {
     for name in folder.names().map_err(within(folder, ""))? {
         if !name.starts_with("client-") {

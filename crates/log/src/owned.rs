@@ -29,7 +29,7 @@ impl<T> Owned<T> {
         if self.mark.is_ours() { Ok(self.look()) } else { Err(LogError::WrongProcess) }
     }
 
-    /// The same, for a change.
+    /// The value, for a change. An error in a forked process.
     pub(crate) fn get_mut(&mut self) -> Result<&mut T> {
         match &mut self.inner {
             Some(inner) if self.mark.is_ours() => Ok(inner),
@@ -37,13 +37,13 @@ impl<T> Owned<T> {
         }
     }
 
-    /// Read-only view in any process. The caller takes no lock and does not wait.
+    /// Read-only access in any process. The caller must take no lock and not wait.
     #[inline]
     pub(crate) fn look(&self) -> &T {
         self.inner.as_ref().expect("until it is dropped")
     }
 
-    /// Takes the value out, to end it. `None` in a forked process.
+    /// Takes the value out, to close it. `None` in a forked process.
     pub(crate) fn take(mut self) -> Option<T> {
         let inner = self.inner.take().expect("until it is dropped");
         if self.mark.is_ours() {
@@ -53,7 +53,7 @@ impl<T> Owned<T> {
         None
     }
 
-    /// Another value of the same process.
+    /// Another value that belongs to the same process.
     pub(crate) fn with<U>(&self, inner: U) -> Owned<U> {
         Owned::new(inner, self.mark.clone())
     }

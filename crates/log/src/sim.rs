@@ -22,7 +22,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Checks seeds until there were so many states.
+/// Checks seeds until this many states have been checked.
 fn campaign(medium: Medium, effort: Effort, default_states: u64) {
     let wanted = number("ONEJOURNAL_LOG_STATES", default_states);
     let first = number("ONEJOURNAL_LOG_SEED", 1);
@@ -60,7 +60,7 @@ fn nothing_is_lost_when_clients_or_their_daemon_die() {
     campaign(Medium::Memory, SERVED, 1500);
 }
 
-/// Each way to break the engine is seen by the checks above.
+/// The checks above must find each fault of the engine.
 #[test]
 fn every_canary_is_caught() {
     use Fault::*;
@@ -86,7 +86,7 @@ fn every_canary_is_caught() {
     }
 }
 
-/// The same for the daemon.
+/// The same for faults of the daemon.
 #[test]
 fn every_canary_of_the_daemon_is_caught() {
     use Fault::*;
@@ -111,7 +111,7 @@ fn expect_caught(medium: Medium, effort: Effort, fault: Fault, first_seed: u64) 
     println!("{fault:?}: {found}");
 }
 
-/// What is wrong with the seed; an operation that fails is wrong too.
+/// What is wrong with the seed. An operation that fails counts as wrong.
 fn found_by(medium: Medium, effort: Effort, seed: u64) -> Option<String> {
     let checked = std::panic::catch_unwind(|| run(medium, seed, effort));
     match checked {

@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct LogStat {
     /// What a synced append survives: `power`, `reboot` or `process`.
     pub durability: &'static str,
-    /// Whether lanes lie on NVRAM.
+    /// Whether lanes are on NVRAM.
     pub is_nvram: bool,
     /// Size of the pool in bytes.
     pub pool_bytes: u64,
@@ -29,7 +29,7 @@ pub struct LogStat {
     pub drain_count: u64,
     /// Bytes they wrote to log files.
     pub drain_bytes: u64,
-    /// Whether the group log failed, so that nothing is accepted any more.
+    /// Whether the group log failed. It then accepts nothing any more.
     pub is_aborted: bool,
 }
 
@@ -40,11 +40,11 @@ pub struct StreamStat {
     pub name: String,
     /// LSN of the first record that is kept.
     pub head: u64,
-    /// LSN below which the log files hold it.
+    /// The log files hold the stream up to this LSN.
     pub drained: u64,
-    /// LSN below which it is durable.
+    /// The stream is durable up to this LSN.
     pub durable: u64,
-    /// LSN below which it was appended.
+    /// Records were appended up to this LSN.
     pub appended: u64,
     /// Records appended since its memory was made.
     pub record_count: u64,
@@ -52,6 +52,6 @@ pub struct StreamStat {
     pub payload_bytes: u64,
     /// Bytes its log files take.
     pub file_bytes: u64,
-    /// Whether it takes nothing any more after an error.
+    /// Whether it accepts nothing any more after an error.
     pub is_aborted: bool,
 }

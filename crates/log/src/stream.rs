@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::backend::{Ends, StreamBackend};
 use crate::owned::Owned;
 use crate::types::RecordBatch;
-use crate::words::NOTE_BYTES;
+use crate::words::STREAM_HEADER_BYTES;
 use crate::{Lsn, Record, Result, StreamName, StreamStat};
 
 /// A stream of records.
@@ -52,7 +52,7 @@ impl Stream {
     }
 
     /// Takes the lease for this process without appending. From now until [`Stream::release`] no other process
-    /// changes the stream or its note.
+    /// changes the stream or its header.
     ///
     /// # Errors
     /// [`LogError::Busy`](crate::LogError::Busy) while another process has the lease.
@@ -76,7 +76,7 @@ impl Stream {
         Ok(Reader { reading: self.backend.with(reading) })
     }
 
-    /// Where the first record begins that was not truncated away.
+    /// Where the first record begins that was not truncated.
     pub fn head(&self) -> Lsn {
         self.end_of(|stream| stream.head(), |ends| ends.head)
     }
@@ -91,7 +91,8 @@ impl Stream {
         self.end_of(|stream| stream.appended(), |ends| ends.appended)
     }
 
-    /// Asks the stream, or takes the end that is known in a forked process, which must not use the connection.
+    /// Asks the stream for an end. A forked process must not use the connection, and gets the end
+    /// that is known here.
     fn end_of(&self, ask: impl Fn(&dyn StreamBackend) -> Lsn, known: impl Fn(Ends) -> Lsn) -> Lsn {
         match self.backend.get() {
             Ok(stream) => ask(&**stream),
@@ -105,19 +106,19 @@ impl Stream {
         self.backend.get()?.truncate_before(lsn)
     }
 
-    /// A few bytes in shared memory that a writer of the stream leaves for the next one. They are zeros after a
-    /// restart of the machine.
+    /// The stream header: bytes in shared memory that a writer of the stream leaves for the next
+    /// one. The log does not read them. They are zeros after a restart of the machine.
     ///
     /// # Errors
     /// When no daemon answers.
-    pub fn note(&self) -> Result<[u8; NOTE_BYTES]> {
-        self.backend.get()?.note()
+    pub fn header(&self) -> Result<[u8; STREAM_HEADER_BYTES]> {
+        self.backend.get()?.header()
     }
 
-    /// Leaves a note. Only the process that has the lease may.
-    pub fn set_note(&self, note: &[u8; NOTE_BYTES]) {
+    /// Changes the stream header. Only the process that has the lease may call this.
+    pub fn set_header(&self, header: &[u8; STREAM_HEADER_BYTES]) {
         if let Ok(backend) = self.backend.get() {
-            backend.set_note(note);
+            backend.set_header(header);
         }
     }
 
@@ -127,17 +128,17 @@ impl Stream {
     }
 }
 
-/// Reads a stream while it is written. As an iterator it ends at the last durable record. Call it again for the
-/// records that became durable since.
+/// Reads a stream while it is written. As an iterator it ends at the last durable record. Calling
+/// it again returns the records that have become durable since.
 pub struct Reader {
     reading: Owned<Reading>,
 }
 
 struct Reading {
     stream: Arc<dyn StreamBackend>,
-    /// Records that were read ahead.
+    /// Records that were read and not returned yet.
     ready: VecDeque<Record>,
-    /// Where the record after those begins.
+    /// Where the record after those in `ready` begins.
     next: Lsn,
 }
 

@@ -49,7 +49,7 @@ impl TestDirectory {
         TestLog { log: Log::new(Box::new(backend)).expect("a log"), service }
     }
 
-    /// Without the flush worker, which drains when it likes.
+    /// Joins without the flush worker, which drains at times that a test cannot choose.
     pub(crate) fn join(&self) -> (Arc<ServiceDirectory>, Service) {
         Service::join(&self.path(), &self.options, None).expect("join")
     }

@@ -13,13 +13,13 @@ impl fmt::Display for Lsn {
     }
 }
 
-/// Universal sequence number (xLog §3): orders the records of all streams of a service. When an
-/// append has returned before another began, whichever processes did it, the first has the smaller
-/// one. In nanoseconds since the service was made, of the time it ran.
+/// Universal sequence number (xLog §3): orders the records of all streams of a service. If one
+/// append has returned before another one began, in any process, it has the smaller number. In
+/// nanoseconds of the time that the service was running since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Usn(pub u64);
 
-/// Number of a stream in its service; not given again while the service's memory is there.
+/// Number of a stream in its service. While the service's memory exists, it is not used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
@@ -40,13 +40,13 @@ pub struct Record {
     pub payload: Vec<u8>,
 }
 
-/// Bytes of records that are read at a time. One record may make it more.
+/// Bytes of records that are read at a time. A larger single record is read as a whole.
 pub(crate) const READ_BYTES: usize = 1 << 20;
 
-/// Records that follow each other.
+/// Consecutive records.
 pub(crate) struct RecordBatch {
     pub(crate) records: Vec<Record>,
-    /// Where the next record begins, or will begin.
+    /// Where the next record begins. If there is none yet: where it will begin.
     pub(crate) next: Lsn,
 }
 

@@ -178,13 +178,13 @@ fn one_client_writes_a_stream_at_a_time() {
         let (first, second) = (one.stream("s").expect("one"), one.stream("s").expect("the same"));
         first.append(b"1").expect("append");
         second.append(b"2").expect("the same process");
-        first.set_note(&[7; onejournal::NOTE_BYTES]);
+        first.set_header(&[7; onejournal::STREAM_HEADER_BYTES]);
         let rival = other.stream("s").expect("stream");
         assert!(matches!(rival.append(b"3"), Err(LogError::Busy(_))));
-        assert_eq!(rival.note().expect("note"), [7; onejournal::NOTE_BYTES]);
+        assert_eq!(rival.header().expect("header"), [7; onejournal::STREAM_HEADER_BYTES]);
         assert!(matches!(rival.acquire(), Err(LogError::Busy(_))));
         first.release();
-        assert_eq!(rival.note().expect("note"), [7; onejournal::NOTE_BYTES]);
+        assert_eq!(rival.header().expect("header"), [7; onejournal::STREAM_HEADER_BYTES]);
         rival.acquire().expect("it was released");
         assert!(matches!(first.acquire(), Err(LogError::Busy(_))), "without an append too");
         let lsn = rival.append(b"3").expect("it was released");
@@ -198,16 +198,16 @@ fn one_client_writes_a_stream_at_a_time() {
 }
 
 #[test]
-fn regression_a_note_that_nobody_tells_is_an_error() {
+fn regression_a_stream_header_that_cannot_be_read_is_an_error() {
     let test_dir = TestDirectory::new(true);
     let server = test_dir.serve();
     let retry = std::time::Duration::from_millis(50);
     let options = ConnectOptions { retry, ..ConnectOptions::default() };
     let log = Log::connect_with(test_dir.socket(), &options).expect("connect");
     let stream = log.stream("a").expect("stream");
-    assert_eq!(stream.note().expect("note"), [0; onejournal::NOTE_BYTES]);
+    assert_eq!(stream.header().expect("header"), [0; onejournal::STREAM_HEADER_BYTES]);
     server.stop().expect("stop");
-    assert!(matches!(stream.note(), Err(LogError::Daemon(_))), "zeros would say a restart");
+    assert!(matches!(stream.header(), Err(LogError::Daemon(_))), "zeros would say a restart");
 }
 
 #[test]

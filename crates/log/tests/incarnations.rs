@@ -208,7 +208,7 @@ fn memory_that_comes_back_behind_other_memory_is_not_used() {
     };
     // As in a container with a /dev/shm of its own.
     let hidden = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-    let hidden = hidden.path().join("life");
+    let hidden = hidden.path().join("incarnation");
     fs::rename(incarnation, &hidden).expect("hide");
     let error = refusal(test_dir.root.path(), &options);
     assert!(error.contains("cannot be seen from here"), "{error}");
@@ -232,7 +232,7 @@ fn memory_on_a_disk_is_none_after_a_restart() {
     append(&log, 0..20, true);
     drop(log);
     let before = incarnations(test_dir.memory.path());
-    let incarnation = test_dir.root.path().join("life");
+    let incarnation = test_dir.root.path().join("incarnation");
     let mut text: serde_json::Value =
         serde_json::from_slice(&fs::read(&incarnation).expect("incarnation")).expect("JSON");
     text["boot"] = "another".into();
@@ -281,7 +281,7 @@ fn a_life_that_names_something_else_removes_nothing() {
     drop(open(test_dir.root.path(), &options));
     let precious = tempfile::tempdir().expect("directory");
     fs::write(precious.path().join("file"), b"precious").expect("file");
-    let incarnation = test_dir.root.path().join("life");
+    let incarnation = test_dir.root.path().join("incarnation");
     let mut text: serde_json::Value =
         serde_json::from_slice(&fs::read(&incarnation).expect("incarnation")).expect("JSON");
     text["memory"] = precious.path().display().to_string().into();

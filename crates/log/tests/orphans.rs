@@ -113,7 +113,7 @@ fn memory_that_another_one_replaced_is_kept() {
     let test_dir = TestDirectory::new(false);
     let (memory, options) = (test_dir.memory.path(), test_dir.options());
     leave(test_dir.root.path(), &options);
-    std::fs::remove_file(test_dir.root.path().join("life")).expect("removed");
+    std::fs::remove_file(test_dir.root.path().join("incarnation")).expect("removed");
     let log = open(test_dir.root.path(), &options);
     assert_eq!(collect(memory, &[]).len(), 2, "in use or not: nothing is removed");
     drop(log);

@@ -71,7 +71,7 @@ fn write(stream: &Stream, steps: &[Step], is_nvram: bool, durable: &AtomicU64) {
     stream.flush().expect("flush");
 }
 
-/// A reader at the head, once what lies there is durable.
+/// A reader at the head, once what is there is durable.
 fn at_head(stream: &Stream) -> Reader {
     loop {
         match stream.read_from(stream.head()) {

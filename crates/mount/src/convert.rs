@@ -13,7 +13,7 @@ pub(crate) const SUID_SGID: u16 = 0o6000;
 /// `STATX_BASIC_STATS | STATX_BTIME`.
 const STATX_MASK: u32 = 0x7ff | 0x800;
 
-/// The inode behind a node number: the same number, but for the root.
+/// The inode of a node number: the same number, except for the root.
 pub(crate) fn inode_of(node: u64) -> Result<InodeNo, Errno> {
     match node {
         abi::ROOT_NODE => Ok(InodeNo::ROOT),

@@ -27,9 +27,9 @@ const VALID_SECONDS: u64 = 86_400;
 pub trait OneFile: Send + 'static {
     /// Size of the file in bytes; it does not change.
     fn size_bytes(&self) -> u64;
-    /// Fills `buf` from `offset`; the span lies in the file.
+    /// Fills `buf` from `offset`; the span is in the file.
     fn read(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), Errno>;
-    /// Takes `data` at `offset`; the span lies in the file.
+    /// Takes `data` at `offset`; the span is in the file.
     fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Errno>;
 }
 

@@ -1,4 +1,4 @@
-//! Operations and trees by system calls on a directory: of a mount of ours, of the kernel's ext4, of anything.
+//! Performs operations and reads trees by system calls on a directory of any mounted file system.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,7 @@ use crate::tree::{Entry, Tree, Xattrs};
 /// The umask that the model has.
 const UMASK: u32 = 0o022;
 
-/// Does operations in a directory.
+/// Performs operations in a directory.
 pub struct Calls {
     dir: PathBuf,
     slots: BTreeMap<u32, File>,
@@ -36,7 +36,7 @@ impl Calls {
         self.slots.clear();
     }
 
-    /// Does one operation, by one system call where one can do it.
+    /// Performs one operation, with one system call if that is possible.
     pub fn apply(&mut self, op: &Op) -> io::Result<()> {
         let at = |path: &str| self.dir.join(path);
         match op {
@@ -97,7 +97,7 @@ impl Calls {
         }
     }
 
-    /// An error when there is no such file.
+    /// An error if the file does not exist.
     pub fn exists(&self, target: &Target) -> io::Result<()> {
         fs::symlink_metadata(self.path_of(target)?).map(drop)
     }

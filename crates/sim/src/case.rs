@@ -1,4 +1,4 @@
-//! The short id of a run, and of one crash in it: enough to do exactly that again.
+//! The short id of a run, and of one crash in it, which is enough to repeat it exactly.
 //!
 //! ```text
 //! random:17:60:journal                              a run: workload, seed, operations, data mode
@@ -6,8 +6,8 @@
 //! random:17:60:journal@cut=123,sub=5                a crash of it: cut, choice of what survives
 //! random:17:60:journal@cut=123,sub=5,recut=4,resub=2    a crash of the recovery from that
 //! ```
-//! Where the journal lies (`volume`, `nvram`, `device`) and the codec of deltas (`runs`, `xor-lzo`)
-//! may be left out when they are the first of these.
+//! The place of the journal (`volume`, `nvram`, `device`) and the codec of deltas (`runs`,
+//! `xor-lzo`) may be left out if they are the first ones.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,9 +24,9 @@ use crate::workload::Workload;
 pub struct Case {
     /// What is done.
     pub workload: Workload,
-    /// Decides everything that chance decides.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Number of operations asked for; hand-written workloads round it.
+    /// Number of operations asked for; a hand-written workload may do a few more.
     pub op_count: usize,
     /// Route of file data.
     pub data_mode: DataMode,
@@ -34,7 +34,7 @@ pub struct Case {
     pub journal: JournalKind,
 }
 
-/// Where a journal lies.
+/// The place of a journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum JournalOn {
     /// In the volume.
@@ -59,10 +59,10 @@ impl JournalOn {
     }
 }
 
-/// Where a journal lies, and how it encodes deltas.
+/// The place of a journal, and its encoding of deltas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalKind {
-    /// Where it lies.
+    /// Where it is.
     pub on: JournalOn,
     /// How deltas are encoded.
     pub codec: DeltaCodec,
@@ -78,13 +78,13 @@ const CODECS: [(DeltaCodec, &str); 2] =
     [(DeltaCodec::Runs, "runs"), (DeltaCodec::XorLzo, "xor-lzo")];
 
 impl JournalKind {
-    /// Every place with every codec, the usual one first.
+    /// Every place with every codec, the default first.
     pub fn all() -> Vec<JournalKind> {
         let with = |on| CODECS.map(|(codec, _)| JournalKind { on, codec });
         JournalOn::ALL.into_iter().flat_map(with).collect()
     }
 
-    /// Takes the word of an id for a place or a codec.
+    /// Sets the place or the codec from a word of an id.
     fn with(self, word: &str) -> Result<JournalKind, String> {
         if let Some(on) = JournalOn::ALL.into_iter().find(|on| on.name() == word) {
             return Ok(JournalKind { on, ..self });
@@ -113,19 +113,19 @@ impl FromStr for JournalKind {
 }
 
 impl Case {
-    /// The form of the volume, by seed.
+    /// The shape of the volume, chosen by the seed.
     pub fn shape(&self) -> Shape {
         let index = usize::try_from(mix(self.seed ^ 0x5a) % 4).expect("below 4");
         Shape::ALL[index]
     }
 }
 
-/// Where power was cut, and what survived.
+/// A power cut, and what survived it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Crash {
-    /// Number of events on all media that were done.
+    /// Number of events on all media that had ended.
     pub cut: usize,
-    /// 0 to 3: the extremes of [`Survival`]; above: random.
+    /// 0 to 3: the extremes of [`Survival`]; larger numbers are random.
     pub sub: u32,
 }
 
@@ -146,7 +146,7 @@ pub struct Id {
     pub case: Case,
     /// The crash.
     pub crash: Option<Crash>,
-    /// The crash of the recovery from it.
+    /// A second crash, during the recovery from the first.
     pub again: Option<Crash>,
 }
 

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
-/// Immutable bytes that know their hash: cheap to copy and to compare.
+/// Immutable bytes with their hash: cheap to copy and to compare.
 #[derive(Clone)]
 pub struct Content {
     bytes: Arc<Vec<u8>>,
@@ -48,8 +48,8 @@ impl PartialEq for Content {
 
 impl Eq for Content {}
 
-/// The bytes that the write with this `tag` puts at `offset`: never zero, and different for
-/// every tag and place, so that a byte found on the volume tells where it came from.
+/// The bytes that the write with this `tag` puts at `offset`. They are never zero, and differ for
+/// every tag and place. So a byte that is found on the volume shows which write it came from.
 pub fn pattern(tag: u32, offset: u64, len_bytes: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(len_bytes + 8);
     let mut word = offset / 8;

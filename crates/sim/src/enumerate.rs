@@ -1,4 +1,4 @@
-//! Crash enumeration: cuts a run at every write and flush, recovers, and judges what is left.
+//! Crash enumeration: cuts a run at every write and flush, recovers, and checks the result.
 //!
 //! For each crash:
 //!
@@ -9,9 +9,9 @@
 //! 5. recovery, itself cut and run again, ends in the same volume (sampled);
 //! 6. opening it read-only shows, and leaves, the same volume (sampled).
 //!
-//! Equal images are recovered once, but judged at every cut where they occur: what is allowed
-//! differs. e2fsck and reading are not repeated when two recovered volumes differ in nothing but
-//! the inside of the empty journal, which neither looks at.
+//! Equal images are recovered once, but judged at every cut where they occur, because what is
+//! allowed differs. If two recovered volumes differ only in the inside of the empty journal, e2fsck
+//! and reading are not repeated: neither reads the inside.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -33,15 +33,15 @@ use crate::tree::{Fingerprint, Interner, Tree};
 /// How thorough an enumeration is.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// Random crash states a cut, beside the four extremes.
+    /// Random crash states for each cut, beside the four extremes.
     pub random_count: u32,
-    /// Of how many distinct crash states one gets checks 4 to 6.
+    /// Checks 4 to 6 are made for one in this many distinct crash states.
     pub again_every: u64,
     /// Cuts of a recovery that are tried in check 5.
     pub recut_count: u64,
     /// Threads.
     pub worker_count: usize,
-    /// Stop (at a cut) when this many distinct crash states were checked in this run.
+    /// Stop (at a cut) after this many distinct crash states of this run.
     pub state_limit: usize,
 }
 
@@ -68,7 +68,7 @@ pub struct Tally {
     pub crashes: usize,
     /// Different images among them.
     pub distinct: usize,
-    /// Different volumes after recovery: so often e2fsck ran.
+    /// Different volumes after recovery: e2fsck ran this often.
     pub volumes: usize,
     /// Second recoveries.
     pub again: usize,
@@ -101,10 +101,10 @@ impl std::fmt::Display for Tally {
     }
 }
 
-/// A crash that did not end as it must.
+/// A crash with a wrong result.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Does exactly that again.
+    /// The id that repeats it.
     pub id: Id,
     /// What is wrong.
     pub what: String,
@@ -142,7 +142,7 @@ pub fn enumerate_recording(recording: &Recording, effort: &Effort) -> Result<Tal
     Ok(tally)
 }
 
-/// Does one crash again.
+/// Repeats one crash.
 pub fn replay(id: Id, stage: &Stage<'_>) -> Result<Tally, Box<Failure>> {
     let Some(crash) = id.crash else { return enumerate(id.case, &Effort::default(), stage) };
     let failed = |what| Box::new(Failure { id, what });
@@ -177,7 +177,7 @@ struct RecoveredTree {
     print: Fingerprint,
 }
 
-/// What the workers share.
+/// The state that the workers share.
 #[derive(Default)]
 struct Shared {
     next_cut: AtomicUsize,
@@ -231,7 +231,7 @@ struct Checker<'a> {
     recording: &'a Recording,
     shared: &'a Shared,
     fsck: Fsck,
-    /// Of the devices on which crashes are recovered.
+    /// Sector size of the devices on which crashes are recovered.
     sector_bytes: usize,
 }
 
@@ -286,7 +286,7 @@ impl<'a> Checker<'a> {
         recover(crashed, self.sector_bytes, &self.recording.setup, round)
     }
 
-    /// Of everything that was left on the media.
+    /// A digest of everything that was left on the media.
     fn digest_of(&self, images: &Images) -> u64 {
         let fresh = &self.recording.fresh;
         let own = images.own.as_ref().zip(fresh.own.as_ref());
@@ -294,7 +294,7 @@ impl<'a> Checker<'a> {
         mix(digest(&images.device, &fresh.device, &[]) ^ own.rotate_left(1))
     }
 
-    /// e2fsck and the tree of a recovered volume, unless it is known.
+    /// Checks a recovered volume with e2fsck and reads its tree, unless the result is known.
     fn look_at(&mut self, recovered: &Recovered) -> Result<Arc<RecoveredTree>, String> {
         let formatted = &self.recording.formatted;
         let image = &recovered.images.device;
@@ -356,8 +356,9 @@ impl<'a> Checker<'a> {
             .map_err(|text| format!("after a cut recovery: {text}"))
     }
 
-    /// Equal but for the superblock (mount count, times), the journal's inside, and the note of where
-    /// the journal is: on a volume without marks, which a reader leaves alone, that means nothing.
+    /// Whether two volumes are equal except for the superblock (mount count, times), the inside of
+    /// the journal, and the field that names an external journal. Without our feature bits, that
+    /// field has no meaning, and a read-only opening leaves it alone.
     fn same_volume(&self, a: &Image, b: &Image) -> Result<(), String> {
         let formatted = &self.recording.formatted;
         let mut skip = formatted.journal_blocks.clone();
@@ -374,8 +375,8 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The block that holds the superblock of the kernel's journal, without the note and the checksum
-/// behind it ([`ext4::layout::jbd2`]).
+/// The block with the superblock of the kernel's journal, without the field of the external journal
+/// and the checksum after it ([`ext4::layout::jbd2`]).
 fn without_note(image: &Image, block: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(BLOCK_BYTES).expect("a block fits into memory")];
     image.read(block * BLOCK_BYTES, &mut bytes);
@@ -383,14 +384,14 @@ fn without_note(image: &Image, block: u64) -> Vec<u8> {
     bytes
 }
 
-/// A cut of the recovery, by chance.
+/// Chooses a cut of the recovery at random.
 fn pick_recut(recovered: &Recovered, salt: u64) -> Crash {
     let count = recovered.trace.event_count() as u64 + 1;
     let cut = usize::try_from(mix(salt) % count).expect("a count of events");
     Crash { cut, sub: u32::try_from(mix(salt ^ 1) % 12).expect("below 12") }
 }
 
-/// A hash of what differs from `base`, outside of the blocks in `skip` (sorted).
+/// A hash of the bytes that differ from `base`, outside of the blocks in `skip` (sorted).
 fn digest(image: &Image, base: &Image, skip: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (block, bytes) in different_blocks(image, base, skip) {

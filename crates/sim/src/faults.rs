@@ -1,9 +1,10 @@
-//! A medium that fails: what the file system must say then, and what must be left.
+//! Failing media: what the file system must report then, and what must be left.
 //!
-//! A failed write or flush: the operation that needed it reports an error, from then on the
-//! volume takes no change and acknowledges nothing, and a power cut at that moment leaves what
-//! was acknowledged before. A failed read: only that operation fails. A flipped bit in a journal
-//! record with another behind it: the volume does not open, and nothing is written to it.
+//! After a failed write or flush, the operation that needed it reports an error. From then on the
+//! volume accepts no change and acknowledges nothing, and a power cut at that moment leaves
+//! everything that was acknowledged before. After a failed read, only that operation fails. If a
+//! bit is flipped in a journal record with another record after it, the volume does not open, and
+//! nothing is written to it.
 
 use std::sync::Arc;
 
@@ -26,13 +27,13 @@ use crate::tree::Interner;
 /// When a fault struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Struck {
-    /// Never: the run made fewer of these operations.
+    /// Never: the run had fewer of these operations.
     Never,
-    /// While the volume was opened, used or closed, and everything was as it must be.
+    /// While the volume was opened, used or closed. All checks passed.
     Handled,
 }
 
-/// Lets the run's `skip_count`th write, flush or read fail, and checks what follows.
+/// Makes the run's `skip_count`th write, flush or read fail, and checks what follows.
 pub fn check_fault(
     case: Case,
     operation: Operation,
@@ -68,7 +69,8 @@ struct FaultRun {
 }
 
 impl FaultRun {
-    /// Runs until something fails; says how many operations had returned. `None`: nothing fails.
+    /// Runs until an operation fails. Returns how many operations had returned; `None` if none
+    /// fails.
     fn until_it_fails(&mut self) -> Result<Option<usize>, String> {
         let opened = Session::open(self.device.clone(), self.setup.clone());
         let mut session = match opened {
@@ -92,7 +94,7 @@ impl FaultRun {
         }
     }
 
-    /// What a volume says after the medium has failed. The fault itself may be over.
+    /// Checks what a volume reports after the medium has failed. The fault itself may be over.
     fn check_after(&self, session: &mut Session) -> Result<(), String> {
         self.device.clear_faults();
         if self.is_read {
@@ -133,17 +135,17 @@ impl FaultRun {
     }
 }
 
-/// What a flipped bit did.
+/// The effect of a flipped bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flip {
     /// The journal held fewer than two records.
     NothingToFlip,
-    /// The volume was refused as damaged, unharmed.
+    /// The volume was refused as damaged, and not changed.
     Refused,
 }
 
-/// Does the run, cuts the power before it closes, flips a bit in a journal record that is not the
-/// last, and opens the volume.
+/// Performs the run, cuts the power before it closes the volume, flips a bit in a journal record
+/// that is not the last, and opens the volume.
 pub fn check_bit_flip(case: Case, seed: u64, fsck: &mut Fsck) -> Result<Flip, String> {
     let recording = record(case, &Stage::sound())?;
     let marks = (0..recording.trace.event_count())

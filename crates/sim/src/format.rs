@@ -8,16 +8,16 @@ use onejournal_testing::Image;
 
 use crate::BLOCK_BYTES;
 
-/// The forms of ext4 that volumes are made in.
+/// The variants of ext4 in which volumes are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// What today's mke2fs makes.
     Usual,
-    /// Orphan file and a checksum seed of its own.
+    /// With an orphan file and a checksum seed of its own.
     Newest,
     /// Several small groups.
     Groups,
-    /// Neither checksums nor 64 bits.
+    /// Without checksums and without 64 bits.
     Plain,
 }
 
@@ -39,7 +39,8 @@ impl Shape {
 pub struct Formatted {
     /// Its bytes.
     pub image: Image,
-    /// Blocks of its journal without the first one (which e2fsck reads even when it is empty).
+    /// Blocks of its journal, without the first one, which e2fsck reads even if the journal is
+    /// empty.
     pub journal_blocks: Vec<u64>,
     /// Byte ranges of the whole journal, in its own order.
     pub journal_extents: Vec<std::ops::Range<u64>>,
@@ -81,7 +82,8 @@ fn format(shape: Shape) -> Result<Formatted, String> {
     Ok(Formatted { image: Image::from_bytes(&bytes), journal_blocks, journal_extents: extents })
 }
 
-/// The blocks in a line like ` 0/ 1   1/  4     0 -     9     9 -    18     10`; `None` for another.
+/// The blocks of a line like ` 0/ 1   1/  4     0 -     9     9 -    18     10`; `None` for other
+/// lines.
 fn extent_blocks(line: &str) -> Option<std::ops::Range<u64>> {
     let numbers: Vec<u64> = line
         .split(|c: char| !c.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! e2fsck, asked about images.
+//! Runs e2fsck on images.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,8 +13,8 @@ pub struct Fsck {
 }
 
 impl Fsck {
-    /// Makes the file: in `/dev/shm` if that is there, else among the temporary files. An error
-    /// when e2fsck is not installed.
+    /// Makes the file: in `/dev/shm` if that exists, otherwise among the temporary files. An error
+    /// if e2fsck is not installed.
     pub fn new() -> Result<Fsck, String> {
         let version = Command::new("e2fsck").arg("-V").stderr(Stdio::null()).status();
         if let Err(error) = version {
@@ -28,7 +28,7 @@ impl Fsck {
         Ok(Fsck { file, held: None })
     }
 
-    /// What e2fsck objects to in the image, if anything.
+    /// The complaint of e2fsck about the image, if it has one.
     pub fn check(&mut self, image: &Image) -> Result<(), String> {
         let file = self.file.as_file();
         let written = match self.held.take() {

@@ -1,21 +1,22 @@
-//! What happened in a run, and which states a crash may leave of it.
+//! The history of a run, and the states that a crash may leave of it.
 //!
 //! State *k* is the model after the first *k* operations. A crash at a cut before which `acked`
 //! operations had returned may leave state *k* if
 //!
-//! 1. *k* is at least the *floor*: every operation that an acknowledged sync before the cut covers
-//!    is in it. `sync`, `checkpoint`, `remount` cover all operations before them; `fsync` of a file
-//!    the last one that changed that inode (and, history being one order, all before it);
-//!    `fdatasync` the last that changed its content or size, or created it. Both cover the last rename
-//!    of a directory: the file may be below it.
+//! 1. *k* is at least the *floor*: it contains every operation that is covered by a sync that was
+//!    acknowledged before the cut. `sync`, `checkpoint` and `remount` cover all operations before
+//!    them. `fsync` of a file covers the last operation that changed the inode (and, because
+//!    history is one order, all before it). `fdatasync` covers the last operation that changed the
+//!    content or size, or created the file. Both also cover the last rename of a directory, because
+//!    the file may be below it.
 //! 2. *k* is at most `acked + 1`: the operation that was in progress may be in it.
-//! 3. Of a write or a reservation of more than one block, the first blocks may be there without
-//!    the rest: such an operation is done in several steps.
+//! 3. A write or reservation of more than one block is done in several steps, so its first blocks
+//!    may be there without the rest.
 //!
-//! In the atomic data modes the tree equals such a state, contents included. In the others the tree
-//! without contents equals such a state, and of each file each byte is what that byte was in some
-//! version of this file between its last acknowledged sync and the cut, or it is zero and the
-//! file was shorter than that meanwhile (its cut-off end is zeroed in place).
+//! In the atomic data modes, the tree equals such a state, including contents. In the others, the
+//! tree without contents equals such a state. In each file, each byte is that of some version of
+//! the file between its last acknowledged sync and the cut. Or it is zero, if the file was shorter
+//! meanwhile (the part that was cut off is zeroed in place).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,16 +32,16 @@ use crate::session::Session;
 use crate::tree::{Fingerprint, Tree};
 use crate::workload::Workload;
 
-/// What an operation promised when it returned.
+/// What an operation promised by returning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Promise {
     Nothing,
-    /// State `floor` at least; of the contents of this inode, no older version.
+    /// At least the state `floor`; and of the contents of this inode, no older version.
     File {
         id: Id,
         floor: usize,
     },
-    /// The state before this operation at least.
+    /// At least the state before this operation.
     Everything,
 }
 
@@ -53,7 +54,7 @@ struct Step {
 
 /// A run: operations, models, promises.
 pub struct History {
-    /// Contents are part of the states: no file has data in place that a crash may show.
+    /// Whether contents are part of the states: no file has data in place that a crash may show.
     atomic: bool,
     steps: Vec<Step>,
     /// `states[k]`: after `k` operations.
@@ -61,7 +62,7 @@ pub struct History {
     fingerprints: Vec<Fingerprint>,
     by_whole: BTreeMap<u64, Vec<usize>>,
     by_metadata: BTreeMap<u64, Vec<usize>>,
-    /// Contents of each file that ever was, with the state each came with.
+    /// The contents of each file that ever existed, with the state in which each appeared.
     versions: BTreeMap<Id, Vec<(usize, Content)>>,
     last_change: BTreeMap<Id, usize>,
     last_data_change: BTreeMap<Id, usize>,
@@ -69,7 +70,7 @@ pub struct History {
 }
 
 impl History {
-    /// Nothing was done to a fresh volume.
+    /// The history of a new volume.
     pub fn new(case: &Case) -> History {
         let mut history = History {
             atomic: case.data_mode.is_atomic() && case.workload != Workload::Modes,
@@ -102,10 +103,11 @@ impl History {
         self.steps.is_empty()
     }
 
-    /// Does `op` on the volume and on the model. A text when the two disagree about its outcome.
+    /// Performs `op` on the volume and on the model. The inner error is a text, if the two disagree
+    /// about the result.
     ///
-    /// When the medium fails, the error is returned: the operation may be there after a crash or
-    /// not, and no other may be done any more.
+    /// If the medium fails, its error is returned. After a crash the operation may be there or not,
+    /// and no other operation may be performed.
     pub fn step(&mut self, session: &mut Session, op: &Op) -> Result<Option<Error>, String> {
         let promise = self.promise(op);
         let mut model = self.model().clone();
@@ -124,7 +126,7 @@ impl History {
         Ok(None)
     }
 
-    /// The volume was closed: everything is promised.
+    /// Records that the volume was closed, which promises everything.
     pub fn push_closed(&mut self) {
         self.push(&Op::Sync, Promise::Everything, None, self.model().clone());
     }
@@ -175,7 +177,7 @@ impl History {
         }
     }
 
-    /// The oldest state a crash may leave after `acked` operations have returned.
+    /// The oldest state that a crash may leave after `acked` operations have returned.
     pub fn floor(&self, acked: usize) -> usize {
         let promises = self.steps[..acked].iter().enumerate();
         let floors = promises.map(|(index, step)| match step.promise {
@@ -186,12 +188,12 @@ impl History {
         floors.max().unwrap_or(0)
     }
 
-    /// Whether the tree, contents included, is any state at all.
+    /// Whether the tree, including contents, is any state of the history.
     pub fn is_state(&self, print: Fingerprint) -> bool {
         self.by_whole.contains_key(&print.whole)
     }
 
-    /// Judges the tree that was found after a crash; `Ok` says which state it is.
+    /// Judges the tree that was found after a crash. `Ok` is the number of its state.
     pub fn judge(&self, tree: &Tree, print: Fingerprint, acked: usize) -> Result<usize, String> {
         let acked = acked.min(self.len());
         let range = self.floor(acked)..=(acked + 1).min(self.len());
@@ -251,7 +253,7 @@ impl History {
         broken.map_or(String::new(), |(i, step)| format!("; broken: operation {i} ({})", step.op))
     }
 
-    /// Whether the tree is `state` with a part of the operation after it: its first blocks.
+    /// Whether the tree is `state` with the first blocks of the operation after it.
     fn is_part_of_next(&self, tree: &Tree, print: Fingerprint, state: usize, acked: usize) -> bool {
         let Some(step) = self.steps.get(state) else { return false };
         let (target, offset, len_bytes) = match &step.op {
@@ -275,8 +277,8 @@ impl History {
         })
     }
 
-    /// Where the operation after `state` may have stopped: at the size that is found, or in the
-    /// block where what is found stops being what the whole operation makes.
+    /// The places where the operation after `state` may have stopped: at the size that was found,
+    /// or in the first block in which the found content differs from the complete operation.
     fn part_ends(&self, tree: &Tree, state: usize, target: &Target) -> Vec<u64> {
         let (before, after) = (&self.states[state], &self.states[state + 1]);
         let Ok(id) = before.resolve(target) else { return Vec::new() };
@@ -289,7 +291,7 @@ impl History {
         vec![found.size_bytes, same / BLOCK_BYTES * BLOCK_BYTES]
     }
 
-    /// The promise about bytes in place.
+    /// Checks the promise for contents that are written in place.
     fn check_contents(&self, tree: &Tree, model: &Model, acked: usize) -> Result<(), String> {
         if self.atomic {
             return Ok(());
@@ -328,7 +330,7 @@ impl History {
         Ok(())
     }
 
-    /// No content of this file older than this state may be found.
+    /// The oldest state whose content of this file may be found.
     fn content_floor(&self, id: Id, acked: usize) -> usize {
         let steps = self.steps[..acked].iter().enumerate();
         let floors = steps.map(|(index, step)| match step.promise {
@@ -339,7 +341,7 @@ impl History {
         floors.max().unwrap_or(0)
     }
 
-    /// The operations, for people: from `start` on.
+    /// The operations from `start` on, as text for people.
     pub fn print(&self, start: usize) -> String {
         let steps = self.steps.iter().enumerate().skip(start);
         let line = |(index, step): (usize, &Step)| match &step.failed {
@@ -350,7 +352,7 @@ impl History {
     }
 }
 
-/// A directory gets another name or parent. `model` is the state before.
+/// Whether the operation gives a directory another name or parent. `model` is the state before it.
 fn renames_directory(op: &Op, model: &Model) -> bool {
     let Op::Rename { from, to, .. } = op else { return false };
     let is_directory = |path: &String| {
@@ -359,7 +361,7 @@ fn renames_directory(op: &Op, model: &Model) -> bool {
     is_directory(from) || is_directory(to)
 }
 
-/// The first `done_bytes` of a write or reservation.
+/// The first `done_bytes` of a write or reservation, as an operation.
 fn part_of(op: &Op, done_bytes: u64) -> Op {
     let done = usize::try_from(done_bytes).expect("not more than the operation");
     match op.clone() {

@@ -21,7 +21,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts a copy of the image. An error says why that cannot be done here.
+    /// Mounts a copy of the image. The error says why that is not possible on this machine.
     pub fn mount(image: &Image) -> Result<Mounted, String> {
         let text = |e: io::Error| format!("temporary files: {e}");
         let file = NamedTempFile::new().map_err(text)?;
@@ -41,7 +41,7 @@ impl Mounted {
         fs::read(self.file.path()).map_err(|e| e.to_string())
     }
 
-    /// Does one operation. There are no power cuts here, so nothing is synced.
+    /// Performs one operation. There are no power cuts here, so syncs are skipped.
     pub fn apply(&mut self, op: &Op) -> io::Result<()> {
         match op {
             Op::Sync | Op::Checkpoint => Ok(()),

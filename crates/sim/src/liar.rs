@@ -1,11 +1,11 @@
-//! Media that lie: what crash enumeration must find out.
+//! Media that break their promises. Crash enumeration must notice that.
 
 use std::sync::Arc;
 
 use device::{BlockDevice, Durability, Nvram, Result};
 use onejournal_testing::{Layer, Layered, SimDevice, SimNvram};
 
-/// What it lies about.
+/// The broken promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lie {
     /// Flushes do nothing.

@@ -1,8 +1,8 @@
 //! Crash enumeration, fault injection and reference models.
 //!
-//! Runs the real file system over the real engine on a simulated device, without a mount and
-//! without threads, so that everything follows from a seed; cuts the power at every write; and
-//! compares what recovery makes of it with a reference file system in memory.
+//! Runs the real file system on the real engine and a simulated device, without a mount and without
+//! threads, so that everything depends only on a seed. Cuts the power at every write, and compares
+//! the recovered volume with a reference file system in memory.
 //!
 //! ```text
 //! workload -> ops -> session (the volume) -> machine -> trace
@@ -11,9 +11,9 @@
 //!                                                judge <- tree <- recover <- crash image
 //! ```
 //!
-//! It must not know how the journal or the format work: it uses what their users use. The
-//! exceptions are [`faults`], which flips bits in journal records, [`mod@format`], which asks debugfs
-//! where the journal lies, and [`machine`], which makes empty journals on media of their own.
+//! It does not know how the journal or the format work, and uses the same interfaces as their
+//! users. There are three exceptions: [`faults`] flips bits in journal records, [`mod@format`] asks
+//! debugfs for the place of the journal, and [`machine`] makes empty external journals.
 
 pub mod calls;
 pub mod case;

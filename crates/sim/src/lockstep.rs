@@ -1,4 +1,4 @@
-//! One operation on the volume and on the model.
+//! Performs one operation on the volume and on the model.
 
 use ext4::Error;
 
@@ -6,19 +6,20 @@ use crate::model::Model;
 use crate::op::Op;
 use crate::session::Session;
 
-/// How an operation ended that volume and model agree about.
+/// A result about which volume and model agree.
 pub enum Outcome {
-    /// Done on both.
+    /// It succeeded on both.
     Done,
-    /// Refused by the volume; the model is as before.
+    /// The volume refused it; the model is unchanged.
     Refused(Error),
-    /// The medium failed. What the model would be after the operation, if it can be done.
+    /// The medium failed. Contains the model after the operation, if the operation is possible.
     Broken(Error, Option<Box<Model>>),
 }
 
-/// Does `op` on both. A text when they disagree about the outcome.
+/// Performs `op` on both. The error is a text, if they disagree about the result.
 ///
-/// The volume may refuse for want of space what the model can do; then nothing of it happened.
+/// The volume may refuse an operation for lack of space that the model can perform. Then it must
+/// have no effect.
 pub fn step(session: &mut Session, model: &mut Model, op: &Op) -> Result<Outcome, String> {
     let real = session.apply(op);
     let mut next = model.clone();

@@ -1,8 +1,8 @@
-//! The media of a run: the volume's device, and the journal's own if it has one. The power of all
-//! is cut at the same moment.
+//! The media of a run: the volume's device, and the medium of an external journal. The power of all
+//! media is cut at the same moment.
 //!
-//! Events of all media are numbered in the order in which they were done: a *cut* is a number of
-//! them. With the journal on the volume these are the events of its device.
+//! The events of all media are numbered in their common order. A *cut* is a number of events. If
+//! the journal is on the volume, these are the events of its device.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use onejournal_testing::{
 use crate::case::{Case, JournalOn};
 use crate::format::Formatted;
 
-/// Size in bytes of a region of a journal on a medium of its own: little more than the least, so
-/// that it goes round soon.
+/// Size of a region of an external journal, in bytes: little more than the minimum, so that regions
+/// are reused soon.
 const REGION_BYTES: u64 = 140 * 4096;
 
 /// The media while they have power.
 pub struct Machine {
-    /// Of the volume.
+    /// The device of the volume.
     pub device: Arc<SimDevice>,
     own: Option<Own>,
 }
@@ -32,26 +32,26 @@ enum Own {
     Device(Arc<SimDevice>),
 }
 
-/// What the media hold without power.
+/// The content of the media without power.
 #[derive(Clone)]
 pub struct Images {
-    /// Of the volume.
+    /// The device of the volume.
     pub device: Image,
-    /// Of the journal, if it has a medium of its own.
+    /// The external journal, if there is one.
     pub own: Option<Image>,
     on: JournalOn,
 }
 
-/// What is put between the engine and its media; the usual case is nothing.
+/// Wrappers between the engine and its media. Usually there are none.
 pub struct Wraps<'a> {
-    /// Before a device.
+    /// Wraps a device.
     pub device: &'a dyn Fn(Arc<SimDevice>) -> Arc<dyn BlockDevice>,
-    /// Before NVRAM.
+    /// Wraps NVRAM.
     pub nvram: &'a dyn Fn(Arc<SimNvram>) -> Arc<dyn Nvram>,
 }
 
 impl Images {
-    /// The media that a run of that case begins with; the journal is labelled and empty.
+    /// The media with which a run of that case begins. The journal has a label and is empty.
     pub fn fresh(
         case: &Case,
         formatted: &Formatted,
@@ -67,12 +67,12 @@ impl Images {
         Ok(Images { device: formatted.image.clone(), own, on })
     }
 
-    /// A volume with its journal in it.
+    /// A volume whose journal is in the volume.
     pub fn whole(device: Image) -> Images {
         Images { device, own: None, on: JournalOn::Volume }
     }
 
-    /// Gives them power; `sector_bytes` is that of devices.
+    /// The same media with power. `sector_bytes` is the sector size of devices.
     pub fn power_up(&self, sector_bytes: usize) -> Machine {
         let clock = SimClock::default();
         let device =
@@ -86,7 +86,7 @@ impl Images {
     }
 }
 
-/// An empty journal of that volume, so that a run does not begin with writing zeros everywhere.
+/// An empty journal of that volume, so that a run does not begin by writing zeros everywhere.
 fn empty_journal(on: JournalOn, formatted: &Formatted, count: usize) -> Result<Image, String> {
     let size_bytes = 3 * 4096 + count as u64 * REGION_BYTES;
     let images = Images { device: Image::zeroed(4096), own: Some(Image::zeroed(size_bytes)), on };
@@ -111,10 +111,10 @@ fn empty_journal(on: JournalOn, formatted: &Formatted, count: usize) -> Result<I
 }
 
 impl Machine {
-    /// Nothing between the engine and its media.
+    /// No wrappers.
     pub const SOUND: Wraps<'static> = Wraps { device: &|device| device, nvram: &|nvram| nvram };
 
-    /// The journal's own medium, if it has one.
+    /// The medium of the external journal, if there is one.
     pub fn journal(&self, wraps: &Wraps<'_>) -> Option<Medium> {
         self.own.as_ref().map(|own| match own {
             Own::Nvram(nvram) => Medium::Nvram((wraps.nvram)(nvram.clone())),
@@ -122,7 +122,7 @@ impl Machine {
         })
     }
 
-    /// Begins to write down what is done to the media.
+    /// Begins to record what is done to the media.
     pub fn start_trace(&self) {
         self.device.start_trace();
         match &self.own {
@@ -132,7 +132,7 @@ impl Machine {
         }
     }
 
-    /// Ends it.
+    /// Ends the recording.
     pub fn take_trace(&self) -> Traces {
         let own = self.own.as_ref().map(|own| match own {
             Own::Nvram(nvram) => OwnTrace::Nvram(nvram.take_trace()),
@@ -141,7 +141,7 @@ impl Machine {
         Traces::new(self.device.take_trace(), own)
     }
 
-    /// How many writes and flushes there were.
+    /// Number of writes and flushes so far.
     pub fn event_count(&self) -> u64 {
         let own = self.own.as_ref().map_or(0, |own| match own {
             Own::Nvram(nvram) => nvram.event_count(),
@@ -150,7 +150,7 @@ impl Machine {
         self.device.event_count() + own
     }
 
-    /// What a power cut between two operations leaves.
+    /// The content after a power cut between two operations.
     pub fn crash(&self, survival: Survival) -> Images {
         let (own, on) = match &self.own {
             None => (None, JournalOn::Volume),
@@ -171,11 +171,11 @@ enum OwnCursor<'a> {
     Device(Cursor<'a>),
 }
 
-/// What was done to the media, so that the run can be cut at every event.
+/// Records of what was done to the media, so that the run can be cut at every event.
 pub struct Traces {
     device: Trace,
     own: Option<OwnTrace>,
-    /// Of all events, in order: when, and whether it is a mark.
+    /// The time of each event, in order, and whether it is a mark.
     events: Vec<(u64, bool)>,
 }
 
@@ -218,7 +218,7 @@ impl Traces {
         self.device.marks_before(self.device.times.partition_point(|time| *time < moment))
     }
 
-    /// What a power cut at `cut` leaves. To walk over many cuts use [`Traces::cursor`].
+    /// The content after a power cut at `cut`. For many cuts use [`Traces::cursor`].
     pub fn crash(&self, cut: usize, survival: Survival) -> Images {
         let mut cursor = self.cursor();
         cursor.advance_to(cut);
@@ -237,7 +237,7 @@ impl Traces {
     }
 }
 
-/// Walks over the cuts of all media, forwards.
+/// Goes forwards through the cuts of all media.
 pub struct Cursors<'a> {
     traces: &'a Traces,
     cut: usize,
@@ -246,12 +246,12 @@ pub struct Cursors<'a> {
 }
 
 impl Cursors<'_> {
-    /// The number of events that are done.
+    /// The number of events so far.
     pub fn cut(&self) -> usize {
         self.cut
     }
 
-    /// Does the events up to `cut`. Panics when that lies behind.
+    /// Continues to `cut`. Panics if that is earlier than the present cut.
     pub fn advance_to(&mut self, cut: usize) {
         self.cut = cut;
         let moment = self.traces.moment(cut);
@@ -263,7 +263,7 @@ impl Cursors<'_> {
         }
     }
 
-    /// What a power cut here leaves.
+    /// The content after a power cut at this point.
     pub fn crash(&self, survival: Survival) -> Images {
         let device = self.device.crash(survival);
         let (own, on) = match &self.own {

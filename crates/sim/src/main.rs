@@ -1,4 +1,4 @@
-//! `sim`: enumerates crashes of the file system until told to stop, or does one again.
+//! `sim`: enumerates crashes of the file system until it is stopped, or repeats one.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use onejournal_sim::recording::{Stage, record};
 use onejournal_sim::shrink::shrink;
 use onejournal_sim::workload::Workload;
 
-/// Cuts the power at every write of a workload, recovers, and checks what is left.
+/// Cuts the power at every write of a workload, recovers, and checks the result.
 ///
-/// Ends with 1 and the id of the crash when a check fails; `--replay ID` does it again.
+/// If a check fails, exits with 1 and prints the id of the crash; `--replay ID` repeats it.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Everything follows from this number
+    /// Seed: the same number gives the same runs
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Stop after this many distinct crash states
@@ -34,22 +34,22 @@ struct Arguments {
     /// runs: nvram,nvram:xor-lzo
     #[arg(long, value_delimiter = ',')]
     journal: Vec<JournalKind>,
-    /// Operations a run, instead of what is usual for the workload
+    /// Operations in each run, instead of the usual number for the workload
     #[arg(long)]
     ops: Option<usize>,
-    /// Random crash states a cut, beside the four extremes
+    /// Random crash states for each cut, beside the four extremes
     #[arg(long, default_value_t = 4)]
     random: u32,
     /// Threads
     #[arg(long, default_value_t = 2)]
     workers: usize,
-    /// Do one run or crash again
+    /// Repeat one run or crash
     #[arg(long, value_name = "ID")]
     replay: Option<Id>,
     /// With --replay: print the operations of the run first
     #[arg(long, requires = "replay")]
     print: bool,
-    /// With --replay: look for the shortest list of operations that fails as well
+    /// With --replay: find the shortest list of operations that fails as well
     #[arg(long, requires = "replay")]
     shrink: bool,
 }
@@ -98,7 +98,7 @@ fn shrink_one(id: Id, arguments: &Arguments) -> Result<Tally, Box<Failure>> {
     }
 }
 
-/// Goes round the workloads, modes and journals, with another seed each time.
+/// Tries all workloads, modes and journals in turn, with another seed each time.
 fn explore(arguments: &Arguments) -> Result<Tally, Box<Failure>> {
     let workloads = arguments.workload.map_or(Workload::ALL.to_vec(), |one| vec![one]);
     let modes = arguments.mode.map_or(DataMode::ALL.to_vec(), |mode| vec![mode]);

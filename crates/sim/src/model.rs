@@ -1,7 +1,7 @@
-//! The reference file system: the same operations on plain values in memory.
+//! The reference file system: the same operations on values in memory.
 //!
-//! It knows nothing of blocks, space or time. A clone is a snapshot: inodes are shared until one
-//! of the two changes them.
+//! It has no blocks, space or time. A clone is a snapshot: the clones share inodes until one of
+//! them changes an inode.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::tree::{Entry, Tree, Xattrs};
 
 mod names;
 
-/// Number of an inode of the model; never used twice.
+/// Number of an inode of the model. It is never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(u32);
 
@@ -57,12 +57,12 @@ impl Node {
     }
 }
 
-/// What an operation changed, for `fsync` to promise.
+/// A change by an operation that `fsync` promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
     /// The inode.
     pub id: Id,
-    /// `fdatasync` promises it too: content, size, or that the file exists.
+    /// Whether `fdatasync` promises it, too: content, size, or that the file exists.
     pub is_data: bool,
 }
 
@@ -76,7 +76,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// What mke2fs makes: a root with `lost+found`.
+    /// The file system that mke2fs makes: a root with `lost+found`.
     pub fn formatted() -> Model {
         let directory = |mode, link_count, children| Node {
             body: Body::Dir(children),
@@ -92,7 +92,7 @@ impl Model {
         Model { nodes, open: BTreeMap::new(), next: 2, changes: Vec::new() }
     }
 
-    /// A directory of mode 755 with nothing in it.
+    /// An empty directory with mode 755.
     pub fn empty() -> Model {
         let root = Node {
             body: Body::Dir(BTreeMap::new()),
@@ -106,15 +106,15 @@ impl Model {
         Model { nodes, open: BTreeMap::new(), next: 1, changes: Vec::new() }
     }
 
-    /// Closes what is open, as the end of a process does.
+    /// Closes all open files, as the end of a process does.
     pub fn close_all(&mut self) {
         for slot in self.open_slots() {
             self.close(slot);
         }
     }
 
-    /// Does `op`; an error changes nothing. Of a write only the first `written_bytes` are done.
-    /// What a successful operation changed is in [`Model::take_changes`].
+    /// Performs `op`. An error changes nothing. Of a write, only the first `written_bytes` are
+    /// performed. [`Model::take_changes`] returns the changes of a successful operation.
     pub fn apply(&mut self, op: &Op, written_bytes: Option<usize>) -> Result<()> {
         self.changes.clear();
         match op {
@@ -219,7 +219,7 @@ impl Model {
         }
     }
 
-    /// Slots that are open.
+    /// Slots with an open file.
     pub fn open_slots(&self) -> Vec<u32> {
         self.open.keys().copied().collect()
     }
@@ -380,7 +380,7 @@ impl Model {
         Ok(())
     }
 
-    /// Attributes of users are for files and directories.
+    /// Checks that the inode may have user attributes: only files and directories may.
     fn check_xattr(&self, id: Id, name: &str) -> Result<()> {
         let may_have = matches!(self.nodes[&id].body, Body::File(_) | Body::Dir(_));
         if name.starts_with("user.") && !may_have { Err(Error::NotPermitted) } else { Ok(()) }
@@ -397,7 +397,7 @@ impl Model {
         Ok(())
     }
 
-    /// Contents by inode, for what [`Model::take_changes`] names.
+    /// Contents of the inodes that [`Model::take_changes`] names.
     pub fn contents_of(&self, ids: &BTreeSet<Id>) -> Vec<(Id, Content)> {
         ids.iter().filter_map(|id| Some((*id, self.content(*id)?.clone()))).collect()
     }

@@ -1,4 +1,4 @@
-//! One operation of a workload, and how it prints.
+//! An operation of a workload, and its text form.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub use ext4::DATA_MODE_XATTR as MODE_ATTRIBUTE;
 pub enum Target {
     /// A path from the root, names separated by `/`; empty for the root itself.
     Path(String),
-    /// A file that [`Op::Open`] holds pinned, whether it still has a name or not.
+    /// A file that [`Op::Open`] keeps pinned, with or without a name.
     Open(u32),
 }
 
@@ -25,7 +25,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Long names cut for printing.
+/// Cuts long names for printing.
 struct Short<'a>(&'a str);
 
 impl fmt::Display for Short<'_> {
@@ -42,18 +42,18 @@ impl fmt::Display for Short<'_> {
 pub enum Reserve {
     /// Reserve, and make the file longer.
     Extend,
-    /// Reserve, leave the size.
+    /// Reserve without changing the size.
     KeepSize,
     /// Make a hole.
     Punch,
     /// Make zeros.
     Zero {
-        /// Leave the size.
+        /// Do not change the size.
         keep_size: bool,
     },
 }
 
-/// What a rename does with a name that exists.
+/// How a rename treats an existing name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenameKind {
     /// Replaces it.
@@ -64,7 +64,7 @@ pub enum RenameKind {
     Exchange,
 }
 
-/// An operation. Data and attribute values are not in it: they follow from `tag`.
+/// An operation. Data and attribute values are not stored in it: they are computed from `tag`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "of the fields: each is named after what it is")]
 pub enum Op {
@@ -82,11 +82,11 @@ pub enum Op {
     Unlink { path: String },
     /// Removes an empty directory.
     RemoveDir { path: String },
-    /// Renames.
+    /// Renames a file or directory.
     Rename { from: String, to: String, kind: RenameKind },
     /// Writes [`crate::content::pattern`] bytes.
     Write { target: Target, offset: u64, len_bytes: usize, tag: u32 },
-    /// Writes pattern bytes in several pieces (offset and length), all of them or none.
+    /// Writes pattern bytes in several pieces (offset and length), atomically.
     WriteAtomic { target: Target, pieces: Vec<(u64, usize)>, tag: u32 },
     /// Sets the size.
     Truncate { target: Target, size_bytes: u64 },
@@ -96,13 +96,13 @@ pub enum Op {
     SetAttr { target: Target, mode: Option<u16>, uid: Option<u32>, gid: Option<u32> },
     /// Sets an extended attribute to pattern bytes.
     SetXattr { target: Target, name: String, len_bytes: usize, tag: u32, flags: XattrFlags },
-    /// Gives a file a data mode of its own: an attribute with its name.
+    /// Gives a file its own data mode, through an attribute.
     SetMode { target: Target, mode: DataMode },
     /// Removes an extended attribute.
     RemoveXattr { target: Target, name: String },
     /// Pins a file in a slot.
     Open { path: String, slot: u32 },
-    /// Gives the slot up.
+    /// Closes the file of the slot.
     Close { slot: u32 },
     /// Makes one file durable.
     Fsync { target: Target, data_only: bool },
@@ -110,7 +110,7 @@ pub enum Op {
     Sync,
     /// Makes everything durable and brings it home.
     Checkpoint,
-    /// Closes the volume and opens it again. Slots are given up before.
+    /// Closes the volume and opens it again. Slots are closed before that.
     Remount,
 }
 

@@ -1,4 +1,4 @@
-//! A run of a workload on the simulated device: its history and its trace.
+//! Runs a workload on the simulated device, and records its history and its trace.
 
 use std::sync::Arc;
 
@@ -15,28 +15,28 @@ use crate::recover::no_panic;
 use crate::session::{Session, Setup};
 use crate::tree::{Interner, read_tree};
 
-/// What is put between the file system and the simulated device; the usual case is nothing.
+/// Wraps the simulated device, between it and the file system.
 pub type Wrap = dyn Fn(Arc<SimDevice>) -> Arc<dyn BlockDevice> + Sync;
 
 /// The same for NVRAM.
 pub type WrapNvram = dyn Fn(Arc<SimNvram>) -> Arc<dyn Nvram> + Sync;
 
-/// How runs are done.
+/// The surroundings of runs.
 #[derive(Clone, Copy)]
 pub struct Stage<'a> {
-    /// What stands between the file system and the devices.
+    /// The wrapper of the devices.
     pub wrap: &'a Wrap,
-    /// What stands between the file system and NVRAM.
+    /// The wrapper of NVRAM.
     pub wrap_nvram: &'a WrapNvram,
 }
 
 impl Stage<'_> {
-    /// Nothing is wrong.
+    /// No wrappers.
     pub fn sound() -> Stage<'static> {
         Stage { wrap: &|device| device, wrap_nvram: &|nvram| nvram }
     }
 
-    /// How volumes of that run are opened.
+    /// The options with which volumes of that run are opened.
     pub fn setup(&self, case: &Case) -> Setup {
         let mut setup = Setup::new(case.data_mode, case.seed);
         setup.codec = case.journal.codec;
@@ -46,17 +46,17 @@ impl Stage<'_> {
 
 /// A run that was done.
 pub struct Recording {
-    /// Which.
+    /// The id of the run.
     pub case: Case,
-    /// The volume it began with.
+    /// The volume with which it began.
     pub formatted: Arc<Formatted>,
-    /// The media it began with.
+    /// The media with which it began.
     pub fresh: Images,
-    /// How its volumes are opened, but for the journal's medium.
+    /// The options with which its volumes are opened, without the journal's medium.
     pub setup: Setup,
-    /// What was done to the media, with a mark *n* when *n* operations had returned.
+    /// What was done to the media. A mark *n* means that *n* operations had returned.
     pub trace: Traces,
-    /// What was done, and what a crash may leave.
+    /// What was done, and what a crash may leave of it.
     pub history: History,
 }
 
@@ -65,12 +65,12 @@ pub fn sector_bytes(case: &Case) -> usize {
     if mix(case.seed ^ 0x77).is_multiple_of(4) { 4096 } else { 512 }
 }
 
-/// Size of a sector of the devices that crashes of this run are recovered on.
+/// Sector size of the devices on which crashes of this run are recovered.
 pub fn recovery_sector_bytes(case: &Case) -> usize {
     if case.seed.is_multiple_of(3) { 4096 } else { 512 }
 }
 
-/// Does the run: opens a fresh volume, all operations, compares everything, closes.
+/// Performs the run: opens a new volume, performs all operations, compares everything, closes.
 pub fn record(case: Case, stage: &Stage<'_>) -> Result<Recording, String> {
     record_ops(case, &case.workload.ops(case.seed, case.op_count), stage)
 }
@@ -104,7 +104,7 @@ pub fn record_ops(case: Case, ops: &[Op], stage: &Stage<'_>) -> Result<Recording
     Ok(Recording { case, formatted, fresh, setup, trace: machine.take_trace(), history })
 }
 
-/// The volume as it is now against the model.
+/// Compares the volume with the model.
 pub fn compare(session: &Session, history: &History) -> Result<(), String> {
     let tree = read_tree(session.volume(), &mut Interner::default())?;
     let model = history.model().tree();

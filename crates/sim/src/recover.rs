@@ -1,4 +1,4 @@
-//! Recovery of a crashed image by the real code, and what is found then.
+//! Recovers a crashed image with the real code, and reads the result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,12 +10,13 @@ use crate::machine::{Images, Machine, Traces};
 use crate::session::Setup;
 use crate::tree::{Interner, Tree, read_tree};
 
-/// Lives of recoveries, apart from those of runs.
-const RECOVERY_LIFE: u64 = 900;
+/// The first incarnation number of recoveries, distinct from those of runs.
+const RECOVERY_INCARNATION: u64 = 900;
 
 /// A recovered volume.
 pub struct Recovered {
-    /// What is durable after it was opened and closed again: a power cut follows at once.
+    /// What is durable after the volume was opened and closed again: the power is cut right after
+    /// that.
     pub images: Images,
     /// What recovery did to the media.
     pub trace: Traces,
@@ -31,7 +32,7 @@ pub fn recover(
     let machine = crashed.power_up(sector_bytes);
     machine.start_trace();
     let setup = setup.with_journal(machine.journal(&Machine::SOUND));
-    let options = still(setup.options(RECOVERY_LIFE + round));
+    let options = still(setup.options(RECOVERY_INCARNATION + round));
     no_panic("recovery", || {
         let volume = Volume::open(machine.device.clone(), options)
             .map_err(|e| format!("does not open: {e}"))?;
@@ -41,8 +42,8 @@ pub fn recover(
     Ok(Recovered { images: machine.crash(Survival::Nothing), trace })
 }
 
-/// Reads the whole volume, which is closed: its journal, wherever it is, is not needed. Nothing may
-/// be written to it.
+/// Reads the whole volume, which is closed, so its journal is not needed. Nothing may be written to
+/// it.
 pub fn read_back(
     image: &Image,
     sector_bytes: usize,
@@ -50,7 +51,7 @@ pub fn read_back(
     interner: &mut Interner,
 ) -> Result<Tree, String> {
     let device = Arc::new(SimDevice::from_image(image.clone(), sector_bytes));
-    let options = OpenOptions { read_only: true, ..still(setup.options(RECOVERY_LIFE)) };
+    let options = OpenOptions { read_only: true, ..still(setup.options(RECOVERY_INCARNATION)) };
     let tree = no_panic("reading", || {
         let volume = Volume::open(device.clone(), options)
             .map_err(|e| format!("does not open for reading: {e}"))?;
@@ -63,7 +64,7 @@ pub fn read_back(
 }
 
 /// Opens a crashed volume read-only, which recovers it first, and reads it. Also returns what is
-/// durable then.
+/// durable after that.
 pub fn recover_read_only(
     crashed: &Images,
     sector_bytes: usize,
@@ -73,7 +74,7 @@ pub fn recover_read_only(
     let machine = crashed.power_up(sector_bytes);
     let device = &machine.device;
     let setup = setup.with_journal(machine.journal(&Machine::SOUND));
-    let options = OpenOptions { read_only: true, ..still(setup.options(RECOVERY_LIFE + 3)) };
+    let options = OpenOptions { read_only: true, ..still(setup.options(RECOVERY_INCARNATION + 3)) };
     let tree = no_panic("a read-only opening", || {
         let volume = Volume::open(device.clone(), options)
             .map_err(|e| format!("does not open read-only: {e}"))?;
@@ -82,13 +83,13 @@ pub fn recover_read_only(
     Ok((tree, device.crash(Survival::Nothing)))
 }
 
-/// With a clock that stands still, so that two recoveries of one crash can be compared.
+/// The options with a clock that stands still, so that two recoveries of one crash can be compared.
 fn still(options: OpenOptions) -> OpenOptions {
     let clock = || Timestamp { seconds: 1_750_000_000, nanoseconds: 0 };
     OpenOptions { clock: Arc::new(clock), ..options }
 }
 
-/// Runs `work`; a panic in it is an error like any other.
+/// Runs `work`. A panic becomes an error.
 pub fn no_panic<T>(what: &str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

@@ -1,4 +1,4 @@
-//! A volume in use: does the operations of a workload through the real file system.
+//! An open volume, on which a workload's operations are performed through the real file system.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use journal::Medium;
 use crate::content::pattern;
 use crate::op::{Op, RenameKind, Reserve, Target, symlink_target};
 
-/// How the volume of a run is opened.
+/// The options with which the volume of a run is opened.
 #[derive(Clone)]
 pub struct Setup {
     /// Route of file data.
     pub data_mode: DataMode,
-    /// Seeds generations and the journal's incarnations.
+    /// Seed of generations and of the journal's incarnations.
     pub seed: u64,
     /// How deltas are encoded.
     pub codec: DeltaCodec,
-    /// The journal's own medium, if it has one.
+    /// The external journal, if there is one.
     pub journal: Option<Medium>,
 }
 
 impl Setup {
-    /// Nothing is broken.
+    /// A volume with its journal inside.
     pub fn new(data_mode: DataMode, seed: u64) -> Setup {
         Setup { data_mode, seed, codec: DeltaCodec::Runs, journal: None }
     }
 
-    /// The same on other media.
+    /// The same with another journal medium.
     pub fn with_journal(&self, journal: Option<Medium>) -> Setup {
         Setup { journal, ..self.clone() }
     }
 
-    /// Regions of the journal, 2 to 4 by seed.
+    /// Number of regions of the journal, 2 to 4, chosen by the seed.
     pub fn region_count(&self) -> usize {
         [4, 2, 3][usize::try_from(self.seed % 3).expect("below 3")]
     }
@@ -66,8 +66,8 @@ impl Setup {
     }
 }
 
-/// One machine, which boots anew for each incarnation of the volume: who comes after a crash finds a claim
-/// of an earlier boot.
+/// The claimant of this incarnation: one machine, which boots again for each incarnation. So after
+/// a crash, the next opening finds a claim of an earlier boot.
 fn claimant(incarnation: u64) -> Claimant {
     let claim = Claim {
         machine_id: [1; 16],
@@ -83,14 +83,14 @@ fn claimant(incarnation: u64) -> Claimant {
     Claimant { claim, lives, wait, take_over: false }
 }
 
-/// What an operation did.
+/// The effect of an operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
     /// Bytes of an [`Op::Write`] or [`Op::Fallocate`] that were done.
     pub written_bytes: Option<usize>,
 }
 
-/// An open volume with the slots of a workload.
+/// An open volume, with the open files of a workload.
 pub struct Session {
     device: Arc<dyn BlockDevice>,
     setup: Setup,
@@ -106,18 +106,18 @@ impl Session {
         Ok(Session { device, setup, volume, slots: BTreeMap::new(), incarnation: 0 })
     }
 
-    /// The volume. Panics after a failed remount.
+    /// The volume. Panics if a remount has failed.
     pub fn volume(&self) -> &Volume {
         self.volume.as_ref().expect("the volume is open")
     }
 
-    /// Gives every slot up and closes the volume.
+    /// Closes all open files and the volume.
     pub fn close(mut self) -> Result<()> {
         self.give_up_slots();
         self.volume.take().expect("the volume is open").close()
     }
 
-    /// Does one operation.
+    /// Performs one operation.
     pub fn apply(&mut self, op: &Op) -> Result<Done> {
         match op {
             Op::Write { target, offset, len_bytes, tag } => {
@@ -230,7 +230,8 @@ impl Session {
         self.on(target, |volume, ino| volume.write_atomic(ino, &pieces))
     }
 
-    /// A failure for want of space may leave the file longer; then that much was done.
+    /// If a reservation fails for lack of space, the file may have become longer. Returns how much
+    /// was done.
     fn fallocate(&self, target: &Target, how: Reserve, offset: u64, len: u64) -> Result<Done> {
         let (kind, grows) = match how {
             Reserve::Extend => (Allocate::Extend, true),
@@ -265,7 +266,7 @@ impl Session {
         self.on(target, |volume, ino| volume.set_attr(ino, &set).map(drop))
     }
 
-    /// Runs `work` on the inode of a target, pinned meanwhile.
+    /// Runs `work` on the inode of a target, which is pinned meanwhile.
     fn on<T>(
         &self,
         target: &Target,

@@ -1,11 +1,11 @@
-//! The shortest list of operations that still fails.
+//! Finds the shortest list of operations that still fails.
 
 use crate::case::{Case, Id};
 use crate::enumerate::{Effort, Failure, enumerate_recording};
 use crate::op::Op;
 use crate::recording::{Stage, record_ops};
 
-/// Does these operations with every crash; the first failure.
+/// Performs these operations, checks every crash, and returns the first failure.
 fn failure_of(case: Case, ops: &[Op], effort: &Effort, stage: &Stage<'_>) -> Option<Failure> {
     match record_ops(case, ops, stage) {
         Ok(recording) => enumerate_recording(&recording, effort).err().map(|failure| *failure),
@@ -13,9 +13,9 @@ fn failure_of(case: Case, ops: &[Op], effort: &Effort, stage: &Stage<'_>) -> Opt
     }
 }
 
-/// Takes operations out of a run that fails, first many at a time, then single ones, as long as
-/// what is left fails in whatever way. `None` when the run does not fail. The cut in the id of the
-/// failure is one of the run of the operations returned, not of the case.
+/// Removes operations from a failing run, first many at a time, then single ones, as long as the
+/// rest still fails in any way. `None` if the run does not fail. The cut in the id of the failure
+/// belongs to the returned operations, not to the case.
 pub fn shrink(case: Case, effort: &Effort, stage: &Stage<'_>) -> Option<(Vec<Op>, Failure)> {
     let mut ops = case.workload.ops(case.seed, case.op_count);
     let mut failure = failure_of(case, &ops, effort, stage)?;

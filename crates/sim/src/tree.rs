@@ -1,8 +1,8 @@
-//! A whole file system as plain values: what a model is compared with.
+//! A whole file system as values, to be compared with a model.
 //!
-//! Two trees are equal when every path leads to the same kind, mode, owner, size, link count,
-//! content, target, device number and attributes, and when the same paths are links of one
-//! inode. Times, inode numbers and the space used are not in it: e2fsck looks at the latter.
+//! Two trees are equal if every path leads to the same kind, mode, owner, size, link count,
+//! content, target, device number and attributes, and if the same paths are links of one inode.
+//! Times, inode numbers and used space are not compared; e2fsck checks used space.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -36,7 +36,7 @@ pub struct Entry {
     pub xattrs: Xattrs,
     /// The first path (in byte order) that leads to this inode.
     pub first_path: Vec<u8>,
-    /// Bytes of a regular file, target of a symlink; else empty.
+    /// Bytes of a regular file, or target of a symlink; otherwise empty.
     pub content: Content,
 }
 
@@ -56,9 +56,9 @@ pub struct Tree {
 /// Two hashes of a [`Tree`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
-    /// Of everything but the bytes of regular files.
+    /// Hash of everything except the bytes of regular files.
     pub metadata: u64,
-    /// Of everything.
+    /// Hash of everything.
     pub whole: u64,
 }
 
@@ -89,7 +89,8 @@ impl Tree {
         Fingerprint { metadata, whole: contents.finish() }
     }
 
-    /// The first differences from `other`, for people. `names` say which is which.
+    /// The first differences to `other`, as text for people. `names` are the names of the two
+    /// trees.
     pub fn differences(&self, other: &Tree, names: [&str; 2], limit: usize) -> String {
         let mut text = String::new();
         let paths = self.entries.keys().chain(other.entries.keys());
@@ -171,8 +172,8 @@ fn describe(xattrs: &Xattrs) -> String {
     text + "}"
 }
 
-/// Reads everything on a volume. Looks every name up as well, and checks that `read_dir`,
-/// `lookup` and `get_attr` agree; a text about the contradiction or error otherwise.
+/// Reads everything on a volume. Also looks up every name, and checks that `read_dir`, `lookup` and
+/// `get_attr` agree. The error is a text.
 pub fn read_tree(volume: &Volume, interner: &mut Interner) -> Result<Tree, String> {
     let mut reader = Reader { volume, interner, tree: Tree::default(), first: HashMap::new() };
     let root = volume.get_attr(InodeNo::ROOT).map_err(|e| format!("the root: {e}"))?;
@@ -219,7 +220,7 @@ impl Reader<'_> {
         if attr.kind == FileKind::Directory { self.add_children(&path, &attr) } else { Ok(()) }
     }
 
-    /// Makes the smallest of an inode's paths the first of all of them.
+    /// Makes the smallest of an inode's paths the first path of all of them.
     fn rename_first(&mut self, ino: InodeNo, path: Vec<u8>) -> Result<(), String> {
         let first = self.first.get_mut(&ino).expect("the caller found it");
         if path >= *first {

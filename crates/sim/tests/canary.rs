@@ -1,4 +1,4 @@
-//! What is broken must be found: a check that never fails is none.
+//! Canaries: each fault must be found, because a check that never fails is worthless.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use onejournal_sim::shrink::shrink;
 use onejournal_sim::workload::Workload;
 use onejournal_testing::{SimDevice, SimNvram};
 
-/// No more crash states than this may be needed to find a fault.
+/// The most crash states until a fault must be found.
 const STATE_LIMIT: usize = 3000;
 
-/// Goes through the workloads until one fails, and returns what is said then.
+/// Runs the workloads until one fails, and returns the failure.
 fn find(stage: &Stage<'_>, workloads: &[Workload]) -> Option<String> {
     find_on(stage, workloads, JournalKind::default(), [DataMode::Journal, DataMode::Ordered])
 }
@@ -106,7 +106,7 @@ mod faulty_engines {
         assert!(failure.is_some(), "{fault:?} must be found within {STATE_LIMIT} states");
     }
 
-    /// The same with a journal elsewhere, or DJFS' codec.
+    /// The same with an external journal, or with DJFS' codec.
     fn is_found_on(fault: Fault, journal: &str) {
         let workloads = [Workload::Writers, Workload::Reuse, Workload::Rounds];
         let kind = journal.parse().expect("a kind of journal");

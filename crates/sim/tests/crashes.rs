@@ -6,7 +6,7 @@ use onejournal_sim::enumerate::{Effort, Tally, enumerate};
 use onejournal_sim::recording::Stage;
 use onejournal_sim::workload::Workload;
 
-/// Checks the crashes of a few runs of a workload; prints and returns what was done.
+/// Checks the crashes of a few runs of a workload, and prints and returns the counts.
 fn check(workload: Workload, data_mode: DataMode, seeds: std::ops::Range<u64>) -> Tally {
     check_on(workload, data_mode, JournalKind::default(), seeds)
 }

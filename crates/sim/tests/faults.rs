@@ -1,4 +1,4 @@
-//! A medium that fails: every write, flush and read of a few runs, one at a time.
+//! Failing media: every write, flush and read of a few runs fails, one at a time.
 
 use device::Operation;
 use ext4::DataMode;
@@ -20,7 +20,7 @@ fn case(workload: Workload, seed: u64, data_mode: DataMode) -> Case {
     }
 }
 
-/// Lets each `step`th operation of that kind fail, in runs of every workload.
+/// Makes each `step`th operation of that kind fail, in runs of every workload.
 fn fail_each(operation: Operation, step: usize) {
     let mut fsck = Fsck::new().expect("e2fsck");
     let mut struck = 0;

@@ -1,5 +1,5 @@
-//! The kernel's ext4 against ours: the same operations on both, and each reads what the other
-//! wrote. Needs root and a loop mount; says so and passes where those are not to be had.
+//! The kernel's ext4 compared with OneJournal: the same operations on both, and each reads what the
+//! other wrote. Needs root and a loop mount; without them, the tests say so and pass.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +25,7 @@ fn assert_same(a: &Tree, b: &Tree, names: [&str; 2], run: &str) {
     );
 }
 
-/// Whether operation `op` was refused for want of space on our side.
+/// Whether OneJournal refused operation `op` for lack of space.
 fn ours(ops: &[Op], image: &Image, data_mode: DataMode) -> (Image, Vec<bool>) {
     let device = Arc::new(SimDevice::from_image(image.clone(), 512));
     let mut session =
@@ -84,8 +84,8 @@ fn compare(
     true
 }
 
-/// One test at a time: a command that one starts has, for a moment, the files open that the other
-/// has open on a mount that it is about to take off.
+/// Allows one test at a time: a command that a test starts has, for a moment, the files open that
+/// another test has open on a mount, which that test is about to unmount.
 static MOUNTING: Mutex<()> = Mutex::new(());
 
 #[test]

@@ -1,4 +1,5 @@
-//! Long random sequences against the model, closed, checked and opened again on the way.
+//! Long random sequences, compared with the model. The volume is closed, checked and opened again
+//! in between.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use onejournal_sim::tree::{Interner, read_tree};
 use onejournal_sim::workload::Workload;
 use onejournal_testing::{SimDevice, Survival};
 
-/// Operations between two looks at everything.
+/// Operations between two complete comparisons.
 const STRETCH: usize = 150;
 
 struct Run {
@@ -86,7 +87,8 @@ fn every_workload_for_longer() {
     }
 }
 
-/// One workload is long enough for the journal to fill up, wait for a checkpoint and go round.
+/// One workload that is long enough for the journal to fill up, wait for a checkpoint and reuse its
+/// regions.
 #[test]
 fn the_journal_goes_round() {
     // With ordered data alone the records are so small that this would take a hundred times as long.

@@ -1,5 +1,5 @@
-//! A volume whose journal is not empty, given to e2fsck and to the kernel: whether they refuse it
-//! or not, what was promised is still there afterwards.
+//! A volume whose journal is not empty is given to e2fsck and to the kernel. Whether they refuse it
+//! or not, everything that was promised must be there afterwards.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ use onejournal_sim::tree::Interner;
 use onejournal_sim::workload::Workload;
 use onejournal_testing::{Image, Survival};
 
-/// Recovers what the others left, and judges it.
+/// Recovers what the other programs left, and judges it.
 fn check(recording: &Recording, image: Image, cut: usize, fsck: &mut Fsck) -> Result<(), String> {
     let sector_bytes = sector_bytes(&recording.case);
     let recovered = recover(&Images::whole(image), sector_bytes, &recording.setup, 0)?;
@@ -26,7 +26,7 @@ fn check(recording: &Recording, image: Image, cut: usize, fsck: &mut Fsck) -> Re
     recording.history.judge(&tree, tree.fingerprint(), acked).map(drop)
 }
 
-/// Gives some crashes of a run to `meddle`, and checks what it leaves; counts what it refused.
+/// Gives some crashes of a run to `meddle`, checks the result, and counts refusals.
 fn meddle_with(workload: Workload, step: usize, meddle: impl Fn(&Image) -> (bool, Image)) -> usize {
     let case = Case {
         workload,

@@ -1,4 +1,4 @@
-//! Failures that were found once, as short as they could be made.
+//! Failures that were found, as short as possible.
 
 use ext4::DataMode;
 use onejournal_sim::case::{Case, JournalKind};
@@ -10,7 +10,7 @@ use onejournal_sim::workload::Workload;
 
 const BLOCK: usize = 4096;
 
-/// Does the operations in both data modes, with every crash.
+/// Performs the operations in both data modes, with every crash.
 fn check(ops: &[Op]) {
     for data_mode in DataMode::ALL {
         let case = Case {
@@ -56,8 +56,8 @@ fn nearly_full(free_count: u64) -> Vec<Op> {
     ops
 }
 
-/// The last free block became data, and none was left for the node that was to map it: the write
-/// was cut short before it, but the block stayed allocated and counted.
+/// The last free block became data, and none was left for the tree node that would map it. The
+/// write was cut short before that block, but the block stayed allocated and counted.
 #[test]
 fn regression_short_write_with_no_space_for_an_extent_node() {
     let mut ops = nearly_full(2);
@@ -73,7 +73,8 @@ fn regression_short_fallocate_with_no_space_for_an_extent_node() {
     check(&ops);
 }
 
-/// The `fsync` found everything about the file committed, and did not wait for the directory above it.
+/// The `fsync` found all changes of the file committed, and did not wait for the directory above
+/// it.
 #[test]
 fn regression_fsync_covers_the_rename_of_a_directory_above() {
     let make_dir = |path: &str| Op::MakeDir { path: path.into(), mode: 0o755 };

@@ -27,17 +27,17 @@ use crate::real::loaded::Below;
 use crate::stream::live::{Contents, Live, read_live};
 use crate::stream::settings::{self, Settings};
 
-/// A database that is open in this process, by any number of connections.
+/// An open database of this process, used by any number of connections.
 pub struct Database {
     /// The database file.
     pub path: PathBuf,
-    /// Where its log is.
+    /// The place of its log.
     pub settings: Settings,
     /// The VFS below.
     pub below: Below,
-    /// Connections that have it open.
+    /// Number of connections that have it open.
     pub connections: AtomicUsize,
-    /// Whether any of those that came might write.
+    /// Whether any connection so far may write.
     pub has_writers: AtomicBool,
     /// Whether transactions of pages become records.
     pub has_batches: AtomicBool,
@@ -46,11 +46,11 @@ pub struct Database {
     state: Mutex<LogState>,
 }
 
-/// What this process remembers; all of it can be found again.
+/// What this process remembers. All of it can be computed again.
 #[derive(Default)]
 pub(crate) struct LogState {
     pub service: Option<(Arc<Log>, Stream)>,
-    /// The WAL's header when it was read last: right for frames that have its salts.
+    /// The WAL's header at the last reading. It is valid for frames with its salts.
     pub header: Option<Header>,
     pub versions: Versions,
     /// The last *begin* of this process, and its LSN.
@@ -77,7 +77,8 @@ impl Database {
         self.state.lock().service.as_ref().map(|(log, _)| log.clone())
     }
 
-    /// Opens the log; one that does not exist only if `may_create`. Whether it is open now.
+    /// Opens the log. Makes a log that does not exist only if `may_create`. Returns whether it is
+    /// open now.
     pub fn open_log(&self, may_create: bool) -> Result<bool, Failure> {
         let mut state = self.state.lock();
         if state.service.is_none() && (may_create || self.settings.exists()) {
@@ -88,7 +89,7 @@ impl Database {
         Ok(state.service.is_some())
     }
 
-    /// Gives the log up when no connection of this process has the database open any more.
+    /// Closes the log when no connection of this process has the database open any more.
     pub fn close_log(&self) -> Result<(), Failure> {
         let mut state = self.state.lock();
         // One that came meanwhile has counted itself before it looks for the log here.
@@ -124,12 +125,13 @@ impl Database {
         self.settings.stream_name(&self.path)
     }
 
-    /// What this process remembers.
+    /// Locks what this process remembers.
     pub(crate) fn state(&self) -> MutexGuard<'_, LogState> {
         self.state.lock()
     }
 
-    /// What the stream holds; `None`: nothing that matters, or damage that is to be given up.
+    /// The content of the stream. `None`: it holds nothing that matters, or damage that the user
+    /// gives up.
     pub fn read(&self, stream: &Stream) -> Result<Option<Live>, Failure> {
         match read_live(stream)? {
             Contents::Live(live) => Ok(Some(live)),
@@ -139,7 +141,8 @@ impl Database {
         }
     }
 
-    /// A connection that may not write cannot bring the log's transactions into the database.
+    /// The error of a connection that may not write, and so cannot bring the log's transactions
+    /// into the database.
     pub fn not_home(&self) -> Failure {
         Failure::CannotOpen(format!(
             "{}: the log holds transactions that are not in the database yet: open it for \
@@ -148,7 +151,7 @@ impl Database {
         ))
     }
 
-    /// Damage is refused.
+    /// The error for damage.
     pub fn unreadable(&self, damage: &Damage) -> Failure {
         Failure::CannotOpen(format!(
             "{}: {damage}; nothing was overwritten. Opening with recover=discard gives up what the log holds",
@@ -156,12 +159,12 @@ impl Database {
         ))
     }
 
-    /// The database is not what the log's records were made for.
+    /// The error if the database is not the one that the log's records were made for.
     pub fn conflict(&self, conflict: Conflict) -> Failure {
         Failure::Conflict { path: self.path.clone(), conflict }
     }
 
-    /// Reports an error to SQLite's log; its code.
+    /// Reports an error to SQLite's error log. Returns its code.
     pub fn report(&self, e: &Failure) -> c_int {
         let code = e.code(SQLITE_IOERR_FSYNC);
         tell(code, &format!("{}: {e}", self.path.display()));
@@ -169,12 +172,12 @@ impl Database {
     }
 }
 
-/// Counts a connection that came.
+/// Counts a new connection.
 pub fn came(database: &Database) {
     database.connections.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Counts a connection that went; whether it was the last.
+/// Counts a closed connection. Returns whether it was the last.
 pub fn went(database: &Database) -> bool {
     database.connections.fetch_sub(1, Ordering::AcqRel) == 1
 }

@@ -17,12 +17,12 @@ pub fn all() -> Vec<Arc<Database>> {
     DATABASES.all()
 }
 
-/// The one at `path`.
+/// The open database at `path`.
 pub fn find(path: &Path) -> Option<Arc<Database>> {
     DATABASES.find(path)
 }
 
-/// The database at `path`, which is counted as open once more.
+/// The database at `path`. Counts one more user of it.
 pub fn enter(path: PathBuf, settings: Settings) -> Result<Arc<Database>, Failure> {
     DATABASES.with(|databases| {
         let database = match databases.get(&path).and_then(Weak::upgrade) {

@@ -43,7 +43,7 @@ pub unsafe extern "C" fn sqlite3_onejournal_init(
     })
 }
 
-/// What a second copy of SQLite in the process is told.
+/// The message for a second copy of SQLite in the process.
 const ANOTHER_SQLITE: &CStr = c"onejournal: another copy of SQLite in this process has loaded the extension already, and \
     it serves one copy only: open all databases with vfs=onejournal through that copy (in Python: through sqlite3 or \
     through apsw, not both)";

@@ -22,10 +22,10 @@ pub enum Failure {
     /// The log failed.
     #[error("{0}")]
     Log(#[from] LogError),
-    /// The log's records are none of this extension's.
+    /// The log's records are not of a version that this extension knows.
     #[error("{0}")]
     Damaged(String),
-    /// The database is not what the log's records were made for.
+    /// The database is not the one that the log's records were made for.
     #[error(
         "{}: {conflict}. It was changed or replaced after a crash without this extension; nothing was overwritten. Either \
          put the database and its WAL back as the crash left them, or give up the logged transactions by opening with \
@@ -38,13 +38,13 @@ pub enum Failure {
         /// How it differs.
         conflict: Conflict,
     },
-    /// It cannot be opened this way now.
+    /// It cannot be opened in this way at present.
     #[error("{0}")]
     CannotOpen(String),
 }
 
-/// How a database differs from what the log's records were made for. Recovery and replay find it before they write
-/// anything.
+/// How a database differs from the one that the log's records were made for. Recovery and replay
+/// find it before they write anything.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Conflict(pub String);
@@ -61,8 +61,8 @@ impl From<Damage> for Failure {
 }
 
 impl Failure {
-    /// The failure as a value if the log's records themselves are at fault, so that trying again is of no use; as an
-    /// error if it is anything else.
+    /// The failure as a value, if the log's records themselves are at fault, so that trying again
+    /// is useless. Any other failure is an error.
     pub fn damage(self) -> Result<Damage, Failure> {
         match self {
             Failure::Damaged(_) | Failure::Log(LogError::Damaged { .. }) => Ok(Damage(self)),
@@ -73,7 +73,7 @@ impl Failure {
         }
     }
 
-    /// SQLite's result code; `default` where nothing says more.
+    /// SQLite's result code; `default` if there is no better one.
     pub fn code(&self, default: c_int) -> c_int {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
         let is_full = |e: &std::io::Error| matches!(e.kind(), StorageFull | QuotaExceeded);
@@ -88,7 +88,7 @@ impl Failure {
     }
 }
 
-/// Runs `f`; a panic, which is a bug, becomes `otherwise` and does not reach SQLite.
+/// Runs `f`. A panic, which is a bug, becomes `otherwise` and does not reach SQLite.
 pub fn guard<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
 }

@@ -1,27 +1,27 @@
 //! Faults that a test can switch on, to see that the crash checks find them.
 
-/// A mistake of the extension.
+/// A fault of the extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// A commit is not logged.
     SkipsAppend,
     /// Recovery applies the deltas of a page in the wrong order, and does not compare the result.
     AppliesBackwards,
-    /// A generation begins without saying which ones the disk may still show.
+    /// A generation begins without a list of the generations that the disk may still show.
     ForgetsStale = 3,
-    /// What is remembered of a generation is not compared with its frames.
+    /// Remembered versions are not compared with the frames of the generation.
     TrustsVersions = 4,
-    /// The chain of checksums of what was kept of a transaction is not followed.
+    /// The chain of checksums of a transaction's kept frames is not followed.
     TrustsPending,
     /// A transaction of pages is acknowledged before its record is durable.
     SkipsRecordSync,
     /// A period begins without the database being durable.
     SkipsPeriodSync,
-    /// Others write to the database while the log holds transactions for it.
+    /// Other programs write to the database while the log holds transactions for it.
     SkipsRelease = 8,
-    /// A transaction that a dead process wrote in part is not completed.
+    /// A transaction that a dead process wrote only in part is not completed.
     SkipsReplay = 9,
-    /// A journal that follows a refused batch counts before it is durable.
+    /// A journal that follows a refused batch becomes valid before it is durable.
     CountsJournalEarly = 10,
     /// *home* is appended without a sync of the database.
     SkipsHomeSync = 11,

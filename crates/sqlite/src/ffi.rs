@@ -133,7 +133,7 @@ pub struct sqlite3_vfs {
         Option<unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char) -> *const c_char>,
 }
 
-/// A connection, a call's context, a value: only their addresses are used.
+/// A connection, a call's context, a value. Only their addresses are used.
 #[repr(C)]
 pub struct sqlite3 {
     _private: [u8; 0],
@@ -148,7 +148,7 @@ pub struct sqlite3_value {
 }
 
 pub type Function = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut sqlite3_value);
-/// The entry of an extension: a connection, where a message goes, SQLite's table.
+/// The entry point of an extension: a connection, the place for a message, and SQLite's table.
 pub type Entry = unsafe extern "C" fn(*mut sqlite3, *mut *mut c_char, *const c_void) -> c_int;
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
 
@@ -173,7 +173,7 @@ pub mod index {
     pub const DATABASE_FILE_OBJECT: usize = 251;
 }
 
-/// From one of a database's names to another.
+/// From one of a database's names to another one.
 type NameOfName = unsafe extern "C" fn(*const c_char) -> *const c_char;
 
 /// The functions of SQLite that are called.
@@ -210,9 +210,9 @@ pub struct Api {
         *const *const c_char,
     ) -> *const c_char,
     pub free_filename: unsafe extern "C" fn(*const c_char),
-    /// Of names that the pager made only (`names`).
+    /// For names that the pager has made (`names`).
     pub database_file_object: unsafe extern "C" fn(*const c_char) -> *mut sqlite3_file,
-    /// A SQLite may be compiled without it.
+    /// SQLite may be compiled without it.
     pub compileoption_used: Option<unsafe extern "C" fn(*const c_char) -> c_int>,
 }
 

@@ -9,7 +9,8 @@ use std::sync::{Arc, Weak};
 
 use device::sync::Mutex;
 
-/// What is open, by path. A forked process begins anew: what it has a copy of is its parent's.
+/// The open things, by path. In a forked process the table is empty again, because its copies
+/// belong to the parent.
 pub struct Known<V>(Mutex<Option<Of<V>>>);
 
 struct Of<V> {
@@ -35,12 +36,12 @@ impl<V> Known<V> {
         f(open)
     }
 
-    /// What is open at `path`.
+    /// The open thing at `path`.
     pub fn find(&self, path: &Path) -> Option<Arc<V>> {
         self.with(|open| open.get(path)?.upgrade())
     }
 
-    /// All that is open.
+    /// All open things.
     pub fn all(&self) -> Vec<Arc<V>> {
         self.with(|open| open.values().filter_map(Weak::upgrade).collect())
     }

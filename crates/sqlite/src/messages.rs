@@ -14,12 +14,12 @@ thread_local! {
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A database is opened: what failed before is of no interest any more.
+/// Forgets the last error, because a database is being opened.
 pub fn forget() {
     LAST.set(None);
 }
 
-/// Tells SQLite's error log and `onejournal_last_error()`.
+/// Reports an error to SQLite's error log and to `onejournal_last_error()`.
 pub fn tell(code: c_int, text: &str) {
     if code & 0xff != SQLITE_WARNING {
         LAST.set(Some(text.to_owned()));
@@ -29,7 +29,7 @@ pub fn tell(code: c_int, text: &str) {
     unsafe { (loaded().api.log)(code, c"onejournal: %s".as_ptr(), text.as_ptr()) };
 }
 
-/// What failed last in this thread, since it last opened a database.
+/// The last error of this thread since it last opened a database.
 pub fn last_error() -> Option<String> {
     LAST.with_borrow(Clone::clone)
 }

@@ -1,4 +1,4 @@
-//! A database that was deleted and made anew is a new one: it can be opened and written, and what the log held of the old one
+//! A database that was deleted and made again is a new one: it can be opened and written, and what the log held of the old one
 //! is set aside.
 
 #![allow(missing_docs)]

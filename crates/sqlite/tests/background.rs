@@ -1,4 +1,4 @@
-//! Syncs of a database behind its commits: when they happen, and what is left when one fails.
+//! Syncs of a database after its commits: when they happen, and what is left when one fails.
 
 #![allow(missing_docs)]
 

@@ -231,7 +231,7 @@ fn the_log_is_bounded_and_nobody_waits_for_that() {
         let stream = &databases.iter().find(|it| it["path"] == *path).expect("mine")["stream"];
         stream["appended"].as_u64().expect("end") - stream["head"].as_u64().expect("head")
     };
-    // As long as it takes until a sync is done and a commit has given back what lies before it.
+    // As long as it takes until a sync is done and a commit has given back what is before it.
     let mut most = 0;
     while live() >= most {
         most = live();
@@ -273,7 +273,7 @@ fn regression_a_database_grows_in_the_chunks_that_were_set() {
     is_sound(&connection);
 }
 
-/// A file that grows in chunks keeps old pages behind the database's end. A transaction that takes such a page and does not
+/// A file that grows in chunks keeps old pages after the database's end. A transaction that takes such a page and does not
 /// write it leaves zeros there: the next record of that page says how it differs from them.
 #[test]
 fn regression_old_pages_behind_the_end_of_the_database_are_zeros_in_its_records() {

@@ -54,7 +54,7 @@ fn victim() {
     };
     Recorder::begin(&place.root, Box::new(hook));
     Recorder::tear(256);
-    // The database is synced behind some of the transactions.
+    // The database is synced after some of the transactions.
     background::take_over(600, 1 << 20);
     let connection = place.open("a.db");
     for n in 1..=TRANSACTIONS {

@@ -104,7 +104,7 @@ enum About {
 /// A random workload with cuts, which are returned; or what the workload itself was refused.
 fn run(about: About, seed: u64) -> Result<Vec<Cut>, String> {
     let mut random = fastrand::Rng::with_seed(seed);
-    // Few transactions fill so much log that a sync begins behind them, or that one of them syncs.
+    // Few transactions fill so much log that a sync begins after them, or that one of them syncs.
     match seed % 3 {
         0 => background::take_over(u64::MAX, 64 << 10),
         _ => background::take_over(8 << 10, 1 << 20),

@@ -323,7 +323,7 @@ fn a_page_of_the_database_that_was_changed() {
     let error = place.try_open("a.db", "").map(|connection| count(&connection));
     match error {
         Err(e) => assert_eq!(e.sqlite_error_code(), Some(rusqlite::ErrorCode::CannotOpen)),
-        // What was changed lies where a logged run puts its own bytes.
+        // What was changed is where a logged run puts its own bytes.
         Ok(found) => return assert_eq!(found, 11),
     }
     assert!(files(&place.root) == before, "something was overwritten");

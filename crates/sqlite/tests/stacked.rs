@@ -272,7 +272,7 @@ fn only_what_sqlite_itself_writes_becomes_records_of_frames() {
     }
 }
 
-// One behind the other: counters are the process's.
+// One after the other: counters are the process's.
 #[test]
 fn another_vfs_over_this_one() {
     a_database_under_another_vfs_is_written_and_read();

@@ -163,7 +163,7 @@ fn a_prepared_log_is_not_joined_and_nobody_waits_for_it() {
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("kept");
     refused(&place, "belongs to user 65534");
     // Garbage instead of files.
-    for name in ["service.json", "life", "group.log"] {
+    for name in ["service.json", "incarnation", "group.log"] {
         std::fs::write(place.path(".onejournal").join(name), "garbage").expect("written");
     }
     refused(&place, "belongs to user 65534");
@@ -230,18 +230,20 @@ fn shared_memory_of_another_user_is_not_mapped() {
     let killed = public_place();
     std::fs::remove_dir_all(&killed.root).expect("empty");
     copy_tree(&place.root, &killed.root);
-    let life = std::fs::read_to_string(killed.path(".onejournal/life")).expect("life");
-    let mut life: serde_json::Value = serde_json::from_str(&life).expect("JSON");
-    let memory = PathBuf::from(life["memory"].as_str().expect("a path"));
+    let incarnation =
+        std::fs::read_to_string(killed.path(".onejournal/incarnation")).expect("incarnation");
+    let mut incarnation: serde_json::Value = serde_json::from_str(&incarnation).expect("JSON");
+    let memory = PathBuf::from(incarnation["memory"].as_str().expect("a path"));
     let forged = killed.memory.join(memory.file_name().expect("a name"));
     copy_tree(&memory, &forged);
     let found = std::fs::metadata(killed.path(".onejournal")).expect("directory");
-    life["memory"] = forged.display().to_string().into();
-    life["directory"]["device"] = found.dev().into();
-    life["directory"]["inode"] = found.ino().into();
+    incarnation["memory"] = forged.display().to_string().into();
+    incarnation["directory"]["device"] = found.dev().into();
+    incarnation["directory"]["inode"] = found.ino().into();
     let born = found.created().expect("born").duration_since(std::time::UNIX_EPOCH).expect("since");
-    life["directory"]["born_ns"] = u64::try_from(born.as_nanos()).expect("fits").into();
-    std::fs::write(killed.path(".onejournal/life"), life.to_string()).expect("life");
+    incarnation["directory"]["born_ns"] = u64::try_from(born.as_nanos()).expect("fits").into();
+    std::fs::write(killed.path(".onejournal/incarnation"), incarnation.to_string())
+        .expect("incarnation");
     permit(&forged, 0o700);
     for (path, mode) in [(forged.clone(), 0o700), (forged.join("control"), 0o600)] {
         permit(&path, mode);
@@ -273,7 +275,7 @@ fn root_and_the_owner_of_a_database_use_it_together() {
     };
     owned(&place.path(".onejournal"));
     for part in
-        ["streams", "streams/db-a.db", "clients", "clients/000", "group.log", "lock", "life"]
+        ["streams", "streams/db-a.db", "clients", "clients/000", "group.log", "lock", "incarnation"]
     {
         owned(&place.path(".onejournal").join(part));
     }

@@ -1,4 +1,4 @@
-//! Tests that hold a page of `docs/format` against the code: the tables of the page, and the fields of a
+//! Compares a page of `docs/format` with the code: the tables of the page with the fields of a
 //! struct.
 
 /// Offset and size in bytes, and name, of each field.
@@ -35,7 +35,7 @@ impl FormatPage {
         rows.map(cells).collect()
     }
 
-    /// The fields that the first table under the heading has: offset, size, name.
+    /// The fields in the first table under the heading: offset, size, name.
     pub fn fields(&self, heading: &str) -> Fields {
         let number = |cell: &str| cell.parse().expect("a number");
         let field = |row: &Vec<String>| {

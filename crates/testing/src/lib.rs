@@ -3,10 +3,10 @@
 //! ([`Layered`]), the directories of a log service ([`ServiceDirectories`]), and the comparison of
 //! structs with the pages of `docs/format` ([`FormatPage`]).
 //!
-//! The product does not link this crate. Tests and the crates that check the product (`sim`, `fuzz`,
-//! `judge`) do. The lists of what a medium promises are in the crate `device`, where the product can cite
-//! them, too: at its head for block devices and NVRAM, at the head of its `files` for files. The
-//! simulators break every promise that is not on these lists.
+//! The product does not link this crate. Tests do, and so do the crates that check the product
+//! (`sim`, `fuzz`, `judge`). The lists of what a medium promises are in the crate `device`, because
+//! the product refers to them, too: at its head for block devices and NVRAM, at the head of its
+//! `files` for files. The simulators break every promise that is not on these lists.
 
 mod block;
 mod files;

@@ -1,4 +1,5 @@
-//! `device` and `control`: the emulated disk of crate `drive` as a process, and what it can be told.
+//! `device` and `control`: runs the emulated disk of crate `drive` as a process, and sends it
+//! commands.
 
 use std::error::Error;
 use std::io::Write;
@@ -39,7 +40,7 @@ pub struct ControlArgs {
     command: Vec<String>,
 }
 
-/// Mounts, says `ready`, and serves until unmounted.
+/// Mounts the disk, prints `ready`, and serves until it is unmounted.
 pub fn run(args: &DeviceArgs) -> Result<(), Box<dyn Error>> {
     let mut parameters = Parameters::preset(&args.preset)?;
     parameters.apply(&args.set)?;
@@ -64,7 +65,7 @@ fn serve(mounted: Mounted, emulator: Emulator) -> Result<(), Box<dyn Error>> {
     mounted.serve(emulator)?;
     Ok(())
 }
-/// While somebody uses the disk, it is detached, and the service ends with the last user.
+/// While a program uses the disk, it is detached, and the service ends with the last user.
 fn unmount_on_signal(handle: MountHandle) -> Result<(), Box<dyn Error>> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let body = move || {
@@ -79,7 +80,7 @@ fn unmount_on_signal(handle: MountHandle) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends one command, checked here because a file system can only answer with an errno.
+/// Sends one command. It is checked here, because a file system can answer only with an errno.
 pub fn control(args: &ControlArgs) -> Result<(), Box<dyn Error>> {
     let at = |name: &str| {
         let path = args.dir.join(name);

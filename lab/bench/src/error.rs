@@ -1,23 +1,23 @@
-//! What can go wrong while measuring.
+//! The errors of measuring.
 
 use std::path::Path;
 
 /// One failure, with what was tried.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// SIGINT or SIGTERM: everything unwinds.
+    /// SIGINT or SIGTERM: everything is undone.
     #[error("interrupted")]
     Interrupted,
-    /// The system refused something.
+    /// An error of the system.
     #[error("{what}: {source}")]
     Io { what: String, source: std::io::Error },
-    /// A program ended badly; with what it printed.
+    /// A program failed; contains its output.
     #[error("{command} {how}{output}")]
     Program { command: String, how: String, output: String },
-    /// A database refused something.
+    /// An error of a database.
     #[error("SQLite: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// Text that is not the JSON that was expected.
+    /// Text that is not the expected JSON.
     #[error("{what}: {source}")]
     Json { what: String, source: serde_json::Error },
     /// Anything else, in a sentence.
@@ -29,7 +29,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// A sentence of one's own.
+    /// An error with this sentence.
     pub fn other(text: impl Into<String>) -> Error {
         Error::Other(text.into())
     }

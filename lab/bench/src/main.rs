@@ -1,14 +1,14 @@
-//! `onejournal-bench`: OneJournal measured beside its peers, and what it is measured on. A subcommand each:
+//! `onejournal-bench` measures OneJournal and its peers. It has these subcommands:
 //!
 //! - the experiments ([`experiments::EXPERIMENTS`]), `all` of them, and the `report` of their results;
 //! - `device` is an emulated disk in a file, with the latency of a preset (crate `drive`);
 //! - `control` resets its counters, changes it, cuts its power ([`drive::Command`]);
 //! - clients that the experiments start as processes of their own ([`clients`]);
-//! - `program` runs somebody else's program, such as fio, in a directory ([`programs`]);
+//! - `program` runs another program, such as fio, in a directory ([`programs`]);
 //! - `tpcc` is TPC-C on SQLite, a client, too ([`tpcc`]).
 //!
-//! [`lab`] sets up and takes down, [`systems`] are what is measured, [`measure`] is how, [`results`] is what comes
-//! out, [`report`] draws it.
+//! [`lab`] sets up and takes down, [`systems`] are measured, [`measure`] measures, [`results`]
+//! stores the results, and [`report`] draws them.
 
 mod clients;
 mod device;

@@ -1,5 +1,6 @@
-//! Experiments leave nothing behind: not when they end, not after SIGINT, and after SIGKILL the next run clears what
-//! is left. Needs root, and `onejournal` with the SQLite extension beside this program (`cargo build` in the product's workspace).
+//! Experiments leave nothing behind when they end or after SIGINT. After SIGKILL the next run
+//! removes what is left. Needs root, and `onejournal` with the SQLite extension beside this program
+//! (`cargo build` in the product's workspace).
 
 use std::fs;
 use std::path::Path;
@@ -63,7 +64,7 @@ fn left_below(base: &Path) -> Vec<String> {
     left
 }
 
-/// Nothing is mounted, attached or in the scratch folder; nor in memory, of this run.
+/// Asserts that nothing of this run is mounted, attached, in the scratch folder or in memory.
 #[track_caller]
 fn assert_clean(base: &Path, pid: u32) {
     assert_eq!(left_below(base), Vec::<String>::new());
@@ -72,7 +73,7 @@ fn assert_clean(base: &Path, pid: u32) {
     assert!(!Path::new(&format!("/dev/shm/onejournal-bench-{pid}")).exists());
 }
 
-/// Starts a run that lasts, and waits until its systems are mounted.
+/// Starts a long run, and waits until its systems are mounted.
 fn start(base: &Path) -> Child {
     let child = experiment(base, 1000).spawn().unwrap();
     let deadline = Instant::now() + PATIENCE;

@@ -1,4 +1,4 @@
-//! The workloads as programs, on an ordinary directory: what they print is what they did.
+//! The workloads as programs, on an ordinary directory: their output must agree with what they did.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ fn output(arguments: &[&str], dir: &Path) -> Output {
     Command::new(PROGRAM).args(arguments).arg(dir).output().unwrap()
 }
 
-/// Runs a client on a directory; what it printed, if it is JSON.
+/// Runs a client on a directory. Returns its output, if it is JSON.
 #[track_caller]
 fn run(arguments: &[&str], dir: &Path) -> Value {
     let output = output(arguments, dir);
@@ -49,7 +49,7 @@ fn streams_append_what_is_due_and_a_reader_reads_all_of_it() {
             (&written["latency"]["count"], &written["since_due"]["count"]),
             (&20.into(), &20.into())
         );
-        // Behind what is there.
+        // After what is there.
         assert_eq!(sizes(dir.path()), [1200 * files; 5]);
     }
     let first = fs::read(dir.path().join("stream-00000")).unwrap();
@@ -104,7 +104,7 @@ fn writes_at_random_places_stay_inside_of_prepared_files() {
 fn a_replay_leaves_what_the_server_left() {
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("trace");
-    // A block that fills in three steps, and one behind it.
+    // A block that fills in three steps, and one after it.
     fs::write(
         &trace,
         "# a log\nw 0 0 512 0 300\ns 1\nw 9 0 512 212 200\ns 1\nw 9 0 1024 312 500\ns 1\n",
@@ -147,7 +147,7 @@ fn an_unknown_trace_names_those_there_are() {
     assert!(message.contains("no built-in trace (mariadb-commit1, mariadb-commit2"), "{message}");
 }
 
-/// A program that answers lines, ended with its input.
+/// A program that answers lines, and ends with its input.
 struct Lines {
     child: Child,
     output: BufReader<ChildStdout>,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_onejournal-bench");
 
-/// A disk that runs; taken down in the opposite order also when a test fails.
+/// A running disk. It is taken down in reverse order, also if a test fails.
 struct Disk {
     dir: tempfile::TempDir,
     service: Child,
@@ -17,7 +17,7 @@ struct Disk {
     is_mounted: bool,
 }
 
-/// Runs a command, which must succeed; what it printed.
+/// Runs a command, which must succeed. Returns its output.
 #[track_caller]
 fn run(program: &str, arguments: &[&str]) -> String {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
@@ -29,7 +29,7 @@ fn run(program: &str, arguments: &[&str]) -> String {
 }
 
 impl Disk {
-    /// `None`, said aloud, where it cannot be had.
+    /// `None`, with a message, if it is not available.
     fn start(preset: &str) -> Option<Disk> {
         let is_root = rustix::process::geteuid().is_root();
         if !is_root

@@ -1,5 +1,6 @@
-//! The programs that experiments run, in a directory of this machine: numbers that hang together, and nothing left behind.
-//! Each is left out, said aloud, where it is not installed (`scripts/setup-bench`).
+//! The programs that experiments run, in a directory of this machine: their numbers must be
+//! consistent, and nothing may be left. A program that is not installed (`scripts/setup-bench`) is
+//! skipped, with a message.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +11,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const BENCH: &str = env!("CARGO_BIN_EXE_onejournal-bench");
-/// In the environment of all that a test starts.
+/// A variable in the environment of everything that a test starts.
 const MARK: &str = "ONEJOURNAL_BENCH_TEST";
-/// Whoever takes longer is stuck.
+/// A program that takes longer counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// A database of PostgreSQL takes as much.
+/// Space that a PostgreSQL database needs.
 const FOLDER_BYTES: u64 = 512 << 20;
 
 fn is_installed(program: &str) -> bool {
@@ -35,7 +36,8 @@ fn is_root() -> bool {
     is_root
 }
 
-/// A folder in memory if there is room, where syncs cost nothing, that the user `postgres` may enter, too.
+/// A folder that the user `postgres` may enter. It is in memory if there is room, because syncs
+/// cost nothing there.
 fn folder() -> TempDir {
     use std::os::unix::fs::PermissionsExt;
     let free_bytes = rustix::fs::statvfs("/dev/shm").map_or(0, |fs| fs.f_bavail * fs.f_frsize);
@@ -54,7 +56,7 @@ fn command(dir: &Path, words: &str) -> Command {
     command
 }
 
-/// Runs it; its numbers. Nothing may be left.
+/// Runs it and returns its numbers. Asserts that nothing is left.
 #[track_caller]
 fn run(dir: &TempDir, words: &str) -> Value {
     let output = command(dir.path(), words).output().unwrap();
@@ -78,7 +80,7 @@ fn marked(dir: &Path) -> Vec<String> {
     processes.filter(|pid| is_ours(pid)).filter_map(|pid| line(&pid).ok()).collect()
 }
 
-/// Starts a long run, ends it by SIGTERM when `sign` is there, and looks for what is left.
+/// Starts a long run, ends it by SIGTERM when `sign` exists, and checks what is left.
 #[track_caller]
 fn interrupt(words: &str, sign: &str) {
     let dir = folder();
@@ -92,7 +94,7 @@ fn interrupt(words: &str, sign: &str) {
     assert_all_end(dir.path(), words);
 }
 
-/// They were told to end with their groups; the kernel does so when they next run.
+/// The processes were told to end with their groups; the kernel ends them when they run next.
 #[track_caller]
 fn assert_all_end(dir: &Path, words: &str) {
     let deadline = Instant::now() + PATIENCE;

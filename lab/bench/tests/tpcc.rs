@@ -1,4 +1,5 @@
-//! TPC-C on SQLite: what is loaded, what a run leaves, also when it is killed, and that the check sees what is wrong.
+//! TPC-C on SQLite: the loaded rows, the state after a run, also after a killed one, and that the
+//! check finds errors.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +14,7 @@ fn tpcc(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a command that must succeed printed.
+/// The output of a command that must succeed.
 #[track_caller]
 fn output(arguments: &[&str]) -> String {
     let output = tpcc(arguments).output().unwrap();
@@ -62,7 +63,7 @@ impl Database {
         output(&["check", "--integrity", self.text()]);
     }
 
-    /// The conditions that the check says are violated.
+    /// The conditions that the check reports as violated.
     fn violated(&self) -> Vec<u64> {
         let output = tpcc(&["check", self.text()]).output().unwrap();
         let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -192,7 +193,7 @@ fn what_cannot_be_run_is_refused() {
     }
 }
 
-/// A client that runs; killed when it goes.
+/// A running client. It is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -206,7 +207,8 @@ fn len(path: &Path) -> u64 {
     path.metadata().map_or(0, |data| data.len())
 }
 
-/// Waits until the client has done some of its work: the database is longer than it was, or its WAL long.
+/// Waits until the client has done some work: the database is longer than before, or its WAL is
+/// long.
 fn wait_for_work(database: &Database, loaded_len: u64) {
     let wal = database.path.with_extension("db-wal");
     let deadline = Instant::now() + Duration::from_secs(300);
@@ -233,7 +235,7 @@ fn a_killed_run_leaves_the_database_consistent() {
     }
 }
 
-/// Canary: each condition sees the row that breaks it.
+/// Canary: each condition must find the row that violates it.
 #[test]
 fn the_check_sees_what_is_wrong() {
     let database = Database::load();

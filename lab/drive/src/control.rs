@@ -1,10 +1,10 @@
-//! Commands to a disk that runs, one a write to `control`.
+//! Commands to a running disk. Each is one write to `control`.
 
 use std::str::FromStr;
 
 use crate::parameters::{ParameterError, Parameters};
 
-/// What the disk can be told.
+/// The commands.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     /// `reset`: counters to zero.
@@ -15,7 +15,7 @@ pub enum Command {
     Trace(bool),
     /// `region NAME START END`: count writes that begin in these bytes.
     Region {
-        /// What its counters are called.
+        /// The name of its counters.
         name: String,
         /// First byte.
         start: u64,
@@ -26,23 +26,23 @@ pub enum Command {
     NoRegions,
     /// `power off`: reads, writes and flushes fail, until `power on`.
     Power(bool),
-    /// `save`: keep the content, for `restore`.
+    /// `save`: store the content for `restore`.
     Save,
-    /// `restore`: the content is what was saved, all of it flushed.
+    /// `restore`: bring back the saved content. All of it counts as flushed.
     Restore,
     /// `crash PROBABILITY SEED`: each sector written since the last flush survives with this probability.
     Crash {
         /// From 0 (nothing) to 1 (everything).
         survival: f64,
-        /// Of the random numbers.
+        /// Seed of the random numbers.
         seed: u64,
     },
 }
 
-/// Why a text is no command.
+/// Why a text is not a command.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// Not one of the commands, or without what belongs to it.
+    /// Not a command, or a part of it is missing.
     #[error(
         "`{0}` is not: reset | set PRESET|KEY=VALUE,... | trace on|off | region NAME START END | \
          regions off | crash PROBABILITY SEED | power on|off | save | restore"

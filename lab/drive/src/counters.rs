@@ -1,4 +1,4 @@
-//! What the disk was asked to do since the counters were reset.
+//! The requests to the disk since the counters were reset.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,25 +15,25 @@ pub struct Counters {
     pub flushes: u64,
     /// Flushes before which nothing was written.
     pub empty_flushes: u64,
-    /// Extents that flushes found written, in all.
+    /// Number of extents that flushes found written, in total.
     pub flushed_extents: u64,
     pub discards: u64,
     pub discard_bytes: u64,
     /// Sum of the times that flushes took.
     pub flush_us: f64,
     pub crashes: u64,
-    /// Sectors that crashes put back.
+    /// Sectors that crashes restored to their old content.
     pub lost_sectors: u64,
-    /// Most requests that were under way at a time.
+    /// The most requests that were under way at the same time.
     pub requests_max: usize,
-    /// Answers that had to wait for their time, and how long after it they were sent.
+    /// Answers that had to wait for their time, and how late after that time they were sent.
     pub timed_answers: u64,
     pub late_us_mean: f64,
     pub late_us_max: f64,
     pub regions: BTreeMap<String, Region>,
 }
 
-/// What was written to a part of the disk: writes by where they begin.
+/// Writes to a part of the disk; a write belongs to the part in which it begins.
 #[derive(Debug, Clone, Serialize)]
 pub struct Region {
     pub start: u64,
@@ -65,7 +65,7 @@ impl Counters {
         }
     }
 
-    /// Counts an answer that came so much after its time.
+    /// Counts an answer that came this much after its time.
     pub fn count_late(&mut self, late_ns: u64) {
         let late_us = late_ns as f64 / 1e3;
         self.timed_answers += 1;

@@ -1,7 +1,8 @@
-//! The bytes of the disk, and what of them a crash may take.
+//! The bytes of the disk, and which of them a crash may undo.
 //!
-//! Written blocks of 4 KiB are *unflushed* until the next flush. If the disk keeps what they held
-//! before (it has a volatile cache), a crash puts each of their sectors of 512 bytes back, or not.
+//! Blocks of 4 KiB that were written are *unflushed* until the next flush. If the disk keeps their
+//! old content (it has a volatile cache), a crash restores each of their sectors of 512 bytes, or
+//! not.
 
 use std::ops::Range;
 
@@ -12,16 +13,16 @@ const SECTOR_BYTES: usize = 512;
 
 type Block = [u8; BLOCK_BYTES];
 
-/// A disk in memory, all of it there from the start.
+/// A disk in memory. All of its memory is allocated at the start.
 pub struct Disk {
     bytes: AlignedBuf,
     is_unflushed: Vec<bool>,
     /// Blocks written since the last flush, in the order in which they were first written.
     unflushed: Vec<usize>,
     keeps_old: bool,
-    /// What the unflushed blocks held before, if kept; `None`: zeros.
+    /// The old content of the unflushed blocks, if it is kept; `None`: zeros.
     old: Vec<Option<Box<Block>>>,
-    /// Room of old blocks, for the next ones.
+    /// Buffers of old blocks, for reuse.
     spare: Vec<Box<Block>>,
 }
 
@@ -48,7 +49,7 @@ impl Disk {
         self.bytes.len() as u64
     }
 
-    /// Whether a crash can take what is written from now on; what was written before stays.
+    /// Sets whether a crash can undo writes from now on. Earlier writes stay.
     pub fn set_volatile(&mut self, keeps_old: bool) {
         if self.keeps_old != keeps_old {
             self.flush();
@@ -56,25 +57,25 @@ impl Disk {
         }
     }
 
-    /// The part of these bytes that lies on the disk.
+    /// The part of these bytes that is on the disk.
     pub fn read(&self, span: Range<u64>) -> &[u8] {
         let clip = |at: u64| at.min(self.size_bytes()) as usize;
         &self.bytes[clip(span.start)..clip(span.end)]
     }
 
-    /// Whether the bytes lie on the disk.
+    /// Whether the bytes are on the disk.
     pub fn has(&self, span: &Range<u64>) -> bool {
         span.start <= span.end && span.end <= self.size_bytes()
     }
 
-    /// Writes at `offset`; the caller has asked [`Disk::has`].
+    /// Writes at `offset`. The caller has checked with [`Disk::has`].
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         let start = offset as usize;
         self.mark(start..start + data.len());
         self.bytes[start..start + data.len()].copy_from_slice(data);
     }
 
-    /// Zeroes bytes that [`Disk::has`]; their memory stays.
+    /// Zeroes bytes on the disk ([`Disk::has`]). Their memory stays allocated.
     pub fn discard(&mut self, span: Range<u64>) {
         let span = span.start as usize..span.end as usize;
         self.mark(span.clone());
@@ -108,7 +109,7 @@ impl Disk {
         self.unflushed.len()
     }
 
-    /// What was written is there to stay. Returns its extents in bytes, ascending and joined.
+    /// Makes all writes permanent. Returns their extents in bytes, ascending and joined.
     pub fn flush(&mut self) -> Vec<Range<u64>> {
         let mut blocks = std::mem::take(&mut self.unflushed);
         blocks.sort_unstable();
@@ -131,14 +132,14 @@ impl Disk {
         self.bytes.to_vec()
     }
 
-    /// All bytes are those of a copy, and there to stay.
+    /// Replaces all bytes by a copy, permanently.
     pub fn restore(&mut self, copy: &[u8]) {
         self.flush();
         self.bytes.copy_from_slice(copy);
     }
 
-    /// The power goes: each sector written since the last flush survives with probability `survival`,
-    /// drawn from `seed`. Returns how many sectors lost something.
+    /// Cuts the power: each sector that was written since the last flush survives with probability
+    /// `survival`, drawn from `seed`. Returns how many sectors lost something.
     pub fn crash(&mut self, survival: f64, seed: u64) -> u64 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut lost_count = 0;

@@ -1,4 +1,4 @@
-//! The disk as a whole: bytes, time and counts. It knows neither FUSE nor a clock.
+//! The disk as a whole: bytes, time and counters. It knows neither FUSE nor a clock.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::parameters::Parameters;
 use crate::record::{Data, Recorder};
 use crate::trace::Trace;
 
-/// Most regions that are counted.
+/// The most regions that are counted.
 const REGION_COUNT_MAX: usize = 64;
 
-/// A write or flush that was begun.
+/// A write or flush that has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Begun {
     /// When it is to be answered.
@@ -24,7 +24,8 @@ pub struct Begun {
     pub recorded: Option<u64>,
 }
 
-/// An emulated disk. Operations return when they are done, in nanoseconds of the caller's clock.
+/// An emulated disk. Operations return the time at which they are done, in nanoseconds of the
+/// caller's clock.
 pub struct Emulator {
     parameters: Parameters,
     disk: Disk,
@@ -48,7 +49,7 @@ struct Report<'a> {
 }
 
 impl Emulator {
-    /// A disk that costs what `parameters` say.
+    /// A disk with the costs of `parameters`.
     pub fn new(parameters: Parameters, mut disk: Disk) -> Emulator {
         disk.set_volatile(parameters.volatile_cache);
         let (model, counters, trace) = Default::default();
@@ -66,12 +67,12 @@ impl Emulator {
         }
     }
 
-    /// Adds all that the disk is asked to do from here on to a record, as disk number `disk`.
+    /// From now on, adds all requests to a record, as disk number `disk`.
     pub fn record(&mut self, recorder: Recorder, disk: u8) {
         self.recorder = Some((recorder, disk));
     }
 
-    /// The file `disk` belongs to this user; to root otherwise.
+    /// Sets the owner of the file `disk`; it is root otherwise.
     pub fn set_owner(&mut self, owner: u32) {
         self.owner = owner;
     }
@@ -80,7 +81,7 @@ impl Emulator {
         self.owner
     }
 
-    /// It has no power: everything fails.
+    /// Whether it has no power, so that everything fails.
     pub fn is_off(&self) -> bool {
         self.is_off
     }
@@ -90,17 +91,17 @@ impl Emulator {
         self.disk.size_bytes()
     }
 
-    /// How long before an answer is due the clock is to be watched.
+    /// How long before an answer is due the clock has to be polled.
     pub fn spin_ns(&self) -> u64 {
         (self.parameters.spin_us * 1e3) as u64
     }
 
-    /// The part of these bytes that lies on the disk, as they are now.
+    /// The present content of the part of these bytes that is on the disk.
     pub fn bytes(&self, span: Range<u64>) -> &[u8] {
         self.disk.read(span)
     }
 
-    /// A read, whose bytes are taken with [`Emulator::bytes`] when it is done.
+    /// A read. Its bytes are taken with [`Emulator::bytes`] when it is done.
     pub fn read(&mut self, now_ns: u64, span: Range<u64>) -> u64 {
         self.counters.reads += 1;
         self.counters.read_bytes += span.end - span.start;
@@ -108,7 +109,7 @@ impl Emulator {
         self.model.transfer(&self.parameters, now_ns, Direction::Read, span)
     }
 
-    /// A write; `None` when it does not lie on the disk.
+    /// A write; `None` if it is not on the disk.
     pub fn write(&mut self, now_ns: u64, offset: u64, data: &[u8]) -> Option<Begun> {
         let span = offset..offset.checked_add(data.len() as u64)?;
         if !self.disk.has(&span) {
@@ -125,7 +126,7 @@ impl Emulator {
         Some(Begun { done_ns, recorded })
     }
 
-    /// The write or flush with this number is answered next.
+    /// Records that the write or flush with this number is answered next.
     pub fn ended(&self, recorded: u64) {
         if let Some((recorder, _)) = &self.recorder {
             recorder.end(recorded);
@@ -145,7 +146,7 @@ impl Emulator {
         Begun { done_ns, recorded }
     }
 
-    /// Zeroes bytes, which takes no time; `None` when they do not lie on the disk.
+    /// Zeroes bytes, which takes no time; `None` if they are not on the disk.
     pub fn discard(&mut self, now_ns: u64, span: Range<u64>) -> Option<()> {
         if !self.disk.has(&span) {
             return None;
@@ -161,7 +162,7 @@ impl Emulator {
         Some(())
     }
 
-    /// Does what a text says; `None` when that is nothing it knows.
+    /// Runs the command of a text; `None` if it is not a command.
     pub fn obey(&mut self, text: &str) -> Option<()> {
         match text.parse().ok()? {
             Command::Reset => self.counters.reset(),

@@ -1,4 +1,4 @@
-//! The files of the mount: what a FUSE request asks of the emulator.
+//! The files of the mount: translates FUSE requests into calls of the emulator.
 
 use std::collections::HashMap;
 
@@ -23,20 +23,20 @@ const VALID_SECONDS: u64 = 86_400;
 const FALLOC_FL_PUNCH_HOLE: u32 = 2;
 const FALLOC_FL_ZERO_RANGE: u32 = 16;
 
-/// How a request goes on.
+/// How a request is answered.
 pub enum Outcome {
     /// Answered at once.
     Now(Answer, Vec<u8>),
-    /// Answered with `payload` at `done_ns`; its number in the record, if it has one.
+    /// Answered with `payload` at `done_ns`. Contains its number in the record, if it has one.
     At { done_ns: u64, payload: Payload, recorded: Option<u64> },
 }
 
-/// What an answer that waits will carry.
+/// The content of a delayed answer.
 #[derive(Debug)]
 pub enum Payload {
-    /// Bytes of the disk, as they are then.
+    /// Bytes of the disk, as they are at that time.
     Read(std::ops::Range<u64>),
-    /// So many bytes were written.
+    /// The number of bytes written.
     Written(u32),
     /// Nothing.
     Flushed,
@@ -188,7 +188,7 @@ fn discard(emulator: &mut Emulator, now_ns: u64, fallocate: &FallocateIn) -> Ser
     done_empty()
 }
 
-/// All names at once; the kernel asks for the attributes when it wants them.
+/// Returns all names at once. The kernel asks for attributes when it needs them.
 fn read_dir(read: &ReadIn) -> Served {
     let mut payload = Vec::new();
     let all = [".", ".."].into_iter().chain(NAMES).enumerate();

@@ -1,5 +1,5 @@
-//! An emulated disk: a file in a FUSE mount whose requests take as long as a model says. A loop device
-//! over it (`losetup -f --show --direct-io=on DIR/disk`) carries any file system.
+//! An emulated disk: a file in a FUSE mount whose requests take as long as a model says. A loop
+//! device on it (`losetup -f --show --direct-io=on DIR/disk`) can have any file system.
 //!
 //! # The files
 //!
@@ -12,27 +12,29 @@
 //!
 //! # The model
 //!
-//! See `model`: a transfer takes its turn on the bus and then a latency on one of several
-//! channels; a flush waits for all channels and costs a fixed time and one for each further extent that
-//! was written. A disk that rotates seeks instead.
+//! See `model`. A transfer first takes its turn on the bus, and then a latency on one of several
+//! channels. A flush waits for all channels. It costs a fixed time, and more for each further
+//! extent that was written. A rotating disk seeks instead.
 //!
-//! A write's data are there at once, its answer comes when the model says; so the order in which writes
-//! become visible is the order of their arrival. With a volatile cache, what was written since the last
-//! flush can be lost (`crash P SEED`), each sector of 512 bytes by itself; see [`Disk`].
+//! A write's data are visible at once, and its answer comes when the model says. So writes become
+//! visible in the order of their arrival. With a volatile cache, everything that was written since
+//! the last flush can be lost (`crash P SEED`), each sector of 512 bytes by itself; see [`Disk`].
 //!
 //! # A record
 //!
-//! A [`Recorder`] keeps the data of every write, and when each write and flush began and ended, of one disk or of
-//! several in one order ([`record`]). Crash images can be built from it afterwards, for any moment.
+//! A [`Recorder`] keeps the data of every write, and the beginning and end of each write and flush,
+//! of one disk or of several in one order ([`record`]). Crash images for any moment can be built
+//! from it afterwards.
 //!
 //! # Exactness
 //!
-//! One thread takes and answers all requests. It sleeps until `spin_us` (60) before the next answer is
-//! due and watches the clock from there; it runs under `SCHED_FIFO` where it may. How late its answers
-//! were is among the counters. Memory: the disk itself (all of it from the start, so that no request pays
-//! for it), and with a volatile cache what unflushed blocks held before; at most twice the disk.
+//! One thread takes and answers all requests. It sleeps until `spin_us` (60) before the next answer
+//! is due, and then polls the clock. It runs under `SCHED_FIFO` if that is allowed. The counters
+//! show how late its answers were. Memory: the whole disk, allocated at the start so that no
+//! request pays for it; with a volatile cache also the old content of unflushed blocks. Together
+//! that is at most twice the disk.
 //!
-//! `mkfs -E nodiscard` (`-K`) is quicker: a discard zeroes memory and keeps it.
+//! `mkfs -E nodiscard` (`-K`) is faster, because a discard zeroes memory.
 
 mod control;
 mod counters;
@@ -75,12 +77,12 @@ impl Mounted {
         Ok(Mounted { polled })
     }
 
-    /// With it any thread can unmount.
+    /// A handle with which any thread can unmount.
     pub fn handle(&self) -> MountHandle {
         self.polled.handle()
     }
 
-    /// Serves in this thread until the disk is unmounted; the emulator then.
+    /// Serves in this thread until the disk is unmounted. Returns the emulator.
     pub fn serve(self, emulator: Emulator) -> Result<Emulator, MountError> {
         service::run(self.polled, emulator)
     }

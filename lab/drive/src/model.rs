@@ -1,22 +1,23 @@
-//! How long requests take. Pure: times come in and go out, in nanoseconds of any clock.
+//! The time that requests take. Pure computation: times are parameters and results, in nanoseconds
+//! of any clock.
 
 use std::ops::Range;
 
 use crate::parameters::Parameters;
 
-/// The cost of the sort of seek that a file system causes: settling, then up to a full stroke.
+/// The cost of a typical seek of a file system: settling, and up to a full stroke.
 const SEEK_SETTLE_NS: f64 = 800e3;
 const SEEK_STROKE_NS: f64 = 16e6;
-/// A file system of a few GiB stands for an aged layout over a disk of 1 TB: distances count so many
-/// times.
+/// A file system of a few GiB stands for an aged layout on a disk of 1 TB, so distances are
+/// multiplied by this.
 const SEEK_SPREAD: f64 = 64.0;
 const DISK_BYTES: f64 = 1e12;
 /// Rate at which a rotating disk takes writes into its cache, in MB/s.
 const CACHE_MB_S: f64 = 300.0;
-/// Part of a flush's fixed cost that one with nothing to do takes.
+/// The part of a flush's fixed cost that a flush without work takes.
 const EMPTY_FLUSH: f64 = 0.1;
 
-/// What a transfer does.
+/// The direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the disk.
@@ -25,12 +26,12 @@ pub enum Direction {
     Write,
 }
 
-/// When what is busy becomes free.
+/// When each busy part becomes free.
 #[derive(Debug, Default)]
 pub struct Model {
     channel_free_ns: Vec<u64>,
     bus_free_ns: u64,
-    /// Byte below the head of a rotating disk.
+    /// The byte below the head of a rotating disk.
     head: u64,
 }
 
@@ -44,8 +45,9 @@ fn transfer_ns(len_bytes: u64, mb_s: f64) -> u64 {
 }
 
 impl Model {
-    /// When a transfer that arrives at `now_ns` is done. It takes the channel that is free first; the
-    /// bytes go over the bus one transfer after the other, and the latency follows on the channel.
+    /// When a transfer that arrives at `now_ns` is done. It takes the channel that is free first.
+    /// The bytes of transfers go over the bus one after the other, and the latency follows on the
+    /// channel.
     pub fn transfer(
         &mut self,
         parameters: &Parameters,
@@ -75,8 +77,8 @@ impl Model {
         done_ns
     }
 
-    /// When a flush of `extents` (ascending, written since the last flush) that arrives at `now_ns` is
-    /// done: after everything that is under way.
+    /// When a flush that arrives at `now_ns` is done: after everything that is under way. `extents`
+    /// were written since the last flush, ascending.
     pub fn flush(&mut self, parameters: &Parameters, now_ns: u64, extents: &[Range<u64>]) -> u64 {
         let start_ns = self.channel_free_ns.iter().fold(now_ns, |latest, free| latest.max(*free));
         let done_ns = if parameters.revolution_us > 0.0 {
@@ -95,7 +97,7 @@ impl Model {
         done_ns
     }
 
-    /// Seek, wait for the sector to come round, transfer.
+    /// Seek, wait for the sector to rotate to the head, transfer.
     fn access(&mut self, parameters: &Parameters, start_ns: u64, bytes: Range<u64>) -> u64 {
         let revolution_ns = parameters.revolution_us * 1e3;
         let track_bytes = (parameters.read_mb_s * parameters.revolution_us).max(1.0);

@@ -1,11 +1,11 @@
-//! What a device costs: parameters by name, and presets.
+//! The costs of a device: parameters by name, and presets.
 
 use serde::Serialize;
 
-/// Times in microseconds, rates in MB (10^6 bytes) a second; a rate of 0 costs nothing.
+/// Times are in microseconds, rates in MB (10^6 bytes) each second. A rate of 0 means no cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Parameters {
-    /// Latency of a write behind its transfer.
+    /// Latency of a write after its transfer.
     pub write_us: f64,
     /// Rate of a write's transfer.
     pub write_mb_s: f64,
@@ -13,19 +13,20 @@ pub struct Parameters {
     pub read_us: f64,
     /// Rate of a read's transfer.
     pub read_mb_s: f64,
-    /// Fixed time of a flush; a tenth when nothing was written since the last.
+    /// Fixed time of a flush; a tenth of it if nothing was written since the last flush.
     pub flush_us: f64,
-    /// Time that a flush takes for each extent written since the last, but the first.
+    /// Time that a flush takes for each extent that was written since the last flush, except the
+    /// first.
     pub extent_us: f64,
     /// Requests whose latencies overlap, 1 to 256.
     pub channels: usize,
-    /// A flush keeps all channels busy.
+    /// Whether a flush keeps all channels busy.
     pub flush_blocks: bool,
-    /// What was not flushed is lost in a crash.
+    /// Whether unflushed data are lost in a crash.
     pub volatile_cache: bool,
     /// Time of a revolution; above 0 the disk rotates: reads and flushed extents seek.
     pub revolution_us: f64,
-    /// How long before an answer is due the clock is watched.
+    /// How long before an answer is due the clock is polled.
     pub spin_us: f64,
 }
 
@@ -46,10 +47,10 @@ const ZERO: Parameters = Parameters {
     spin_us: 60.0,
 };
 
-/// With a volatile cache, which a flush writes out while nothing else is done.
+/// With a volatile cache. While a flush writes it out, nothing else is done.
 const CACHED: Parameters = Parameters { flush_blocks: true, volatile_cache: true, ..ZERO };
 
-/// Name, what it stands for, and values.
+/// Name, the device that it stands for, and values.
 const PRESETS: [(&str, &str, Parameters); 7] = [
     ("zero", "memory, without latency", ZERO),
     (
@@ -119,7 +120,7 @@ const PRESETS: [(&str, &str, Parameters); 7] = [
     ),
 ];
 
-/// What is wrong with a parameter.
+/// The error of a parameter.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum ParameterError {
     /// No such preset.
@@ -128,14 +129,14 @@ pub enum ParameterError {
     /// No such parameter.
     #[error("no parameter `{0}`")]
     Key(String),
-    /// A value that the parameter cannot have.
+    /// A value that is not allowed for the parameter.
     #[error("{key}={value}: {why}")]
     Value {
         /// The parameter.
         key: String,
-        /// What it was to be.
+        /// The value.
         value: String,
-        /// What it can be.
+        /// The allowed values.
         why: &'static str,
     },
 }
@@ -161,7 +162,8 @@ impl Parameters {
             .ok_or_else(|| ParameterError::Preset(name.to_owned()))
     }
 
-    /// Applies presets and `key=value` pairs, separated by commas or spaces; nothing if one is wrong.
+    /// Applies presets and `key=value` pairs, separated by commas or spaces. If one is wrong,
+    /// applies none.
     pub fn apply(&mut self, text: &str) -> Result<(), ParameterError> {
         let mut changed = self.clone();
         for word in text.split([',', ' ', '\n']).filter(|word| !word.is_empty()) {

@@ -1,19 +1,20 @@
-//! What disks were asked to do, with the data, in one order.
+//! Records of the requests to disks, with their data, in one order.
 //!
-//! A write or flush *begins* when the request arrives and *ends* just before its answer is sent. Both are events, so a
-//! reader can tell which writes a flush covers: those that had ended when it began. Programs that use the disks can add
-//! marks of their own; a mark that is set after an answer was received follows the end of that request.
+//! A write or flush *begins* when the request arrives, and *ends* just before its answer is sent.
+//! Both are events, so a reader can tell which writes a flush covers: those that had ended when it
+//! began. Programs that use the disks can add marks. A mark that is set after an answer was
+//! received follows the end of that request.
 
 use std::sync::Arc;
 
 use device::sync::Mutex;
 
-/// What a write puts on a disk.
+/// The data of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Data {
     /// These bytes.
     Bytes(Arc<[u8]>),
-    /// So many zeros: a discard, or a range that is zeroed.
+    /// This many zeros: a discard, or a range that is zeroed.
     Zeros(u64),
 }
 
@@ -27,20 +28,20 @@ impl Data {
     }
 }
 
-/// One event. Requests have numbers, which no other request of the record has.
+/// One event. The number of a request is unique in the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A write arrived.
     Write {
         /// Number of the request.
         request: u64,
-        /// The disk, as it was named when it was attached to the recorder.
+        /// The number of the disk, as given when it was attached to the recorder.
         disk: u8,
         /// Where it begins, in bytes.
         offset: u64,
         /// What it writes.
         data: Data,
-        /// It is durable when it ends, whatever becomes of writes before it (FUA).
+        /// Whether it is durable when it ends, independent of earlier writes (FUA).
         is_durable: bool,
     },
     /// A flush arrived.
@@ -63,7 +64,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Adds a mark; its place in the record.
+    /// Adds a mark. Returns its place in the record.
     pub fn mark(&self, mark: u64) -> usize {
         self.push(|_| Event::Mark(mark))
     }
@@ -73,7 +74,7 @@ impl Recorder {
         self.shared.lock().len()
     }
 
-    /// Nothing has happened.
+    /// Whether nothing has happened.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -105,7 +106,7 @@ impl Recorder {
         self.push(|request| Event::Flush { request, disk }) as u64
     }
 
-    /// The answer to this request comes next.
+    /// Records that the answer to this request comes next.
     pub fn end(&self, request: u64) {
         self.push(|_| Event::End(request));
     }

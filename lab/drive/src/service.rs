@@ -1,4 +1,4 @@
-//! Requests from the kernel, answers when they are due: one thread, one clock.
+//! Takes requests from the kernel, and sends answers when they are due: one thread, one clock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,13 +15,13 @@ use zerocopy::IntoBytes;
 use crate::emulator::Emulator;
 use crate::files::{Files, Outcome, Payload};
 
-/// Priority among the threads of real-time class.
+/// Priority among the real-time threads.
 const FIFO_PRIORITY: &str = "10";
 
-/// An answer that waits for its time; the first is the greatest.
+/// An answer that waits for its time. The first one compares as the greatest.
 struct Due {
     done_ns: u64,
-    /// Among those of one time, the older goes first.
+    /// Of several answers for the same time, the older one goes first.
     number: u64,
     unique: u64,
     payload: Payload,
@@ -63,8 +63,8 @@ struct Service {
     origin: Instant,
 }
 
-/// Lets this thread run before others, where that is allowed: else answers are late when the
-/// machine is busy, which the counters show.
+/// Lets this thread run before others, if that is allowed. Otherwise answers are late when the
+/// machine is busy, and the counters show that.
 pub fn prefer_this_thread() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
@@ -79,7 +79,7 @@ pub fn prefer_this_thread() {
     }
 }
 
-/// Serves until the file system is unmounted; the emulator then.
+/// Serves until the file system is unmounted. Returns the emulator.
 pub fn run(polled: Polled, emulator: Emulator) -> Result<Emulator, MountError> {
     let mut service = Service {
         polled,
@@ -98,7 +98,7 @@ impl Service {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// Sends what is due, takes one request or waits; `false` at the end.
+    /// Sends what is due, and takes one request or waits; `false` at the end.
     fn step(&mut self) -> Result<bool, MountError> {
         while self.due.peek().is_some_and(|first| first.done_ns <= self.now_ns()) {
             let first = self.due.pop().expect("it was there");
@@ -151,7 +151,7 @@ impl Service {
         self.polled.answer(due.unique, Answer::Done, bytes)
     }
 
-    /// Sleeps until there is a request, or the clock has to be watched.
+    /// Sleeps until there is a request, or the clock has to be polled.
     fn wait(&self) -> Result<(), MountError> {
         let timeout = match self.due.peek() {
             None => None,

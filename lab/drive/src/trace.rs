@@ -1,9 +1,9 @@
-//! The operations of the disk one by one, in memory, up to a bound.
+//! A bounded list of the disk's operations, in memory.
 
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Operations that are kept (32 MiB); later ones are only counted.
+/// The most operations that are kept (32 MiB). Later ones are only counted.
 const KEPT_COUNT: usize = 1 << 20;
 
 struct Entry {
@@ -26,7 +26,7 @@ impl Trace {
         *self = Trace { is_on: true, ..Trace::default() };
     }
 
-    /// What was traced stays readable.
+    /// Ends the trace. Its operations stay readable.
     pub fn stop(&mut self) {
         self.is_on = false;
     }
@@ -43,7 +43,7 @@ impl Trace {
         }
     }
 
-    /// A line an operation.
+    /// One line for each operation.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Entry { at_ns, letter, span } in &self.entries {

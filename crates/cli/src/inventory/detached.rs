@@ -1,5 +1,5 @@
-//! Volumes that were taken off while programs had files on them open (`umount -l`): no mount table shows them, and their
-//! daemons serve those programs until the last one has closed its files.
+//! Volumes that were detached while programs had files on them open (`umount -l`). No mount table
+//! shows them. Their daemons serve those programs until the last one has closed its files.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -26,12 +26,12 @@ pub struct DetachedVolume {
     pub target: PathBuf,
     /// Its daemon.
     pub pid: i32,
-    /// The number of its file system, if that can be told.
+    /// The number of its file system, if it is known.
     device: Option<(u32, u32)>,
 }
 
 impl DetachedVolume {
-    /// The programs that keep it in use, for a person.
+    /// The programs that keep it in use, as text for the user.
     pub fn users(&self) -> String {
         self.device.map_or("cannot be told".into(), users::of)
     }
@@ -42,7 +42,7 @@ impl DetachedVolume {
     }
 }
 
-/// All that can be seen.
+/// All detached volumes that are visible.
 pub fn detached() -> Vec<DetachedVolume> {
     let daemons: Vec<(i32, Option<(u32, u32)>)> = device::processes()
         .into_iter()
@@ -63,8 +63,8 @@ pub fn detached() -> Vec<DetachedVolume> {
     detached.filter_map(|(pid, device)| seen(pid, device)).collect()
 }
 
-/// The number of the file system that the process has a connection for, if the kernel says it (Linux 6.18 does). The outer
-/// `None`: it has no connection.
+/// The number of the file system that the process has a connection for, if the kernel reports it
+/// (Linux 6.18 does). Outer `None`: the process has no connection.
 fn connection(pid: i32) -> Option<Option<(u32, u32)>> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
     let is_node = |path: &Path| {
@@ -87,7 +87,7 @@ fn connection(pid: i32) -> Option<Option<(u32, u32)>> {
     found
 }
 
-/// `None`: the process has ended.
+/// Describes the volume of a process. `None`: the process has ended.
 fn seen(pid: i32, device: Option<(u32, u32)>) -> Option<DetachedVolume> {
     let open = volumes::media_of(pid);
     let named = named_target(pid);
@@ -102,7 +102,7 @@ fn seen(pid: i32, device: Option<(u32, u32)>) -> Option<DetachedVolume> {
     Some(DetachedVolume { pid, device: device.or_else(of_target), target })
 }
 
-/// What the daemon was told to mount.
+/// The target on the daemon's command line.
 fn named_target(pid: i32) -> Option<PathBuf> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let line = line.strip_suffix(b"\0").unwrap_or(&line);

@@ -1,7 +1,8 @@
-//! The files of a volume for which most was written, and their names.
+//! The files of a volume with the most bytes written, and their names.
 //!
-//! The mount counts by inode. A name comes from the files that programs have open, which `/proc` shows, or else from the
-//! volume's directories, of which so many are read and no more. Both show only what this user may see.
+//! The mount counts by inode. A name comes from the open files of programs, which `/proc` shows, or
+//! from the volume's directories, of which a limited number is read. Both show only what this user
+//! may see.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::counters::read_attribute;
 
-/// Entries of directories that one search reads at most.
+/// The most directory entries that one search reads.
 const ENTRY_LIMIT: usize = 20_000;
-/// A name that was not found is searched again after this time.
+/// A name that was not found is searched for again after this time.
 const SEARCH_EVERY: Duration = Duration::from_secs(30);
 
 /// Counters of a file, as `user.onejournal.files` has them.
@@ -28,11 +29,12 @@ pub struct FileCounters {
     pub in_place_bytes: u64,
     pub home_bytes: u64,
     pub write_amplification: Option<f64>,
-    /// Below the volume's root.
+    /// Path below the volume's root.
     pub name: Option<String>,
 }
 
-/// None, if they cannot be had: the volume was unmounted, for example.
+/// The counters of the files. Empty if they cannot be read, for example because the volume was
+/// unmounted.
 pub fn files_of(dir: &Path, names: &mut FileNames) -> Vec<FileCounters> {
     let text = read_attribute(dir, mount::FILES_XATTR).unwrap_or_default();
     let mut files: Vec<FileCounters> = serde_json::from_str(&text).unwrap_or_default();
@@ -52,7 +54,8 @@ pub struct FileNames {
 }
 
 impl FileNames {
-    /// Looks for the names of these inodes on the volume that is mounted on `dir`, relative to it.
+    /// Searches for the names of these inodes on the volume that is mounted on `dir`. The names are
+    /// relative to `dir`.
     fn find(&mut self, dir: &Path, inodes: &[u64]) {
         // A name may have gone to another file since.
         self.names.retain(|ino, name| inode_of(&dir.join(name)) == Some(*ino));
@@ -92,7 +95,7 @@ fn open_files(dir: &Path, wanted: &[u64]) -> Vec<(u64, PathBuf)> {
     found
 }
 
-/// Names in the directories of the volume, those near its root first.
+/// Searches for names in the directories of the volume, beginning near its root.
 fn search(dir: &Path, wanted: &[u64]) -> Vec<(u64, PathBuf)> {
     let mut found = Vec::new();
     let mut directories = std::collections::VecDeque::from([PathBuf::new()]);

@@ -1,8 +1,9 @@
 //! The logs of this machine that a process has open, and the counters of their streams.
 //!
-//! A process that uses a log holds a lock on a file in its directory: `daemon`, or one in `clients`. The logs are found by
-//! these files among the open files of `/proc`, which shows root all processes and other users their own. Nothing in a
-//! log's directory is believed unless it belongs to us or to the user of that process (docs/reference/security.md).
+//! A process that uses a log holds a lock on a file in its directory: `daemon`, or one in
+//! `clients`. The logs are found by these files among the open files of `/proc`. There root sees
+//! all processes, and other users see their own. Nothing in a log's directory is believed unless it
+//! belongs to this user or to the user of that process (docs/reference/security.md).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ use log::{ConnectOptions, Log, LogStat, Look, StreamStat};
 
 use super::ask_all;
 
-/// Most streams of a log whose counters are asked for.
+/// The most streams of a log whose counters are read.
 const STREAM_LIMIT: usize = 200;
 
 /// A log that a process has open.
@@ -31,21 +32,21 @@ pub struct SeenLog {
     pub connection_count: usize,
     /// User and group of one of the processes.
     pub owner: (u32, u32),
-    /// What the directory says; or why it is not believed.
+    /// The content of the directory, or the reason why it is not believed.
     pub look: Option<Look>,
     pub refusal: Option<String>,
-    /// What the daemon says.
+    /// The counters from the daemon.
     pub stat: Option<LogStat>,
     pub streams: Vec<StreamCounters>,
 }
 
-/// What is known of a stream.
+/// A stream and its counters.
 #[derive(Debug, Clone)]
 pub struct StreamCounters {
     pub name: String,
     /// Bytes its log files take.
     pub file_bytes: u64,
-    /// From the daemon.
+    /// The counters from the daemon.
     pub stat: Option<StreamStat>,
 }
 
@@ -55,18 +56,18 @@ impl SeenLog {
         self.look.as_ref().map_or("-", |look| look.durability.name())
     }
 
-    /// Programs that use it: connections to the daemon, or processes.
+    /// The number of programs that use it: connections to the daemon, or processes.
     pub fn client_count(&self) -> usize {
         if self.daemon_pid.is_some() { self.connection_count } else { self.pids.len() }
     }
 }
 
-/// All that can be seen, by directory.
+/// All logs that are visible, by directory.
 pub fn logs() -> Vec<SeenLog> {
     ask(look_at)
 }
 
-/// The same with the counters of those that a daemon serves.
+/// The same, with the counters of the logs that a daemon serves.
 pub fn logs_with_counters() -> Vec<SeenLog> {
     ask(|log| {
         let mut log = look_at(log);
@@ -85,7 +86,8 @@ fn ask(how: fn(SeenLog) -> SeenLog) -> Vec<SeenLog> {
     seen.into_iter().zip(answers).map(|(log, answer)| answer.unwrap_or(log)).collect()
 }
 
-/// Which file of a log's directory `path` is: the directory, and whether it is the daemon's.
+/// If `path` is such a file of a log's directory: the directory, and whether it is the daemon's
+/// file.
 fn place_in_log(path: &Path) -> Option<(&Path, bool)> {
     let (name, parent) = (path.file_name()?.to_str()?, path.parent()?);
     if name == "daemon" {
@@ -117,7 +119,8 @@ fn note_process(pid: i32, logs: &mut BTreeMap<PathBuf, SeenLog>) {
     }
 }
 
-/// Whether the process holds an exclusive lock on its open file: reading `daemon` takes a shared one.
+/// Whether the process holds an exclusive lock on its open file. (Reading `daemon` takes a shared
+/// lock.)
 fn is_locked(pid: i32, file: &str) -> bool {
     let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{file}")).unwrap_or_default();
     info.lines().any(|line| {
@@ -150,7 +153,8 @@ fn look_at(mut log: SeenLog) -> SeenLog {
     log
 }
 
-/// The socket that the daemon noted in its directory, of which [`Look::at`] has said that it can be believed.
+/// The socket that the daemon has stored in its directory. [`Look::at`] has checked that the
+/// directory can be believed.
 fn socket_of(dir: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(dir.join("daemon")).ok()?;
     (!text.is_empty()).then(|| text.into())
@@ -167,7 +171,8 @@ fn ask_daemon(log: &mut SeenLog) {
     }
 }
 
-/// Connections to the socket at `path`, from `/proc/net/unix`: those whose server's end has its path.
+/// Number of connections to the socket at `path`, from `/proc/net/unix`, which shows the path at
+/// the server's end.
 fn connections_to(path: &Path) -> usize {
     let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     table.lines().filter(|line| is_connection_to(line, path)).count()

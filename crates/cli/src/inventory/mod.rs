@@ -1,6 +1,7 @@
-//! What of OneJournal is in use on this machine: mounted volumes, and logs.
+//! Lists the mounted volumes and the logs that are in use on this machine.
 //!
-//! Nothing is locked or changed, and nothing that does not answer is waited for longer than [`ANSWER_LIMIT`].
+//! Nothing is locked or changed. A daemon that does not answer is waited for at most
+//! [`ANSWER_LIMIT`].
 
 mod detached;
 mod files;
@@ -19,11 +20,11 @@ pub use mounts::MountState;
 pub use mounts::{Mounts, SeenMount};
 pub use probe::{Probe, ProbeArgs, Subject, ask_once, run_probe};
 
-/// How long all together may take to answer. A daemon may be stopped, or stuck in its disk.
+/// How long all answers together may take. A daemon may be stopped, or stuck in its disk.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Asks each of `subjects` in a thread of its own. `None`: no answer in time; its thread goes on, and ends with the
-/// process at the latest.
+/// Asks each of `subjects` in a thread of its own. `None`: no answer in time. The thread then
+/// continues, and ends with the process at the latest.
 fn ask_all<S: Send + 'static, A: Send + 'static>(
     subjects: impl IntoIterator<Item = S>,
     ask: fn(S) -> A,
@@ -38,7 +39,7 @@ fn ask_all<S: Send + 'static, A: Send + 'static>(
     begun.into_iter().map(wait).collect()
 }
 
-/// `None` where there can be no thread.
+/// `None` if no thread can be started.
 fn begin<S: Send + 'static, A: Send + 'static>(subject: S, ask: fn(S) -> A) -> Option<Receiver<A>> {
     let (sender, receiver) = channel();
     let body = move || {

@@ -1,4 +1,4 @@
-//! The mounted volumes of this machine, from the mount tables of all namespaces that can be seen.
+//! The mounted volumes of this machine, from the mount tables of all visible namespaces.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::counters::Counters;
 use crate::namespaces::{self, NamespaceId};
 use crate::volumes::backing_file;
 
-/// How a mount is.
+/// The state of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MountState {
@@ -27,7 +27,7 @@ pub enum MountState {
     Dead,
     /// Its daemon does not answer.
     Silent,
-    /// This user may not ask.
+    /// This user may not read its counters.
     Hidden,
 }
 
@@ -50,39 +50,40 @@ pub struct SeenMount {
     /// The image or device.
     pub target: PathBuf,
     pub dir: PathBuf,
-    /// All places where one volume is mounted have the same.
+    /// Device number. All mounts of one volume have the same.
     pub device: (u32, u32),
-    /// A path by which it can be asked from here.
+    /// A path by which it can be reached from this namespace.
     pub path: PathBuf,
-    /// A process of its mount namespace, if that is not ours.
+    /// A process of its mount namespace, if that is another one.
     pub namespace_pid: Option<i32>,
     pub state: MountState,
     pub pid: Option<i32>,
-    /// Empty unless it answered.
+    /// Its counters. Empty if it did not answer.
     pub counters: Counters,
-    /// Those for which most was written, if they were asked for.
+    /// The files with the most bytes written, if they were asked for.
     pub files: Vec<FileCounters>,
 }
 
-/// What is needed to see the mounts again and again.
+/// State that is kept from one look at the mounts to the next.
 pub struct Mounts {
-    /// By the path that is asked.
+    /// The asking processes, by the path that they ask.
     probes: HashMap<PathBuf, Probe>,
     subject: Subject,
 }
 
 impl Mounts {
-    /// With the files of each volume.
+    /// Reads the files of each volume, too.
     pub fn with_files() -> Mounts {
         Mounts { probes: HashMap::new(), subject: Subject::VolumeWithFiles }
     }
 
-    /// Without them.
+    /// Does not read files.
     pub fn without_files() -> Mounts {
         Mounts { probes: HashMap::new(), subject: Subject::Volume }
     }
 
-    /// All places in our namespace, and one place of each volume that is mounted in other namespaces only.
+    /// All mounts in this namespace, and one mount of each volume that is mounted only in other
+    /// namespaces.
     pub fn look(&mut self) -> Vec<SeenMount> {
         let own = NamespaceId::own().ok();
         let mut seen = HashSet::new();
@@ -102,7 +103,7 @@ impl Mounts {
         seen.collect()
     }
 
-    /// Asks; one that has not answered yet is not asked again.
+    /// Asks the mount at `path`, unless its last answer is still missing.
     fn ask(&mut self, path: &Path) {
         if !self.probes.contains_key(path) {
             // Without one it does not answer.

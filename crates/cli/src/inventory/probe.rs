@@ -1,8 +1,9 @@
-//! Asks a mount or a file on it, by a process of its own.
+//! Asks a mount, or a file on it, through a process of its own.
 //!
-//! A process that waits for an answer of a stopped daemon cannot be ended, and a thread that waits so keeps its process from
-//! ending. So the process that asks is another one: `onejournal probe DIR`. It answers each line of its input with a line
-//! of JSON, and keeps the names of files that it has found.
+//! A process that waits for an answer of a stopped daemon cannot be ended, and a thread that waits
+//! for it keeps its process from ending. So another process asks: `onejournal probe DIR`. It
+//! answers each line of its input with a line of JSON, and remembers the names of files that it has
+//! found.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -20,31 +21,31 @@ use super::mounts::MountState;
 use crate::counters::{Counters, cannot_read, parse, read_raw};
 use crate::{CliError, Result, say};
 
-/// What a mount says.
+/// The answer of a mount.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Answer {
     pub state: MountState,
     pub pid: Option<i32>,
-    /// Empty unless it told them.
+    /// The counters; empty if there is no answer.
     pub counters: Map<String, Value>,
-    /// Why it did not, for a person.
+    /// Why there is no answer, for the user.
     pub error: Option<String>,
-    /// Those for which most was written, if they were asked for.
+    /// The files with the most bytes written, if they were asked for.
     pub files: Vec<FileCounters>,
 }
 
-/// What is asked for.
+/// What to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     /// The volume.
     Volume,
     /// The volume and its files.
     VolumeWithFiles,
-    /// The file; the volume, if it is a directory.
+    /// The file; if it is a directory, the volume.
     File,
 }
 
-/// What is said at `path`; an error when nothing is said within [`ANSWER_LIMIT`].
+/// Asks at `path`. An error if there is no answer within [`ANSWER_LIMIT`].
 pub fn ask_once(path: &Path, subject: Subject) -> Result<Answer> {
     Probe::start(path, subject).map_err(|error| CliError::at(path, error))?.ask_now(path)
 }
@@ -54,7 +55,7 @@ pub fn ask_once(path: &Path, subject: Subject) -> Result<Answer> {
 pub struct Probe {
     questions: ChildStdin,
     answers: Receiver<Answer>,
-    /// Its answer to the last question has not come yet.
+    /// Whether its answer to the last question is still missing.
     is_asked: bool,
 }
 

@@ -1,10 +1,10 @@
-//! A page of section 5 from documents in Markdown.
+//! Makes a man page of section 5 from documents in Markdown.
 
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::options::escape;
 
-/// Longest line of text that is put into one line of roff.
+/// The longest text that is put into one line of roff.
 const WIDTH: usize = 110;
 
 pub fn page(name: &str, what: &str, documents: &[String]) -> String {
@@ -91,7 +91,7 @@ impl Roff {
         }
     }
 
-    /// In an item the paragraph goes on behind its mark.
+    /// In an item, the first paragraph continues after the item's mark.
     fn end_item_head(&mut self) {
         if !self.text.is_empty() {
             self.end_paragraph();
@@ -133,7 +133,7 @@ impl Roff {
         self.page.push_str(&wrapped(text));
     }
 
-    /// Begins a paragraph; one that follows a heading is begun by it.
+    /// Begins a paragraph. The first paragraph after a heading needs no request.
     fn begin(&mut self) {
         let last = self.page.lines().last().unwrap_or_default();
         if !last.starts_with(".S") {
@@ -141,7 +141,8 @@ impl Roff {
         }
     }
 
-    /// Each row as an item: its last cell below the others. tbl breaks long cells badly on narrow terminals.
+    /// Writes each row as an item, with its last cell below the others. (tbl breaks long cells
+    /// badly on narrow terminals.)
     fn table(&mut self) {
         let rows = std::mem::take(&mut self.rows);
         for (index, row) in rows.iter().enumerate() {
@@ -165,7 +166,7 @@ fn escape_within(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-")
 }
 
-/// Lines of a moderate length, none of which is taken for a request.
+/// Lines of moderate length. No line is taken for a roff request.
 fn wrapped(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

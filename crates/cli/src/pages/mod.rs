@@ -1,7 +1,9 @@
-//! The man pages in `dist/man` and the completions in `dist/completions`, held against what the commands are now.
+//! Checks that the man pages in `dist/man` and the completions in `dist/completions` agree with the
+//! commands.
 //!
-//! A page of section 1 or 8 is a text in `crates/cli/man` in which the lists of options are put; a page of section 5 is
-//! one in `docs/format`. To make all of them anew:
+//! A page of section 1 or 8 is a text in `crates/cli/man` into which the lists of options are
+//! inserted. A page of section 5 is made from documents in `docs/format`. This command makes all of
+//! them again:
 //!
 //! ```text
 //! ONEJOURNAL_WRITE_PAGES=1 cargo test -p onejournal-cli --bin onejournal pages
@@ -63,8 +65,8 @@ fn command(words: &str) -> Command {
     command
 }
 
-/// The text of a page, in which a line `@OPTIONS WORDS@` stands for the options of a command and `@COMMANDS WORDS@` for
-/// all its subcommands, and `@MOUNT OPTIONS@` for what `mount -o` takes.
+/// The text of a page. In it, a line `@OPTIONS WORDS@` stands for the options of a command,
+/// `@COMMANDS WORDS@` for all its subcommands, and `@MOUNT OPTIONS@` for the options of `mount -o`.
 fn command_page(name: &str) -> String {
     let mut page = String::new();
     for line in read(&format!("crates/cli/man/{name}")).lines() {
@@ -87,7 +89,7 @@ fn format_page(name: &str, what: &str, documents: &[&str]) -> String {
     format::page(name, what, &text.collect::<Vec<_>>())
 }
 
-/// All files: path below `dist`, and text.
+/// All files: their paths below `dist`, and their texts.
 fn files() -> Vec<(String, String)> {
     let commands = COMMAND_PAGES.iter().map(|name| (format!("man/{name}"), command_page(name)));
     let formats = FORMAT_PAGES.iter().map(|(name, what, documents)| {

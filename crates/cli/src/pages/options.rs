@@ -1,4 +1,4 @@
-//! Lists of options, by clap_mangen.
+//! Lists of options, made by clap_mangen.
 
 use clap::Command;
 use clap_mangen::Man;
@@ -22,7 +22,7 @@ pub fn options(command: &Command) -> String {
     lines.flat_map(|line| [line.trim_end(), "\n"]).collect()
 }
 
-/// Each subcommand with what it does and its options.
+/// Each subcommand with its description and its options.
 pub fn subcommands(command: &Command) -> String {
     let mut text = String::new();
     let visible = command.get_subcommands().filter(|command| !command.is_hide_set());
@@ -45,14 +45,14 @@ pub fn subcommands(command: &Command) -> String {
     text
 }
 
-/// What `-o` of `onejournal mount` takes.
+/// The options of `onejournal mount -o`.
 pub fn mount_options() -> String {
     let option =
         |(name, text): &(&str, &str)| format!(".TP\n\\fB{}\\fR\n{}.\n", escape(name), escape(text));
     crate::mount_options::OPTIONS.iter().map(option).collect()
 }
 
-/// Text as roff takes it.
+/// Escapes text for roff.
 pub fn escape(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     let lines = text.lines().map(|line| match line.starts_with(['.', '\'']) {

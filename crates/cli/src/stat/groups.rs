@@ -1,4 +1,5 @@
-//! The counters of a volume in groups, with units. A counter that is 0 is left out, a group without any as well.
+//! The counters of a volume in groups, with units. A counter of 0 is left out, and so is a group
+//! with only such counters.
 
 use crate::counters::Counters;
 use crate::units::{bytes, count, nanoseconds};
@@ -49,7 +50,7 @@ pub fn groups(counters: &Counters) -> Vec<(&'static str, Vec<(String, String)>)>
     GROUPS.iter().filter_map(group).collect()
 }
 
-/// The lines of a counter: none, one, or one for each number in it.
+/// The lines of a counter: none, one, or one for each of its numbers.
 fn lines(counters: &Counters, name: &str) -> Vec<(String, String)> {
     let Some(value) = counters.0.get(name) else { return Vec::new() };
     let Some(object) = value.as_object() else {
@@ -68,7 +69,7 @@ fn lines(counters: &Counters, name: &str) -> Vec<(String, String)> {
     inner.collect()
 }
 
-/// The unit is in the name.
+/// Formats a number with the unit that its name ends with.
 fn with_unit(name: &str, number: u64) -> String {
     match name {
         name if name.ends_with("_ns") => nanoseconds(number),

@@ -57,7 +57,7 @@ fn table(indent: &str, lines: &[(String, String)]) -> String {
     lines.collect()
 }
 
-/// The process that serves the volume at `path`, for a person.
+/// The process that serves the volume at `path`, as text for the user.
 fn place_of(path: &Path, pid: Option<i32>) -> String {
     let pid = pid.map_or_else(|| "-".into(), |pid| pid.to_string());
     let volume = ServedVolume::mounted_on(path).ok().flatten();
@@ -67,8 +67,8 @@ fn place_of(path: &Path, pid: Option<i32>) -> String {
     }
 }
 
-/// The counters of the volume in an image or on a device that is being served, and by which process and where it is.
-/// `None` if it is not served.
+/// The counters of a served volume in an image or on a device, with the process that serves it and
+/// the place of its mount. `None` if it is not served.
 fn read_of_target(path: &Path) -> Result<Option<(Map<String, Value>, String)>> {
     let Some(volume) = ServedVolume::on_target(path)? else { return Ok(None) };
     let Some(daemon) = volume.daemon()? else { return Ok(None) };
@@ -81,7 +81,8 @@ fn read_of_target(path: &Path) -> Result<Option<(Map<String, Value>, String)>> {
     }
 }
 
-/// Names and values to print, those of an object as `outer.inner`; buckets are for programs.
+/// Names and values to print. Those of an object are named `outer.inner`. Buckets are left out,
+/// because they are for programs.
 fn flatten(prefix: &str, stat: &Map<String, Value>) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     for (name, value) in stat {

@@ -1,17 +1,18 @@
-//! The first lines of `onejournal stat`: what a person wants to know of a volume.
+//! The summary at the beginning of `onejournal stat`.
 //!
-//! A ratio of small numbers says nothing: one row in a fresh volume costs a hundred times its bytes, because a write
-//! takes at least a sector. Below [`RATIO_BYTES`] and [`RATIO_FSYNCS`] the numbers are printed without their ratio.
+//! A ratio of small numbers means nothing: one row in a new volume costs a hundred times its bytes,
+//! because a write takes at least a sector. Below [`RATIO_BYTES`] and [`RATIO_FSYNCS`] the numbers
+//! are printed without their ratio.
 
 use crate::counters::Counters;
 use crate::units::{bytes, count, nanoseconds, ratio, span, times};
 
-/// Bytes of applications from which on write amplification is printed.
+/// Write amplification is printed from this many bytes of application writes on.
 const RATIO_BYTES: u64 = 1 << 20;
-/// Fsyncs from which on flushes per fsync are printed.
+/// Flushes per fsync are printed from this many fsyncs on.
 const RATIO_FSYNCS: u64 = 100;
 
-/// What reached the device for what applications wrote.
+/// Bytes that reached the device, beside the bytes that applications wrote.
 #[derive(Debug, Clone, Copy)]
 pub struct Amplification {
     pub device_bytes: u64,
@@ -24,7 +25,7 @@ impl Amplification {
         Amplification { device_bytes: written_since_ready(counters), app_bytes }
     }
 
-    /// `None` where too little was written.
+    /// `None` if too little was written.
     pub fn ratio(self) -> Option<f64> {
         let is_enough = self.app_bytes >= RATIO_BYTES;
         is_enough.then(|| self.device_bytes as f64 / self.app_bytes as f64)
@@ -49,12 +50,12 @@ pub fn written_since_ready(counters: &Counters) -> u64 {
     counters.number("device_bytes_written").saturating_sub(opening_bytes)
 }
 
-/// Flushes of the device and of the journal's medium for the calls of fsync.
+/// Flushes of the device and of the journal's medium, beside the number of fsyncs.
 #[derive(Debug, Clone, Copy)]
 pub struct Flushes {
     pub flush_count: u64,
     pub fsync_count: u64,
-    /// A journal on NVRAM has fences instead of flushes.
+    /// Whether the journal is on NVRAM, which has fences instead of flushes.
     has_fences: bool,
 }
 
@@ -70,7 +71,7 @@ impl Flushes {
         }
     }
 
-    /// `None` where there were too few fsyncs.
+    /// `None` if there were too few fsyncs.
     pub fn ratio(self) -> Option<f64> {
         let is_enough = self.fsync_count >= RATIO_FSYNCS;
         is_enough.then(|| self.flush_count as f64 / self.fsync_count as f64)
@@ -89,7 +90,7 @@ impl Flushes {
     }
 }
 
-/// Labels and values; `now_s`: seconds since 1970.
+/// Labels and values. `now_s`: the time in seconds since 1970.
 pub fn lines(counters: &Counters, now_s: u64) -> Vec<(String, String)> {
     let mounted_s = now_s.saturating_sub(counters.number("mount_time_s"));
     let mut lines = vec![
@@ -115,7 +116,7 @@ pub fn lines(counters: &Counters, now_s: u64) -> Vec<(String, String)> {
     lines.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
 }
 
-/// How it can be used.
+/// Whether the volume can be read and written.
 fn state(counters: &Counters) -> &'static str {
     match (counters.is_set("read_only"), counters.text("last_error")) {
         (false, _) => "read-write",

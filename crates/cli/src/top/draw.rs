@@ -1,4 +1,4 @@
-//! The picture: four parts, or on a small terminal only the one that the keys have chosen.
+//! Draws the screen: four parts, or on a small terminal only the part that the user has chosen.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -12,9 +12,9 @@ use super::view::{Part, View};
 /// A terminal with fewer lines or columns shows one part at a time.
 const WHOLE_HEIGHT: u16 = 20;
 const WHOLE_WIDTH: u16 = 60;
-/// The first column gets at least so much, if the terminal has it.
+/// The least width of the first column, if the terminal is wide enough.
 const NAME_WIDTH: usize = 14;
-/// Lines of a part besides its rows: borders and heading; in text title, heading and an empty line.
+/// Lines of a part beside its rows: borders and heading; as text, title, heading and an empty line.
 const FRAME_LINES: u16 = 3;
 
 const KEYS: &str = "q end   Tab part   arrows choose, scroll   s sort";
@@ -40,14 +40,14 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     draw_part(frame, streams, view, Part::Streams);
 }
 
-/// Heights of the parts when every row is shown.
+/// Heights of the parts if every row is shown.
 fn whole_heights(view: &View) -> [u16; 4] {
     let tables = [volumes(view), files(view), histogram(view), streams(view)];
     let height = |table: &Table| u16::try_from(table.rows.len().max(1)).unwrap_or(1000).min(1000);
     tables.each_ref().map(|table| height(table) + FRAME_LINES)
 }
 
-/// Lines that [`draw_whole`] takes.
+/// Lines that [`draw_whole`] needs.
 pub fn whole_height(view: &View) -> u16 {
     // With an empty line below the first line of all.
     whole_heights(view).iter().sum::<u16>() + 2
@@ -120,7 +120,7 @@ fn draw_part(frame: &mut Frame<'_>, area: Rect, view: &mut View, part: Part) {
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
-/// The heading and `room` rows from the row `above` on.
+/// The heading and `room` rows, beginning with row `above`.
 fn lines(table: &Table, width: usize, above: usize, room: usize) -> Vec<Line<'static>> {
     if table.rows.is_empty() {
         return vec![Line::raw(table.empty)];
@@ -138,7 +138,7 @@ fn lines(table: &Table, width: usize, above: usize, room: usize) -> Vec<Line<'st
     lines
 }
 
-/// Widths of the columns that fit, from the left; the first one takes what is left over.
+/// Widths of the columns that fit, from the left. The first column gets the rest.
 fn widths(table: &Table, width: usize) -> Vec<usize> {
     let wanted = |column: usize| {
         let cells = table.rows.iter().map(|row| row[column].chars().count());
@@ -158,7 +158,8 @@ fn widths(table: &Table, width: usize) -> Vec<usize> {
     widths
 }
 
-/// The first cell to the left, cut at its beginning if it is too long: the end of a path says more. The others to the right.
+/// The first cell is aligned to the left and cut at its beginning if it is too long, because the
+/// end of a path says more. The others are aligned to the right.
 fn line(row: &[String], widths: &[usize]) -> String {
     let mut text = String::new();
     for (index, (cell, width)) in row.iter().zip(widths).enumerate() {

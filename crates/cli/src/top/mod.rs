@@ -1,7 +1,7 @@
-//! `onejournal top`: what volumes, their files and logs do, again and again.
+//! `onejournal top`: shows what volumes, their files and logs do, and repeats that.
 //!
-//! A thread of its own takes samples, so that keys are answered while a daemon does not answer. With `-b` the same
-//! picture is printed as text.
+//! A thread of its own takes samples, so that keys work while a daemon does not answer. With `-b`
+//! the same content is printed as text.
 
 mod draw;
 mod rows;
@@ -27,9 +27,9 @@ use self::view::View;
 use crate::inventory::Mounts;
 use crate::{CliError, Result, say};
 
-/// How often keys and signals are looked for.
+/// The interval at which keys and signals are checked.
 const KEY_WAIT: Duration = Duration::from_millis(100);
-/// Width of the text of `-b`, where the environment does not say `COLUMNS`.
+/// Width of the text of `-b`, if the environment does not set `COLUMNS`.
 const BATCH_WIDTH: u16 = 120;
 
 #[derive(Args)]
@@ -37,7 +37,7 @@ pub struct TopArgs {
     /// Print text, without a terminal and without keys
     #[arg(short = 'b', long)]
     batch: bool,
-    /// End after so many samples
+    /// End after this number of samples
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Seconds from one sample to the next
@@ -69,7 +69,7 @@ pub fn run(args: &TopArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Until the receiver is gone.
+/// Takes samples until the receiver is gone.
 fn take_samples(sender: &SyncSender<Sample>, delay: Duration) {
     let mut mounts = Mounts::with_files();
     loop {
@@ -81,7 +81,7 @@ fn take_samples(sender: &SyncSender<Sample>, delay: Duration) {
     }
 }
 
-/// On the terminal, which is left as it was.
+/// Shows the samples on the terminal, and restores the terminal at the end.
 fn show(samples: &Receiver<Sample>, ended: &AtomicBool, count: u64) -> std::io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let result = show_on(&mut terminal, samples, ended, count);
@@ -121,7 +121,7 @@ fn show_on(
     Ok(())
 }
 
-/// As text, until `count` samples were printed or the reader is gone.
+/// Prints the samples as text, until `count` samples were printed or the reader is gone.
 fn print(samples: &Receiver<Sample>, ended: &AtomicBool, count: u64) -> Result<()> {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let width = columns.unwrap_or(BATCH_WIDTH).clamp(20, 1000);
@@ -141,7 +141,7 @@ fn print(samples: &Receiver<Sample>, ended: &AtomicBool, count: u64) -> Result<(
     Ok(())
 }
 
-/// All parts with all their lines.
+/// All parts with all their lines, as text.
 fn text(view: &mut View, width: u16) -> String {
     let height = draw::whole_height(view);
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("it is in memory");

@@ -1,4 +1,4 @@
-//! The parts as tables of text.
+//! Makes the parts of the screen as tables of text.
 
 use crate::inventory::{FileCounters, SeenLog, SeenMount, StreamCounters};
 use crate::stat::{Amplification, Flushes, written_since_ready};
@@ -6,7 +6,7 @@ use crate::units::{bytes, count, nanoseconds, ratio};
 
 use super::view::View;
 
-/// A bar of the histogram that is as long as this stands for the largest count.
+/// The length of the bar for the largest count in the histogram.
 const BAR_LEN: u64 = 30;
 const NONE: &str = "-";
 
@@ -15,9 +15,9 @@ pub struct Table {
     pub title: String,
     pub heading: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
-    /// A row that is set off.
+    /// The row that is highlighted.
     pub marked: Option<usize>,
-    /// In place of rows.
+    /// Text that is shown if there are no rows.
     pub empty: &'static str,
 }
 
@@ -78,7 +78,7 @@ fn volume_row(view: &View, volume: &SeenMount) -> Vec<String> {
     row
 }
 
-/// What rates are of: the time since the sample before, or since the mount.
+/// The time that rates refer to: since the previous sample, or since the mount.
 fn seconds(view: &View, volume: &SeenMount) -> f64 {
     let Some(sample) = &view.sample else { return 1.0 };
     match (&view.before, view.before(volume)) {
@@ -113,8 +113,8 @@ fn file_row(file: &FileCounters) -> Vec<String> {
     ]
 }
 
-/// Commits of the chosen volume by latency, in powers of two: since the sample before, or if there was none since then,
-/// since the mount.
+/// Commits of the chosen volume by latency, in powers of two: since the previous sample, or, if
+/// there were none, since the mount.
 pub fn histogram(view: &View) -> Table {
     let buckets = |volume: &SeenMount| volume.counters.buckets("commit_latency_ns");
     let all = view.chosen_volume().map_or(Vec::new(), buckets);
@@ -142,7 +142,8 @@ pub fn histogram(view: &View) -> Table {
     }
 }
 
-/// Upper bounds, powers of two, and the counts of `all` that are not in `before`, from the first that is not 0 to the last.
+/// Upper bounds, as powers of two, and the counts of `all` minus those of `before`, from the first
+/// that is not 0 to the last.
 fn octaves(all: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut counts = [0u64; 64];
     let octave = |bound: u64| usize::try_from(bound.max(1).ilog2()).expect("63 at most");

@@ -1,17 +1,17 @@
-//! What is known at one time of all volumes and logs.
+//! One sample of all volumes and logs.
 
 use std::collections::HashSet;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::inventory::{Mounts, SeenLog, SeenMount, logs_with_counters};
 
-/// All that is shown.
+/// Everything that is shown.
 #[derive(Debug, Clone)]
 pub struct Sample {
     pub at: Instant,
     /// Seconds since 1970.
     pub now_s: u64,
-    /// Each once, wherever it is mounted.
+    /// Each volume once, even if it is mounted several times.
     pub volumes: Vec<SeenMount>,
     pub logs: Vec<SeenLog>,
 }

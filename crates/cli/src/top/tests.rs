@@ -1,4 +1,4 @@
-//! The picture on terminals of several sizes, from samples that are made here.
+//! Draws generated samples on terminals of several sizes.
 
 use std::time::{Duration, Instant};
 

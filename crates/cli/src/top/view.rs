@@ -1,4 +1,4 @@
-//! What the screen shows: the newest sample and the one before, and what the keys have chosen.
+//! The state of the screen: the newest sample, the previous one, and what the user has chosen.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -21,14 +21,14 @@ pub enum Part {
 impl Part {
     const ALL: [Part; 4] = [Part::Volumes, Part::Files, Part::Latency, Part::Streams];
 
-    /// The part so many further on; behind the last comes the first.
+    /// The part that is `steps` further. The first part follows the last.
     fn after(self, steps: usize) -> Part {
         let index = Part::ALL.iter().position(|part| *part == self).unwrap_or(0);
         Part::ALL[(index + steps) % Part::ALL.len()]
     }
 }
 
-/// What files are sorted by; the largest comes first.
+/// The number by which files are sorted, largest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
     #[default]
@@ -79,7 +79,7 @@ pub struct View {
     pub order: Order,
     /// The volume whose files and latency are shown.
     chosen: Option<PathBuf>,
-    /// Lines of files and streams above the first that is shown.
+    /// Number of lines of files and streams above the first that is shown.
     pub files_above: usize,
     pub streams_above: usize,
 }
@@ -93,7 +93,7 @@ impl View {
         self.sample.as_ref().map_or(&[], |sample| &sample.volumes)
     }
 
-    /// The number of the chosen volume: the first, if that is gone.
+    /// The index of the chosen volume. If that volume is gone, the first one.
     pub fn chosen_index(&self) -> usize {
         let is_it = |volume: &SeenMount| Some(&volume.path) == self.chosen.as_ref();
         self.volumes().iter().position(is_it).unwrap_or(0)
@@ -103,7 +103,7 @@ impl View {
         self.volumes().get(self.chosen_index())
     }
 
-    /// The same volume in the sample before, unless it was mounted anew.
+    /// The same volume in the previous sample, unless it was mounted again since then.
     pub fn before(&self, volume: &SeenMount) -> Option<&SeenMount> {
         let mounted = |volume: &SeenMount| volume.counters.number("mount_time_s");
         let is_it =
@@ -118,7 +118,7 @@ impl View {
         files
     }
 
-    /// Does what the key says; whether that is to end.
+    /// Handles a key. Returns whether it ends the program.
     pub fn press(&mut self, key: KeyEvent) -> bool {
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return true,
@@ -136,7 +136,7 @@ impl View {
         false
     }
 
-    /// Files and streams are scrolled; otherwise another volume is chosen.
+    /// Scrolls files and streams; in other parts, chooses another volume.
     fn step(&mut self, is_down: bool) {
         let by_one = |number: usize| match is_down {
             true => number + 1,

@@ -1,9 +1,10 @@
-//! What is behind a disk: the file or whole disk that holds its bytes, and where in it.
+//! The file or whole disk that holds the bytes of a disk, and the span of it that the disk
+//! occupies.
 //!
-//! A partition is a span of its disk, a loop device a span of its file; either may be on top of the
-//! other, many times. Two disks share bytes exactly if they have the same root and their spans
-//! overlap. The file of a loop device is known by its numbers, which the kernel tells: its name may
-//! be another one by now, or none.
+//! A partition is a span of its disk, and a loop device is a span of its file. Either may be
+//! stacked on the other, many times. Two disks share bytes exactly if they have the same root and
+//! their spans overlap. The file of a loop device is identified by the numbers that the kernel
+//! reports: it may have another name by now, or none.
 
 use std::fs;
 use std::io;
@@ -19,10 +20,10 @@ use super::sysfs::{device_number, open_node, sysfs_directory};
 /// Deeper stacks of loop devices and partitions are refused.
 const DEPTH_MAX: usize = 16;
 
-/// Unit of `start` and `size` in sysfs, whatever the device's sector is.
+/// Unit of `start` and `size` in sysfs, independent of the device's sector size.
 const SYSFS_SECTOR_BYTES: u64 = 512;
 
-/// What holds the bytes in the end.
+/// The lowest layer: what finally holds the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
     /// A file: the numbers of its file system and of its inode.
@@ -36,16 +37,16 @@ pub(crate) enum Root {
 pub(crate) struct Backing {
     pub(crate) root: Root,
     pub(crate) start: u64,
-    /// Exclusive; `u64::MAX`: as long as the root is.
+    /// Exclusive; `u64::MAX` stands for the end of the root.
     pub(crate) end: u64,
-    /// A name of the file, where the disk is a loop device or is on one.
+    /// A name of the file, if the disk is a loop device or is on one.
     pub(crate) name: Option<PathBuf>,
     /// The kernel's device that the disk is, or is a partition of; `None` for a file.
     pub(crate) whole: Option<u64>,
 }
 
 impl Backing {
-    /// What is behind the file or block device that `stat` describes.
+    /// The backing of the file or block device that `stat` describes.
     pub(crate) fn of(kind: Kind, stat: &Stat) -> io::Result<Backing> {
         match kind {
             Kind::File => {
@@ -56,7 +57,7 @@ impl Backing {
         }
     }
 
-    /// What is behind the block device of that number.
+    /// The backing of the block device with this number.
     pub(crate) fn of_device(mut device: u64) -> io::Result<Backing> {
         let (mut start, mut end, mut whole) = (0, u64::MAX, None);
         for _ in 0..DEPTH_MAX {
@@ -96,12 +97,12 @@ impl Backing {
     }
 }
 
-/// The span `start..end` of something that is itself at `from..to`.
+/// The absolute span of `start..end` inside something that is itself at `from..to`.
 fn within(from: u64, to: u64, start: u64, end: u64) -> (u64, u64) {
     (from.saturating_add(start).min(to), from.saturating_add(end).min(to))
 }
 
-/// From the kernel; without permission to open the device, from sysfs and the name of its file.
+/// Asks the kernel. Without permission to open the device, uses sysfs and the name of its file.
 fn status_of(device: u64, directory: &Path, name: &Path) -> io::Result<LoopStatus> {
     if let Ok(node) = open_node(device, OFlags::RDONLY)
         && let Ok(status) = loop_status(node)

@@ -1,4 +1,4 @@
-//! What the file system of a file promises.
+//! What survives on the file system of a file.
 
 use std::os::fd::AsFd;
 
@@ -6,7 +6,8 @@ use rustix::fs::FsWord;
 
 use crate::durability::Durability;
 
-/// What the file system that a file is on survives. Memory file systems keep nothing beyond the kernel's life, and swap is no storage.
+/// The durability of the file system that a file is on. A file system in memory survives the
+/// process only: swap does not count as storage.
 pub fn file_system_durability(fd: impl AsFd) -> Durability {
     const TMPFS_MAGIC: FsWord = 0x0102_1994;
     const RAMFS_MAGIC: FsWord = 0x8584_58f6;

@@ -1,14 +1,16 @@
 //! Notices that a file has become shorter while it is in use.
 //!
-//! Writing to a file that was cut makes it long again, with zeros where data were, and reading through a loop
-//! device gives zeros for what is missing. No call fails. So the length is compared before each write and
-//! after each read and flush. Once a file was too short it is written no more, whatever its length is later, so
-//! nothing makes it long again and what is left of it can still be read. Of a mapping the length is compared
-//! before each read, and before a store only where a load cannot show it (`nvram/cut.rs`).
+//! Writing to a file that was cut makes it long again, with zeros in place of the data. Reading
+//! through a loop device gives zeros for the missing part. No call fails. So the length is compared
+//! before each write, and after each read and flush. Once a file was too short, it is not written
+//! any more, whatever its length is later. So OneJournal never makes it long again, and what is
+//! left of it can still be read. For a mapping the length is compared before each read, and before
+//! a store only where a load cannot show the cut (`nvram/cut.rs`).
 //!
-//! A loop device is compared by the file behind it. Where that cannot be opened (its last name is gone, or it is in
-//! another mount namespace) nothing is noticed. Nor is: a file that is cut and made long again between two looks, and one that is cut in the moment between a
-//! look and a write to its very end.
+//! For a loop device, the length of its backing file is compared. Three cases are not noticed: the
+//! backing file cannot be opened (its last name was removed, or it is in another mount namespace);
+//! a file is cut and extended again between two checks; a file is cut between the check and a write
+//! to its very end.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,26 +18,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::SeekFrom;
 
-/// The length of a file, as it has to be.
+/// The length that a file must have.
 pub(crate) struct Length {
-    /// The file, if it is another one than the user's own descriptor.
+    /// The file, if it is not the user's own descriptor.
     file: Option<OwnedFd>,
     /// Where the first byte of the disk is in the file.
     start_bytes: u64,
-    /// The file needs so many bytes.
+    /// The length that the file must have at least.
     needed_bytes: u64,
-    /// The smallest length that was seen.
+    /// The smallest length seen so far.
     shortest_bytes: AtomicU64,
 }
 
 impl Length {
-    /// Of the file that is used itself and needs `needed_bytes` bytes.
+    /// For a file that is used directly and needs `needed_bytes` bytes.
     pub(crate) fn of_itself(needed_bytes: u64) -> Length {
         let shortest_bytes = AtomicU64::new(u64::MAX);
         Length { file: None, start_bytes: 0, needed_bytes, shortest_bytes }
     }
 
-    /// Of `file`, in which a disk of `size_bytes` bytes begins at `start_bytes`.
+    /// For `file`, in which a disk of `size_bytes` bytes begins at `start_bytes`.
     pub(crate) fn of_another(file: OwnedFd, start_bytes: u64, size_bytes: u64) -> Length {
         let needed_bytes = start_bytes.saturating_add(size_bytes);
         let shortest_bytes = AtomicU64::new(u64::MAX);
@@ -62,7 +64,7 @@ impl Length {
         self.check_up_to(own, self.needed_bytes.saturating_sub(self.start_bytes))
     }
 
-    /// Whether a check has found the file too short, without looking at it again.
+    /// Whether a check has found the file too short. Does not check again.
     #[inline]
     pub(crate) fn was_short(&self) -> bool {
         self.shortest_bytes.load(Ordering::Relaxed) < self.needed_bytes
@@ -86,7 +88,8 @@ impl Length {
     }
 }
 
-/// Nobody reads or writes at the position of the descriptor. This takes less than half the time of `fstat`.
+/// The length by `lseek`, which takes less than half the time of `fstat`. No code reads or writes
+/// at the position of the descriptor.
 fn length_of(file: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     rustix::fs::seek(file, SeekFrom::End(0))
 }

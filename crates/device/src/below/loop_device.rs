@@ -23,8 +23,8 @@ const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
-/// Between asking for a free device and configuring it somebody else may take it; the kernel
-/// then says EBUSY and wants to be asked again. More losses in a row are not that race.
+/// Another process may take the free device before it is configured; the kernel then reports EBUSY,
+/// and the caller asks for another one. More failures than this have another cause.
 const ATTEMPT_COUNT_MAX: usize = 64;
 
 /// `struct loop_config` of the kernel's interface.
@@ -98,7 +98,7 @@ impl LoopDevice {
         (self.path, self.file)
     }
 
-    /// Detaches the file, now or, while others have the device open, when they close it.
+    /// Detaches the file now, or when the last other user closes the device.
     pub fn detach(self) -> Result<()> {
         // SAFETY: LOOP_CLR_FD takes no argument.
         unsafe { ioctl::ioctl(&self.file, NoArg::<LOOP_CLR_FD>::new()) }
@@ -158,8 +158,8 @@ mod tests {
 
     use super::*;
 
-    /// A file of 1 MiB that starts with "contents"; `None`, said aloud, where loop devices
-    /// cannot be used.
+    /// A file of 1 MiB that starts with "contents". `None`, with a message, if loop devices cannot
+    /// be used.
     fn backing() -> Option<File> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
             eprintln!("skipped: needs root and /dev/loop-control");

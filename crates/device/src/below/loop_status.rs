@@ -1,4 +1,4 @@
-//! What a loop device shows, as the kernel tells.
+//! What a loop device shows, as the kernel reports it.
 
 use std::os::fd::OwnedFd;
 
@@ -28,17 +28,17 @@ pub(crate) struct LoopInfo64 {
 
 const _: () = assert!(size_of::<LoopInfo64>() == 232);
 
-/// What an attached loop device shows, and where of it.
+/// The file that an attached loop device shows, and which span of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LoopStatus {
     /// Number of the file system of its file.
     pub(crate) device: u64,
     /// Number of its file's inode.
     pub(crate) inode: u64,
-    /// Number of the block device that its file is; 0: it is an ordinary file.
+    /// Number of the block device that its file is; 0 for an ordinary file.
     pub(crate) block_device: u64,
     pub(crate) offset_bytes: u64,
-    /// 0: up to the end.
+    /// 0: up to the end of the file.
     pub(crate) limit_bytes: u64,
 }
 

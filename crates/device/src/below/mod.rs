@@ -1,4 +1,5 @@
-//! What the bytes of a disk are on: files, loop devices, partitions, and the tables of the kernel that tell.
+//! What the bytes of a disk are stored on: files, loop devices, partitions, and the kernel's tables
+//! that show them.
 
 pub(crate) mod backing;
 pub(crate) mod file_system;

@@ -1,4 +1,5 @@
-//! The mount table of a process, `/proc/PID/mountinfo`. Reading it asks no file system anything.
+//! The mount table of a process, `/proc/PID/mountinfo`. Reading it sends no request to any file
+//! system.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,19 +12,19 @@ use std::path::{Path, PathBuf};
 pub struct MountEntry {
     /// The kernel's number of the mount.
     pub id: u64,
-    /// Device number of the file system. All mounts of one file system have the same, in every namespace; no other file
-    /// system has it while this one exists.
+    /// Device number of the file system. All mounts of one file system have the same number, in
+    /// every namespace. While the file system exists, no other one has this number.
     pub device: (u32, u32),
     /// Where it is mounted.
     pub dir: PathBuf,
-    /// Type of the file system, with the subtype behind a dot.
+    /// Type of the file system, with the subtype after a dot.
     pub kind: String,
     /// What was mounted.
     pub source: PathBuf,
 }
 
 impl MountEntry {
-    /// Whether it is a volume's.
+    /// Whether it is the mount of a OneJournal volume.
     pub fn is_volume(&self) -> bool {
         matches!(self.kind.as_str(), "fuse.onejournal" | "fuseblk.onejournal")
     }
@@ -34,7 +35,8 @@ impl MountEntry {
     }
 }
 
-/// The table of this process, in the order of the kernel: on one directory the last entry is on top.
+/// The table of this process, in the kernel's order: of several mounts on one directory the last is
+/// on top.
 pub fn own_mounts() -> io::Result<Vec<MountEntry>> {
     mounts_in(Path::new("/proc/self/mountinfo"))
 }
@@ -44,7 +46,7 @@ pub fn mounts_in(table: &Path) -> io::Result<Vec<MountEntry>> {
     Ok(parse_mounts(&fs::read(table)?))
 }
 
-/// The entries of a table. Lines that are not understood are left out; a path need not be text.
+/// The entries of a table. Lines that cannot be parsed are left out. A path need not be UTF-8.
 pub fn parse_mounts(table: &[u8]) -> Vec<MountEntry> {
     table.split(|byte| *byte == b'\n').filter_map(entry).collect()
 }

@@ -3,11 +3,12 @@
 use crate::durability::Durability;
 use crate::error::{DeviceError, Operation, Result};
 
-/// A medium of logical sectors. Offsets and lengths are in bytes and multiples of
-/// [`BlockDevice::sector_bytes`]; an implementation panics when they are not (a bug of the
-/// caller) and returns an error when they lie outside of the device.
+/// A medium of logical sectors. Offsets and lengths are in bytes, and are multiples of
+/// [`BlockDevice::sector_bytes`]. If they are not, an implementation panics, because that is a bug
+/// of the caller. If they are outside of the device, it returns an error.
 ///
-/// Buffers need no alignment; an [`AlignedBuf`](crate::AlignedBuf) saves the copy that an unaligned one costs.
+/// Buffers need no alignment. An unaligned buffer costs a copy; an
+/// [`AlignedBuf`](crate::AlignedBuf) does not.
 pub trait BlockDevice: Send + Sync {
     /// Size of the device in bytes.
     fn size_bytes(&self) -> u64;
@@ -18,8 +19,9 @@ pub trait BlockDevice: Send + Sync {
     /// What a durable write survives.
     fn durability(&self) -> Durability;
 
-    /// Numbers of the devices whose volatile caches its writes are in until they are flushed, as far as they
-    /// are known. A failed flush loses writes to every device that has one of them in common.
+    /// Numbers of the devices whose volatile caches hold writes to this device until a flush, as
+    /// far as they are known. A failed flush loses writes to every device that shares one of these
+    /// caches.
     fn caches(&self) -> &[u64] {
         &[]
     }
@@ -27,11 +29,11 @@ pub trait BlockDevice: Send + Sync {
     /// Fills `buf` from `offset`.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
 
-    /// Writes `data` at `offset`; durable after the next [`BlockDevice::flush`].
+    /// Writes `data` at `offset`. The data are durable after the next [`BlockDevice::flush`].
     fn write(&self, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Writes each of `spans`, which do not overlap, as [`BlockDevice::write`] does, in any order. After an error
-    /// any of them may have been written.
+    /// Writes each of `spans`, in any order, as [`BlockDevice::write`] does. The spans do not
+    /// overlap. After an error any of them may have been written.
     fn write_spans(&self, spans: &[(u64, &[u8])]) -> Result<()> {
         spans.iter().try_for_each(|(offset, data)| self.write(*offset, data))
     }
@@ -39,9 +41,9 @@ pub trait BlockDevice: Send + Sync {
     /// Writes `data` at `offset` and returns when it is durable. Not atomic beyond 512 bytes.
     fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// [`BlockDevice::write_durable`] without a flush: no failed flush of somebody else's, before or
-    /// meanwhile, can have lost what this reports done. `None`: that cannot be had, and nothing is
-    /// known to be written.
+    /// [`BlockDevice::write_durable`] without a flush. So the failed flush of another user, before
+    /// this write or during it, cannot have lost data that this call reports as durable. `None`:
+    /// the device cannot do that, and nothing is known to be written.
     fn write_fua(&self, _offset: u64, _data: &[u8]) -> Option<Result<()>> {
         None
     }
@@ -50,8 +52,9 @@ pub trait BlockDevice: Send + Sync {
     fn flush(&self) -> Result<()>;
 }
 
-/// The check of a span that every implementation of a medium makes first. Panics unless the span is made of
-/// whole sectors (of 1 byte for NVRAM); returns an error unless it is on the device.
+/// The check of a span that every implementation of a medium makes first. Panics unless the span
+/// consists of whole sectors (for NVRAM a sector is 1 byte). Returns an error unless the span is on
+/// the device.
 pub fn check_span(
     operation: Operation,
     offset: u64,

@@ -1,4 +1,4 @@
-//! A device in ordinary memory: for tests and for measuring everything but the medium.
+//! A device in ordinary memory, for tests and for measurements without a medium.
 
 use crate::sync::RwLock;
 
@@ -6,7 +6,7 @@ use crate::block::block_device::{BlockDevice, check_span};
 use crate::durability::Durability;
 use crate::error::{Operation, Result};
 
-/// A block device whose bytes live in this process.
+/// A block device whose bytes are in this process's memory.
 pub struct MemoryDevice {
     bytes: RwLock<Vec<u8>>,
     size_bytes: u64,

@@ -1,4 +1,4 @@
-//! Counting what reaches a device.
+//! Counts what reaches a device.
 
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,29 +7,29 @@ use crate::block::block_device::BlockDevice;
 use crate::durability::Durability;
 use crate::error::Result;
 
-/// Operations and bytes that were asked of a device, failed ones included.
+/// Operations and bytes that a device was asked for, including failed ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Reads.
     pub read_count: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Writes, durable ones included.
+    /// Writes, including durable ones.
     pub write_count: u64,
-    /// Bytes written, durable ones included.
+    /// Bytes written, including durable writes.
     pub write_bytes: u64,
     /// Durable writes.
     pub durable_write_count: u64,
     /// Bytes written durably.
     pub durable_write_bytes: u64,
-    /// Flushes, the one of each durable write included.
+    /// Flushes, including the one of each durable write.
     pub flush_count: u64,
 }
 
 impl Sub for Counters {
     type Output = Counters;
 
-    /// What happened between `earlier` and `self`.
+    /// The difference between `earlier` and `self`.
     fn sub(self, earlier: Counters) -> Counters {
         Counters {
             read_count: self.read_count - earlier.read_count,
@@ -61,7 +61,7 @@ impl Meter {
     }
 }
 
-/// A device that counts what is asked of the one inside.
+/// Counts the operations that it passes to the device inside.
 pub struct Metered<D> {
     inner: D,
     reads: Meter,
@@ -87,7 +87,8 @@ impl<D> Metered<D> {
         &self.inner
     }
 
-    /// The counters now. Each is exact; operations that run meanwhile may be in some of them.
+    /// The counters now. Each is exact. An operation that is under way may be in some of them and
+    /// not in others.
     pub fn counters(&self) -> Counters {
         let (read_count, read_bytes) = self.reads.get();
         let (plain_count, plain_bytes) = self.plain_writes.get();

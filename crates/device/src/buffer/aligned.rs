@@ -9,7 +9,7 @@ use crate::buffer::huge::HugeMemory;
 /// Alignment of an [`AlignedBuf`] in bytes: enough for every logical sector size.
 const ALIGN_BYTES: usize = 4096;
 
-/// Buffers of more than this are put into huge pages, with a mapping of their own.
+/// Larger buffers get a mapping of their own in huge pages.
 const ORDINARY_BYTES_MAX: usize = 1 << 20;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -21,8 +21,8 @@ enum Memory {
     Huge(HugeMemory),
 }
 
-/// Zero-filled bytes whose address is a multiple of 4096. More than 1 MiB of them lie in huge pages
-/// where the system has them.
+/// Zero-filled bytes whose address is a multiple of 4096. Buffers of more than 1 MiB are in huge
+/// pages if the system has them.
 pub struct AlignedBuf {
     memory: Memory,
     len_bytes: usize,

@@ -1,17 +1,17 @@
-//! Memory of its own mapping, in huge pages where the system gives them.
+//! Memory with a mapping of its own, in huge pages if the system provides them.
 //!
 //! A large transfer into ordinary memory is a list of single pages: the block layer cuts it into
-//! more requests, and the kernel pins and walks every page. In a huge page it is a few long
-//! segments. Measured with direct reads of 1 MiB from a loop device: 2.6 times as fast.
+//! more requests, and the kernel pins every page. In a huge page it is a few long segments. Direct
+//! reads of 1 MiB from a loop device were 2.6 times as fast.
 
 use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Size and alignment of a huge page in bytes, on every system we know to have them.
+/// Size and alignment of a huge page in bytes, on every system that is known to have them.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Zero-filled bytes from a huge page's boundary on, in whole huge pages.
+/// Zero-filled whole huge pages, beginning at a boundary of a huge page.
 pub(crate) struct HugeMemory {
     start: NonNull<u8>,
     len_bytes: usize,
@@ -23,10 +23,10 @@ unsafe impl Send for HugeMemory {}
 unsafe impl Sync for HugeMemory {}
 
 impl HugeMemory {
-    /// At least `len_bytes` zero bytes; `None` where they cannot be mapped.
+    /// At least `len_bytes` zero bytes; `None` if they cannot be mapped.
     pub(crate) fn zeroed(len_bytes: usize) -> Option<HugeMemory> {
         let len_bytes = len_bytes.max(1).checked_next_multiple_of(HUGE_PAGE_BYTES)?;
-        // One more, so that a boundary lies inside; what is around is given back.
+        // One more, so that a boundary is inside; what is around is given back.
         let mapped_bytes = len_bytes.checked_add(HUGE_PAGE_BYTES)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: no address is asked for, so the mapping replaces no memory that is in use.
@@ -36,9 +36,9 @@ impl HugeMemory {
         let before = mapped.addr().next_multiple_of(HUGE_PAGE_BYTES) - mapped.addr();
         let after = HUGE_PAGE_BYTES - before;
         let start = mapped.wrapping_byte_add(before);
-        // SAFETY: `before`, `len_bytes` and `after` are page-aligned parts of the mapping made
-        // above, one after the other; the first and the last are used by nobody. Taking them off or
-        // advising may fail, which leaves the memory in between as it is.
+        // SAFETY: `before`, `len_bytes` and `after` are page-aligned, adjacent parts of the mapping
+        // made above. Nothing uses the first and the last part. Unmapping them, and the advice, may
+        // fail; the memory in between then stays as it is.
         unsafe {
             if before > 0 {
                 let _ = munmap(mapped, before);

@@ -1,5 +1,6 @@
-//! What to say of a disk that somebody else uses: where it is mounted, by which process, and what
-//! ends that. Nothing here asks a mounted file system: its server may be stuck.
+//! The message about a disk that another user has: where it is mounted, by which process, and how
+//! to end that. Nothing here sends a request to a mounted file system, because its server may be
+//! stuck.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +14,8 @@ use crate::below::sysfs::node_path;
 use crate::error::InUse;
 use crate::process::processes::{process_name, processes};
 
-/// Of the disk `disk` at `path`. `through`: the block device that was found to be in use.
+/// The message about the disk `disk` at `path`. `through`: the block device that was found to be in
+/// use.
 pub(crate) fn describe(path: &Path, disk: &Backing, through: Option<u64>) -> InUse {
     let is_it = |entry: &MountEntry| is_mount_of(entry, disk, through);
     let mounted = own_mounts().unwrap_or_default().into_iter().find(is_it);
@@ -23,7 +25,8 @@ pub(crate) fn describe(path: &Path, disk: &Backing, through: Option<u64>) -> InU
     InUse { path: path.to_owned(), text, is_held_by_kernel }
 }
 
-/// A sentence. `mounted`: in our namespace. `process`: has a lock on it.
+/// The message as one sentence. `mounted`: the mount in this namespace. `process`: a process with a
+/// lock on the disk.
 fn sentence(
     path: &Path,
     through: Option<u64>,
@@ -104,7 +107,7 @@ fn is_file(path: &Path, disk: &Backing) -> bool {
     }
 }
 
-/// The process that holds a lock on a part of the disk, as far as it can be seen.
+/// The process that holds a lock on a part of the disk, if it is visible.
 fn holder(disk: &Backing) -> Option<i32> {
     let own = std::process::id().cast_signed();
     processes().into_iter().filter(|id| *id != own).find(|id| holds(*id, disk))
@@ -119,7 +122,7 @@ fn holds(id: i32, disk: &Backing) -> bool {
     })
 }
 
-/// The program, and which of its commands if it is one of ours: "onejournal mount".
+/// The name of the program, and its command if it is one of this project: "onejournal mount".
 fn name_of(id: i32) -> String {
     let name = process_name(id);
     let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Claims: one user at a time has the bytes of a disk.
+//! Claims: at most one user at a time has the bytes of a disk.
 
 pub(crate) mod in_use;
 pub(crate) mod other_users;

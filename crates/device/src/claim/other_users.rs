@@ -1,9 +1,10 @@
-//! Who else uses the bytes of a disk through another block device.
+//! Finds users of a disk's bytes that use another block device.
 //!
-//! The kernel knows of each block device whether somebody has it exclusively (a mount, swap, RAID,
-//! [`crate::Disk`]), in whatever namespace; but not that two loop devices show the same file. So
-//! each device that shares bytes with the disk is tried. Whoever opens a disk first claims its own
-//! device and then looks at the others: of two who do so at one time at least one sees the other.
+//! The kernel knows of each block device whether a user has it exclusively (a mount, swap, RAID,
+//! [`crate::Disk`]), in every namespace. It does not know that two loop devices show the same file.
+//! So each device that shares bytes with the disk is tried. A user that opens a disk first claims
+//! its own device and then looks at the others. If two users do so at the same time, at least one
+//! of them sees the other.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +16,8 @@ use crate::below::backing::{Backing, Root};
 use crate::below::mount_table::own_mounts;
 use crate::below::sysfs::{open_node, parse_device, sysfs_directory};
 
-/// A block device that shares bytes with `claimed`, whose own device the caller has exclusively,
-/// and that somebody else has exclusively.
+/// A block device that shares bytes with `claimed`, and that another user has exclusively. The
+/// caller has its own device exclusively.
 pub(crate) fn through_another_device(claimed: &Backing) -> Option<u64> {
     let sharing: Vec<(u64, Backing)> = devices()
         .into_iter()
@@ -54,9 +55,10 @@ fn has_partitions(device: u64) -> bool {
     entries.into_iter().any(|entry| entry.path().join("partition").exists())
 }
 
-/// Whether somebody has the device exclusively. Without permission to try, the mount table tells at
-/// least of mounts. The same where a partition that shares nothing may be what makes its disk busy.
-/// `whole`: the disk of a partition, which a mount of all of the disk makes busy, too.
+/// Whether a user has the device exclusively. Without permission to try, the mount table shows at
+/// least the mounts. The mount table also decides if the disk may be busy because of a partition
+/// that shares no bytes. `whole`: the disk of a partition; a mount of the whole disk makes the
+/// partition busy, too.
 fn is_claimed(device: u64, whole: Option<u64>, root: Root) -> bool {
     let mounts = || own_mounts().unwrap_or_default().into_iter();
     let is_it = |number: u64| number == device || Some(number) == whole;
@@ -75,7 +77,7 @@ fn is_claimed(device: u64, whole: Option<u64>, root: Root) -> bool {
     }
 }
 
-/// Whether a device can be had exclusively.
+/// The result of an attempt to open a device exclusively.
 enum Exclusive {
     Free,
     /// The device, or a partition of it, is open exclusively.
@@ -92,7 +94,7 @@ fn try_exclusive(device: u64) -> Exclusive {
     }
 }
 
-/// Whether the device is mounted by a process, in whatever namespace.
+/// Whether any process, in any namespace, has the device mounted.
 fn is_served(device: u64) -> bool {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     Path::new(&format!("/sys/class/bdi/{major}:{minor}-fuseblk")).exists()

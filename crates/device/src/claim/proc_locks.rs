@@ -2,13 +2,13 @@
 
 use crate::below::backing::{Backing, Root};
 
-/// A line of `/proc/locks`, or of `/proc/PID/fdinfo/N` behind `lock:`.
+/// A line of `/proc/locks`, or the text after `lock:` of `/proc/PID/fdinfo/N`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
-    /// Of [`range_lock`](super::range_lock); not by `flock`.
+    /// Made by [`range_lock`](super::range_lock), not by `flock`.
     pub(crate) is_range: bool,
     pub(crate) is_write: bool,
-    /// Of the file system that the kernel locked in.
+    /// Number of the file system, as the kernel shows it for locks.
     device: u64,
     inode: u64,
     pub(crate) start: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Lock {
 impl Lock {
     pub(crate) fn parse(line: &str) -> Option<Lock> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // A process that waits for a lock stands behind the holder, with an arrow.
+        // A process that waits for a lock stands after the holder, with an arrow.
         let [_, kind, _, access, _, place, start, end] = words[..] else { return None };
         let mut numbers = place.splitn(3, ':');
         let mut hex = || u32::from_str_radix(numbers.next()?, 16).ok();
@@ -34,12 +34,12 @@ impl Lock {
         })
     }
 
-    /// Whether it begins at `place`.
+    /// Whether the locked range begins at `place`.
     pub(crate) fn is_at(&self, place: u64) -> bool {
         self.start == place
     }
 
-    /// The file that it is on.
+    /// The file that is locked.
     pub(crate) fn root(&self) -> Root {
         Root::File { device: self.device, inode: self.inode }
     }
@@ -54,8 +54,8 @@ impl Lock {
     }
 }
 
-/// File systems without a block device (btrfs, overlayfs) have a number in `stat` that differs from
-/// the one that locks are shown with: any two of those may be the same.
+/// File systems without a block device (btrfs, overlayfs) have one number in `stat` and another one
+/// for locks. So any two such numbers may belong to the same file system.
 fn is_same_file_system(one: u64, other: u64) -> bool {
     one == other || rustix::fs::major(one) == 0 && rustix::fs::major(other) == 0
 }

@@ -1,11 +1,11 @@
-//! Locks that are there to be seen: in `/proc/locks`, by every process of the machine.
+//! Locks that exist to be seen: every process of the machine finds them in `/proc/locks`.
 //!
-//! A range lock on a memory file of one's own keeps nobody away, but the kernel lists it in every
-//! namespace, with its range, as long as the process lives. Two things are told in that way:
+//! A range lock on a private memory file excludes no other user. But the kernel lists it in every
+//! namespace, with its range, as long as the process lives. Two facts are published in this way:
 //!
-//! - that a disk is used whose file cannot be opened, and hence not be locked: by a *name* that is
-//!   made of the file's numbers, and beside it the span that is used;
-//! - that a process lives ([`crate::Living`]): by a random name.
+//! - A disk is used whose file cannot be opened, and so cannot be locked. The lock is at a *name*
+//!   that is made of the file's numbers. Beside it is a lock of the span that is used.
+//! - A process lives ([`crate::Living`]). The lock is at a random name.
 //!
 //! A name is a range of one byte at a place that no span of a disk reaches.
 
@@ -20,7 +20,7 @@ use super::range_lock::lock_range;
 use crate::access::Access;
 use crate::below::backing::{Backing, Root};
 
-/// Names begin here; no disk is so large.
+/// Names begin here: no disk is as large as that.
 const NAMES_FROM: u64 = 1 << 62;
 
 /// The place of a name that is made of `number`.
@@ -35,7 +35,7 @@ pub(crate) fn publish(place: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Whether somebody has published a lock at `place`.
+/// Whether a process has published a lock at `place`.
 pub(crate) fn is_published(place: u64) -> io::Result<bool> {
     Ok(locks()?.iter().any(|lock| lock.is_at(place)))
 }
@@ -58,8 +58,9 @@ pub(crate) enum Use {
     Unknown(io::Error),
 }
 
-/// Finds a published use of a part of `disk` that excludes `access`. `own`: the file by which the caller
-/// has published its own use; a lock on the disk's own file excludes the caller then, too.
+/// Finds a published use of a part of `disk` that excludes `access`. `own`: the memory file of the
+/// caller's own published use. If it is given, a lock on the disk's own file excludes the caller,
+/// too.
 pub(crate) fn find_use(disk: &Backing, access: Access, own: Option<&Stat>) -> Use {
     let locks = match locks() {
         Ok(locks) => locks,

@@ -1,9 +1,10 @@
 //! A lock on a range of a file's bytes, held by the open file and not by the process.
 //!
-//! It goes when the last copy of the descriptor is closed, also by `SIGKILL`. It conflicts with every
-//! other such lock on the same inode, in whatever mount, network or process namespace the other
-//! process is, and through whatever name or open file of its own this process has it. `/proc/locks`
-//! shows it everywhere. QEMU locks its images in the same way.
+//! The kernel gives the lock up when the last copy of the descriptor is closed, also after
+//! `SIGKILL`. The lock conflicts with every other such lock on the same inode. The other process
+//! may be in any mount, network or process namespace, and may have opened the file by any name. A
+//! second open file of the same process conflicts, too. `/proc/locks` shows the lock in every
+//! namespace. QEMU locks its images in the same way.
 
 use std::ffi::{c_int, c_short};
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,8 +13,8 @@ use rustix::io::Errno;
 
 use crate::access::Access;
 
-/// Locks `start..end` of the open `fd`, shared for reading or alone for writing; `end` of
-/// `u64::MAX` has no end. `false`: somebody else has a part of it.
+/// Locks `start..end` of the open `fd`: shared for reading, exclusive for writing. An `end` of
+/// `u64::MAX` means no end. `false`: another user has a lock on a part of it.
 pub(crate) fn lock_range(
     fd: impl AsFd,
     access: Access,

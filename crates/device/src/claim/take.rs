@@ -1,21 +1,21 @@
-//! Opening a disk for oneself: its kind, and the claim on its bytes.
+//! Opens a disk for one user: finds its kind, and claims its bytes.
 //!
-//! What is claimed is not the path but the bytes behind it ([`Backing`]): a span of a file or of a
-//! whole disk, through whatever name, loop devices and partitions. Spans that do not overlap do not
-//! exclude each other. A claim is made of four parts, each of which the kernel gives up when the
-//! process ends, however it ends:
+//! A claim is on the bytes ([`Backing`]) and not on the path: on a span of a file or whole disk,
+//! through any name, loop devices and partitions. Spans that do not overlap do not exclude each
+//! other. A claim has four parts. The kernel gives up each of them when the process ends, however
+//! it ends:
 //!
-//! 1. `O_EXCL` on a block device that is opened for writing. It keeps away, and is kept away by, the
-//!    kernel's own users (a mount, swap, RAID) in every namespace; the kernel applies it to a disk
-//!    and its partitions together.
+//! 1. `O_EXCL` on a block device that is opened for writing. It excludes the kernel's own users (a
+//!    mount, swap, RAID) in every namespace, and they exclude it. The kernel treats a disk and its
+//!    partitions as one.
 //! 2. `flock` of what the path names, for programs that ask for it (util-linux, udev).
-//! 3. A lock on the span of the file behind it ([`lock_range`]). This is what keeps two users of one
-//!    file apart who come by different ways.
-//! 4. A look at every other block device that shares bytes with it ([`other_users`]).
+//! 3. A lock on the span of the backing file ([`lock_range`]). This part excludes two users that
+//!    reach one file by different ways.
+//! 4. A look at every other block device that shares bytes with the disk ([`other_users`]).
 //!
-//! Where the file behind a loop device cannot be opened (its last name is gone, or it is in another
-//! mount namespace), part 3 cannot be had. Then the claim is [published], and everybody looks for
-//! such claims, and for locks of the file, in `/proc/locks`.
+//! If the backing file of a loop device cannot be opened (its last name was removed, or it is in
+//! another mount namespace), part 3 is impossible. Then the claim is [published], and every user
+//! looks in `/proc/locks` for published claims and for locks of the file.
 
 use std::ffi::c_int;
 use std::io;
@@ -41,15 +41,15 @@ pub(crate) struct Claimed {
     pub(crate) fd: OwnedFd,
     /// Holds the `O_EXCL` claim on a block device that is opened for writing.
     pub(crate) exclusive: Option<OwnedFd>,
-    /// Holds the lock on the file behind a loop device, where that can be opened.
+    /// Holds the lock on the backing file of a loop device, if that can be opened.
     pub(crate) locked: Option<OwnedFd>,
-    /// That file, and where in it the disk begins, in bytes.
+    /// The backing file, and the offset at which the disk begins in it, in bytes.
     pub(crate) behind: Option<(OwnedFd, u64)>,
     pub(crate) kind: Kind,
     pub(crate) stat: Stat,
 }
 
-/// Opens and claims `path`; with `trust` only what those users may have made.
+/// Opens and claims `path`. With `trust`, refuses a file that other users may have made.
 pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result<Claimed> {
     let last = trust.map(|trust| trust.follow(path)).transpose()?;
     let (opened, follow) = match &last {
@@ -85,7 +85,7 @@ pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result
     Ok(Claimed { fd, exclusive, locked: locked.map(Lock::into_fd), behind, kind, stat })
 }
 
-/// A reader only has to keep away from writers who lock; a writer from the kernel's users, too.
+/// A reader excludes only writers that lock. A writer also excludes the kernel's users.
 fn refuse_other_users(path: &Path, access: Access, backing: &Backing) -> Result<()> {
     let writes = access == Access::ReadWrite;
     match writes.then(|| other_users::through_another_device(backing)).flatten() {
@@ -94,11 +94,11 @@ fn refuse_other_users(path: &Path, access: Access, backing: &Backing) -> Result<
     }
 }
 
-/// How the file behind a loop device is kept.
+/// How the backing file of a loop device is claimed.
 enum Lock {
     /// By a lock on the file.
     File(OwnedFd),
-    /// By a published one.
+    /// By a published lock.
     Published(OwnedFd),
 }
 
@@ -110,7 +110,8 @@ impl Lock {
     }
 }
 
-/// Locks the span of the file behind the open `fd`; what holds the lock, if that is not `fd`.
+/// Locks the span of the file that backs the open `fd`. Returns the holder of the lock, if that is
+/// not `fd`.
 fn lock_backing(
     path: &Path,
     fd: &OwnedFd,
@@ -144,7 +145,8 @@ fn lock_by_name(path: &Path, name: &Path, access: Access, backing: &Backing) -> 
     published.map(Lock::Published).map_err(|e| refused(path, e.kind(), e))
 }
 
-/// Refuses a disk on whose file somebody is who could not lock it, or whom we could not lock out.
+/// Refuses a disk whose file is used by a process that could not lock it, or that this process
+/// could not lock out.
 fn refuse_published(
     path: &Path,
     access: Access,
@@ -167,7 +169,8 @@ fn refuse_published(
     }
 }
 
-/// The file behind a loop device, by the name that it has now; `None` when another file has that.
+/// The backing file of a loop device, opened by its present name. `None` if another file has that
+/// name.
 fn open_backing(name: &Path, access: Access, backing: &Backing) -> Option<OwnedFd> {
     let flags = access.flags() | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     let is_it = |stat: &Stat| {
@@ -186,7 +189,7 @@ fn lock_span(path: &Path, fd: impl AsFd, access: Access, backing: &Backing) -> R
     }
 }
 
-/// Somebody else uses what is behind `path`; `through`: this block device.
+/// The error of a disk that another user has. `through`: the block device that is in use.
 fn busy(path: &Path, backing: &Backing, through: Option<u64>) -> DeviceError {
     let why = in_use::describe(path, backing, through);
     DeviceError::new(Operation::Open, 0, 0, io::Error::new(io::ErrorKind::ResourceBusy, why))
@@ -199,7 +202,7 @@ fn kind_of(path: &Path, stat: &Stat) -> Result<Kind> {
     })
 }
 
-/// Without the page cache, unless the file system cannot do that.
+/// Opens without the page cache, unless the file system cannot do that.
 fn open_direct(path: &Path, mode: OFlags) -> rustix::io::Result<OwnedFd> {
     let flags = mode | OFlags::CLOEXEC | OFlags::NOCTTY;
     let open = |flags| rustix::fs::open(path, flags, Mode::empty());
@@ -223,7 +226,8 @@ fn open_exclusive(path: &Path, stat: &Stat, backing: &Backing) -> Result<OwnedFd
     Ok(fd)
 }
 
-/// The kernel lets a read-only block device be opened for writing, and fails the writes.
+/// Refuses a read-only block device: the kernel lets it be opened for writing, and then fails the
+/// writes.
 fn refuse_read_only(path: &Path, fd: impl AsFd) -> Result<()> {
     const BLKROGET: Opcode = 0x125e;
     // SAFETY: BLKROGET stores an `int` through its argument.
@@ -234,7 +238,8 @@ fn refuse_read_only(path: &Path, fd: impl AsFd) -> Result<()> {
     }
 }
 
-/// Claims the open `fd`, shared for reading, alone for writing; if it is a file, all its bytes.
+/// Claims the open `fd`, shared for reading, exclusive for writing. If it is a file, claims all its
+/// bytes.
 pub(crate) fn lock_file(path: &Path, fd: impl AsFd, stat: &Stat, access: Access) -> Result<()> {
     lock(path, &fd, access)?;
     match Kind::of(stat) {
@@ -247,7 +252,7 @@ pub(crate) fn lock_file(path: &Path, fd: impl AsFd, stat: &Stat, access: Access)
     }
 }
 
-/// `flock`: shared for reading, alone for writing.
+/// `flock`: shared for reading, exclusive for writing.
 fn lock(path: &Path, fd: impl AsFd, access: Access) -> Result<()> {
     let operation = match access {
         Access::ReadOnly => FlockOperation::NonBlockingLockShared,

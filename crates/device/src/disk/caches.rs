@@ -1,11 +1,13 @@
-//! Whose volatile caches hold what was written to a disk: the whole disks below it, as sysfs shows them.
+//! Finds the volatile caches that hold what was written to a disk: those of the whole disks below
+//! it, as sysfs shows them.
 //!
-//! A partition shares the cache of its disk, a loop device that of its file's disk, a file that of its file
-//! system's disk, and a device-mapper or RAID device those of all its members. A failed flush of one user may
-//! lose what another one has written, so users have to know that they share a cache.
+//! A partition shares the cache of its disk, a loop device that of its file's disk, and a file that
+//! of its file system's disk. A device-mapper or RAID device shares those of all its members. A
+//! failed flush of one user may lose the writes of another one, so users must know that they share
+//! a cache.
 //!
-//! A file system that is not on one block device (tmpfs, a network, btrfs, overlay) is known by its own number: two
-//! files on it share whatever is below.
+//! A file system that is not on one block device (tmpfs, network, btrfs, overlay) is represented by
+//! its own number: two files on it share the caches below it.
 
 use std::fs;
 
@@ -15,10 +17,10 @@ use crate::below::backing::{Backing, Root};
 use crate::below::kind::Kind;
 use crate::below::sysfs::{device_number, sysfs_directory};
 
-/// More devices than this below one disk are not looked at.
+/// At most this many devices below one disk are examined.
 const DEVICES_MAX: usize = 64;
 
-/// The numbers of the devices below the file or block device that `stat` describes, each whole.
+/// The numbers of the whole devices below the file or block device that `stat` describes.
 pub(crate) fn below(kind: Kind, stat: &Stat) -> Vec<u64> {
     let mut left = vec![match kind {
         Kind::File => stat.st_dev,

@@ -1,8 +1,8 @@
 //! A real disk: a block device, or a regular file used as one.
 //!
-//! All I/O is direct, so a write that has returned is at most in the device's own cache and
-//! one flush makes it durable. Where a file system refuses direct I/O the page cache is used,
-//! and the same calls give the same promise.
+//! All I/O is direct. So a write that has returned is at most in the device's own cache, and one
+//! flush makes it durable. If a file system refuses direct I/O, the page cache is used, and the
+//! same calls give the same promise.
 //!
 //! # One flush for one durable write
 //!
@@ -14,10 +14,10 @@
 //!
 //! `examples/durable_write.rs` measures why.
 //!
-//! Only the second, on a device that knows FUA or has no volatile cache, is durable without a flush
-//! (`write_fua`): of a file nothing is known of what is below it.
+//! Only the second way, on a device that knows FUA or has no volatile cache, is durable without a
+//! flush (`write_fua`). For a file, the devices below it are unknown.
 //!
-//! A `Disk` may be used by many threads at once; it orders nothing between them.
+//! Several threads may use a `Disk` at once. It does not order their requests.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -46,17 +46,18 @@ pub struct Disk {
     fd: OwnedFd,
     access: Access,
     geometry: Geometry,
-    /// Of the file that holds the bytes, where that is known.
+    /// The expected length of the file that holds the bytes, if that file is known.
     length: Option<Length>,
     /// See [`BlockDevice::caches`].
     caches: Vec<u64>,
     /// On a block device that is opened for writing: the claim against the kernel's own users.
     exclusive: Mutex<Option<OwnedFd>>,
-    /// Holds the lock on the file behind a loop device.
+    /// Holds the lock on the backing file of a loop device.
     _locked: Option<OwnedFd>,
-    /// On a block device, where io_uring is allowed.
+    /// For a block device, if io_uring is allowed.
     rings: Option<RingPool>,
-    /// Whether `pwritev2(RWF_DSYNC)` is to be used: a file, until a kernel says it cannot.
+    /// Whether `pwritev2(RWF_DSYNC)` is used: for a file, until a kernel reports that it does not
+    /// know it.
     dsync: AtomicBool,
     /// What a write says that finds no room.
     no_room: &'static str,
@@ -70,16 +71,18 @@ const NO_ROOM_BELOW: &str = "the storage below the block device is full, not the
 const NO_ROOM_FOR_FILE: &str = "the file system that holds the file is full; free some space there";
 
 impl Disk {
-    /// Opens `path`. Fails when somebody else uses it ("in use"), when it is neither a file
-    /// nor a block device, and when it does not hold one sector.
+    /// Opens `path`. Fails if another user has it ("in use"), if it is neither a file nor a block
+    /// device, and if it is smaller than one sector.
     ///
-    /// For writing, its bytes are claimed against every other user, by whatever path, loop device or
-    /// partition, a kernel mount included; for reading, against writers that lock it.
+    /// For writing, its bytes are claimed against every other user, by any path, loop device or
+    /// partition, including kernel mounts. For reading, they are claimed against writers that lock
+    /// them.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Disk> {
         Self::open_with(path.as_ref(), access, None)
     }
 
-    /// Like [`Disk::open`]; refuses what users that are not trusted have made or can write to.
+    /// Like [`Disk::open`], but refuses files that users who are not trusted have made or can write
+    /// to.
     pub fn open_trusted(path: impl AsRef<Path>, access: Access, trust: Trust) -> Result<Disk> {
         Self::open_with(path.as_ref(), access, Some(trust))
     }
@@ -125,8 +128,8 @@ impl Disk {
         })
     }
 
-    /// The regular file `fd`, open for reading and writing, together with other processes: nobody is kept away, so they
-    /// have to agree on who writes where. `path` is for messages.
+    /// The regular file `fd`, open for reading and writing, shared with other processes. No claim
+    /// is made, so the processes have to agree on who writes where. `path` is for messages.
     pub fn share(path: impl AsRef<Path>, fd: OwnedFd) -> Result<Disk> {
         let path = path.as_ref();
         let (stat, kind) = (rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?, Kind::File);
@@ -140,13 +143,13 @@ impl Disk {
         Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked, rings, dsync, no_room })
     }
 
-    /// Gives up the claim against the kernel's own users, so that a `fuseblk` mount can claim
-    /// the block device itself; the disk stays open and locked. Does nothing on a file.
+    /// Gives up the claim against the kernel's own users, so that a `fuseblk` mount can claim the
+    /// block device itself. The disk stays open and locked. Does nothing for a file.
     pub fn release_exclusive(&self) {
         self.exclusive.lock().take();
     }
 
-    /// Whether direct I/O takes memory at `address`.
+    /// Whether direct I/O accepts memory at `address`.
     fn is_aligned(&self, address: *const u8) -> bool {
         address.addr().is_multiple_of(self.geometry.memory_align_bytes)
     }
@@ -166,7 +169,7 @@ impl Disk {
         self.length.as_ref().map_or(Ok(()), |length| length.check(&self.fd))
     }
 
-    /// Only of the bytes before `end`.
+    /// Checks only the bytes before `end`.
     fn check_length_up_to(&self, end: u64) -> io::Result<()> {
         self.length.as_ref().map_or(Ok(()), |length| length.check_up_to(&self.fd, end))
     }
@@ -188,7 +191,7 @@ impl Disk {
         })
     }
 
-    /// `None` where one request with FUA cannot be had.
+    /// `None` if one request with FUA is not possible.
     fn write_one_request(&self, offset: u64, data: &[u8]) -> Option<io::Result<()>> {
         let rings = self.rings.as_ref()?;
         let fits = data.len() as u64 <= self.geometry.request_bytes_max;
@@ -220,8 +223,8 @@ impl Disk {
     }
 }
 
-/// The length of the file that holds the bytes of a disk, where there is one that can be opened. Refuses a loop device
-/// whose file is too short for it: reading it gives zeros for what is missing.
+/// The expected length of the file that holds the bytes of a disk, if such a file can be opened.
+/// Refuses a loop device whose file is too short: reading it would give zeros for the missing part.
 fn length_of(
     path: &Path,
     kind: Kind,
@@ -236,9 +239,9 @@ fn length_of(
     Ok(Some(length))
 }
 
-/// Threads that help with a list of writes, beside the one that has it.
+/// Threads that help with a list of writes, beside the calling thread.
 const HELPERS_MAX: usize = 7;
-/// Fewer writes are not worth a thread.
+/// A thread is started for at least this many writes.
 const SPANS_PER_WRITER: usize = 8;
 
 impl BlockDevice for Disk {
@@ -276,7 +279,8 @@ impl BlockDevice for Disk {
         self.write_any(offset, data, false)
     }
 
-    /// Several at a time: one after the other, small ones would leave all but one of the disk's channels idle.
+    /// Writes several spans at a time. One after the other, small writes would leave all but one of
+    /// the disk's channels idle.
     fn write_spans(&self, spans: &[(u64, &[u8])]) -> Result<()> {
         let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
         let write_some = || {
@@ -326,11 +330,11 @@ impl BlockDevice for Disk {
     }
 }
 
-/// What became of a write with `RWF_DSYNC`.
+/// The result of a write with `RWF_DSYNC`.
 enum DsyncWrite {
     /// The data are durable.
     Durable,
-    /// The kernel does not know `RWF_DSYNC`. It says so before it writes.
+    /// The kernel does not know `RWF_DSYNC`. It reports that before it writes anything.
     NotSupported,
 }
 
@@ -344,8 +348,8 @@ fn write_dsync(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> io::Result<Dsync
     }
 }
 
-/// Repeated only after EINTR, which says that the call was interrupted by a signal and not
-/// that a write was lost; every other error is final.
+/// Repeated only after EINTR, which means that a signal interrupted the call, and not that a write
+/// was lost. Every other error is final.
 fn sync_data(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fdatasync(fd))?)
 }
@@ -377,7 +381,7 @@ fn write_all(
     Ok(())
 }
 
-/// `None` when nothing durable can be said and the caller has to write in another way.
+/// `None` if nothing is known to be durable; the caller then writes in another way.
 fn write_ring(
     rings: &RingPool,
     fd: BorrowedFd<'_>,

@@ -1,4 +1,4 @@
-//! What a file or block device is like: its size, its sectors, what its writes survive.
+//! The properties of a file or block device: its size, its sectors, and what its writes survive.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -21,7 +21,7 @@ pub(crate) const SECTOR_BYTES_MAX: u32 = 4096;
 /// A write to a block device of at most this size is one bio (256 vectors of one page).
 const BIO_BYTES_MAX: u64 = 1 << 20;
 
-/// Assumed where the block queue does not say what it takes in one request.
+/// Assumed if the block queue does not report the limit of one request.
 const REQUEST_BYTES_DEFAULT: u64 = 128 << 10;
 
 /// Size, alignment and durability of an open disk.
@@ -29,16 +29,17 @@ const REQUEST_BYTES_DEFAULT: u64 = 128 << 10;
 pub(crate) struct Geometry {
     /// Size in bytes, rounded down to whole sectors.
     pub(crate) size_bytes: u64,
-    /// Logical sector: the unit of offsets and lengths of direct I/O. Of a block device it may be more than
-    /// [`SECTOR_BYTES_MAX`], which the disk refuses.
+    /// Logical sector: the unit of offsets and lengths of direct I/O. A block device may have more
+    /// than [`SECTOR_BYTES_MAX`]; the disk then refuses it.
     pub(crate) sector_bytes: usize,
-    /// Alignment that direct I/O wants of memory addresses.
+    /// Alignment of memory addresses that direct I/O requires.
     pub(crate) memory_align_bytes: usize,
     pub(crate) durability: Durability,
-    /// The largest write that reaches the medium as one request. A larger one with FUA is
-    /// split, and each part may be flushed by itself.
+    /// The largest write that reaches the medium as one request. The kernel splits a larger write
+    /// with FUA, and may flush after each part.
     pub(crate) request_bytes_max: u64,
-    /// A request with FUA is durable by itself: the block layer need not make it so by a flush behind the write.
+    /// A request with FUA is durable by itself: the block layer need not send a flush after the
+    /// write.
     pub(crate) needs_no_flush: bool,
 }
 
@@ -71,7 +72,7 @@ impl Geometry {
     }
 }
 
-/// Sector size and memory alignment of a file; 4096 where its file system does not say.
+/// Sector size and memory alignment of a file; 4096 if its file system does not report them.
 fn file_alignment(fd: BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)> {
     let statx = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     match statx {
@@ -94,7 +95,7 @@ fn clamp_sector(bytes: u32) -> usize {
     bytes.clamp(SECTOR_BYTES_MIN, SECTOR_BYTES_MAX) as usize
 }
 
-/// RAM disks survive nothing; a loop device survives what its file does.
+/// A RAM disk survives nothing. A loop device survives what its file survives.
 fn block_durability(device: u64) -> Durability {
     let Ok(backing) = Backing::of_device(device) else { return Durability::Power };
     match backing.root {
@@ -139,7 +140,7 @@ fn request_bytes_max(device: u64) -> u64 {
     bytes
 }
 
-/// The device knows FUA, or has no cache that could be lost.
+/// Whether the device knows FUA, or has no volatile cache.
 fn needs_no_flush(device: u64) -> bool {
     let queue = whole_disk(device).join("queue");
     let cache = fs::read_to_string(queue.join("write_cache")).unwrap_or_default();

@@ -1,16 +1,16 @@
-//! Files of one directory: what a log is kept in, where there is a file system below.
+//! The files of one directory. A log is stored in such a directory, if it is on a file system.
 //!
 //! # What we assume of files
 //!
-//! 1. A write that has returned is visible to later reads, and may be lost in a power cut, in any
-//!    512 bytes of it, until a [`StoredFile::sync`] that was called after it has returned.
-//! 2. A file that was created or removed is so for others at once, and after a power cut either way
-//!    until a [`FileStore::sync_names`] that was called after it has returned. Names are lost
-//!    each by itself, in no order.
-//! 3. The length that a file was created with, or that a write gave it, is its length, or the one
-//!    before is (for a new file none), until a [`StoredFile::sync`] that was called after it has
-//!    returned. What was never written reads as zeros.
-//! 4. A write to room that was reserved finds space.
+//! 1. A write that has returned is visible to later reads. A power cut may lose it, in any 512
+//!    bytes of it, until a [`StoredFile::sync`] that was called after it has returned.
+//! 2. Creating or removing a file takes effect at once for other processes. A power cut may undo it
+//!    until a [`FileStore::sync_names`] that was called after it has returned. Each name is lost or
+//!    kept by itself, in no order.
+//! 3. The length of a file is the one that it was created with, or that a write gave it. A power
+//!    cut may restore the previous length (for a new file, no file) until a [`StoredFile::sync`]
+//!    that was called after it has returned. Bytes that were never written read as zeros.
+//! 4. A write to reserved space finds space.
 //!
 //! The simulator (`SimFiles` of the crate `testing`) breaks everything that is not on this list.
 
@@ -32,16 +32,16 @@ pub trait FileStore: Send + Sync {
     /// The names of all files, in no order.
     fn names(&self) -> Result<Vec<String>>;
 
-    /// Makes a file of `len_bytes` zeros with room reserved for them. Fails when there is one.
+    /// Makes a file of `len_bytes` zeros with space reserved for them. Fails if the file exists.
     fn create(&self, name: &str, len_bytes: u64) -> Result<Box<dyn StoredFile>>;
 
-    /// Opens a file for reading and, where the user may, for writing.
+    /// Opens a file for reading and, if the user has permission, for writing.
     fn open(&self, name: &str) -> Result<Box<dyn StoredFile>>;
 
     /// Removes a file.
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// Returns when what was created and removed is so after a power cut too.
+    /// Returns when the creations and removals before this call survive a power cut.
     fn sync_names(&self) -> Result<()>;
 }
 
@@ -50,10 +50,10 @@ pub trait StoredFile: Send + Sync {
     /// Length in bytes.
     fn len_bytes(&self) -> Result<u64>;
 
-    /// Fills `buf` from `offset`; what lies behind the end is an error.
+    /// Fills `buf` from `offset`. Reading after the end is an error.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
 
-    /// Writes `data` at `offset`, beyond the end too.
+    /// Writes `data` at `offset`, also after the end.
     fn write(&self, offset: u64, data: &[u8]) -> Result<()>;
 
     /// Returns when every write that returned before this call is durable.
@@ -62,16 +62,17 @@ pub trait StoredFile: Send + Sync {
 
 /// A directory of the machine's file systems, which keeps the rules of [`Folder`].
 pub struct Directory {
-    /// The directory itself, or the one that it is in.
+    /// The directory itself, or its parent.
     folder: Folder,
-    /// Its name there. It is opened for each use: a descriptor is scarcer.
+    /// Its name in the parent. The directory is opened for each use, because descriptors are
+    /// scarce.
     name: Option<String>,
     /// Permission bits of the files it makes.
     mode: u32,
 }
 
 impl Directory {
-    /// The directory `folder`; files are made with the permissions `mode`.
+    /// The directory `folder`. Its new files get the permissions `mode`.
     pub fn new(folder: Folder, mode: u32) -> Directory {
         Directory { folder, name: None, mode }
     }
@@ -142,8 +143,8 @@ impl FileStore for Directory {
     }
 }
 
-/// Room for `len_bytes` zeros, so that no later write finds the disk full; where the file system
-/// cannot promise that, only the length.
+/// Reserves space for `len_bytes` zeros, so that no later write finds the disk full. If the file
+/// system cannot promise that, sets only the length.
 fn reserve(file: &File, len_bytes: u64) -> io::Result<()> {
     if len_bytes == 0 {
         return Ok(());
@@ -189,7 +190,7 @@ impl StoredFile for NamedFile {
         written.map_err(|e| self.error(Operation::Write, offset, data.len(), e))
     }
 
-    /// Never repeated after an error: the kernel may have dropped what it could not write.
+    /// Never repeated after an error: the kernel may have dropped data that it could not write.
     fn sync(&self) -> Result<()> {
         self.file.sync_data().map_err(|e| self.error(Operation::Flush, 0, 0, e))
     }

@@ -1,16 +1,19 @@
 //! Directories and files that no other user can have prepared.
 //!
-//! A directory that everybody may write in, like `/tmp`, can hold files that an attacker made first. What is believed, or
-//! written, without a look at who made it is the attacker's to read and to choose. So (the rules are those of SSH and
-//! PostgreSQL for their files):
+//! In a directory that everyone may write to, like `/tmp`, an attacker can make files first. A
+//! program that uses such a file without checking its owner lets the attacker read what it writes,
+//! and choose what it reads. So these rules hold, which SSH and PostgreSQL have for their files:
 //!
-//! 1. Each directory and file belongs to a *trusted* user ([`Trust`]) and is writable by its owner only.
+//! 1. Each directory and file belongs to a *trusted* user ([`Trust`]), and only its owner can write
+//!    it.
 //! 2. It is opened relative to the descriptor of a directory that passed rule 1, and no symbolic link is followed.
-//! 3. Rule 1 is checked on the open descriptor, so nothing can be exchanged between the check and the use.
-//! 4. A new file is created with `O_EXCL`, and a new directory is opened as rules 1 to 3 say.
-//! 5. What root makes in another user's directory belongs to that user, who could not use it otherwise.
+//! 3. Rule 1 is checked on the open descriptor, so a file cannot be exchanged between check and
+//!    use.
+//! 4. A new file is created with `O_EXCL`. A new directory is opened by rules 1 to 3.
+//! 5. A file that root makes in another user's directory gets that user as its owner, because the
+//!    user could not use it otherwise.
 //!
-//! The directories above the first one are the caller's choice: links there are followed.
+//! The path above the first directory is the caller's choice: links in it are followed.
 
 use std::fs::File;
 use std::io::{self, Error, ErrorKind};
@@ -30,7 +33,7 @@ use crate::files::trust::Owner;
 use crate::files::trust::Trust;
 
 impl Trust {
-    /// Refuses what another user made or can change.
+    /// Refuses a file that another user made or can change.
     fn check_of_log(self, found: &Stat) -> io::Result<()> {
         let refuse = |why: String| Err(Error::new(ErrorKind::PermissionDenied, why));
         let mode = found.st_mode & 0o7777;
@@ -59,7 +62,7 @@ impl Trust {
     }
 }
 
-/// An open directory that keeps the rules above.
+/// An open directory that passed these rules.
 #[derive(Debug, Clone)]
 pub struct Folder {
     directory: Arc<OwnedFd>,
@@ -71,7 +74,7 @@ pub struct Folder {
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// What is no regular file must not make the open wait.
+/// Flags to open a file. Opening a FIFO or a device must not block.
 const FILE: OFlags =
     OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 
@@ -83,7 +86,8 @@ impl Folder {
         Folder::of(directory, path, trust)
     }
 
-    /// The directory at `path`, which is made with the permissions `mode` when there is none. Whether it was made.
+    /// The directory at `path`. If it does not exist, it is made with the permissions `mode`. The
+    /// second value says whether it was made.
     pub fn open_or_make(path: &Path, mode: u32, trust: Trust) -> io::Result<(Folder, bool)> {
         let path = without_end(path);
         let made = rustix::fs::mkdir(&path, Mode::from_raw_mode(mode));
@@ -106,17 +110,17 @@ impl Folder {
         Ok(Folder { directory: Arc::new(directory), path, trust, owner })
     }
 
-    /// Where it was opened, for messages.
+    /// The path by which it was opened, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where `name` in it is, for messages.
+    /// The path of `name` in it, for messages.
     pub fn at(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Its user, and this process's.
+    /// The users that it trusts.
     pub fn trust(&self) -> Trust {
         Trust::own_and(self.owner.uid, self.owner.gid)
     }
@@ -129,7 +133,7 @@ impl Folder {
         Folder::of(directory.map_err(|e| self.link(e, name))?, path, self.trust)
     }
 
-    /// The directory `name` in it, which is made with the permissions `mode` when there is none.
+    /// The directory `name` in it. If it does not exist, it is made with the permissions `mode`.
     pub fn open_or_make_folder(&self, name: &str, mode: u32) -> io::Result<Folder> {
         check_name(name);
         match mkdirat(&self.directory, name, Mode::from_raw_mode(mode)) {
@@ -152,7 +156,8 @@ impl Folder {
         self.file_with(name, how)
     }
 
-    /// The file `name` in it for reading and writing, past the page cache where the file system can.
+    /// The file `name` in it for reading and writing, without the page cache if the file system
+    /// allows that.
     pub fn file_direct(&self, name: &str) -> io::Result<File> {
         match self.file_with(name, OFlags::RDWR | OFlags::DIRECT) {
             Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
@@ -174,7 +179,8 @@ impl Folder {
         Ok(file.into())
     }
 
-    /// A new file `name` with the permissions `mode`, for reading and writing; an error when there is one.
+    /// A new file `name` with the permissions `mode`, for reading and writing. An error if it
+    /// exists.
     pub fn new_file(&self, name: &str, mode: u32) -> io::Result<File> {
         check_name(name);
         let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | FILE;
@@ -183,7 +189,8 @@ impl Folder {
         Ok(file.into())
     }
 
-    /// The file `name` for reading and writing, which is made with the permissions `mode` when there is none.
+    /// The file `name` for reading and writing. If it does not exist, it is made with the
+    /// permissions `mode`.
     pub fn open_or_make_file(&self, name: &str, mode: u32) -> io::Result<File> {
         loop {
             match self.file(name, Access::ReadWrite) {
@@ -198,7 +205,7 @@ impl Folder {
         }
     }
 
-    /// What the file `name` holds; `None`: there is none.
+    /// The content of the file `name`; `None` if there is no such file.
     pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         let mut file = match self.file(name, Access::ReadOnly) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -209,7 +216,7 @@ impl Folder {
         Ok(Some(bytes))
     }
 
-    /// What `name` in it is, itself if it is a link; `None`: there is nothing.
+    /// The attributes of `name`, of the link itself if it is one; `None` if it does not exist.
     pub fn stat(&self, name: &str) -> io::Result<Option<Stat>> {
         check_name(name);
         match statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -218,7 +225,7 @@ impl Folder {
         }
     }
 
-    /// The names in it that are UTF-8: others are none that we gave.
+    /// The names in it that are UTF-8. OneJournal makes no others.
     pub fn names(&self) -> io::Result<Vec<String>> {
         // A descriptor of its own: where it reads from is that of all copies.
         let mut names = Vec::new();
@@ -233,7 +240,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// Renames a file in it, over one that has the new name.
+    /// Renames a file in it. An existing file of the new name is replaced.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(from);
         check_name(to);
@@ -246,13 +253,13 @@ impl Folder {
         Ok(unlinkat(&self.directory, name, AtFlags::empty())?)
     }
 
-    /// Removes the directory `name` and all in it, and follows no link.
+    /// Removes the directory `name` and everything in it. Follows no link.
     pub fn remove_folder(&self, name: &str) -> io::Result<()> {
         self.folder(name)?.empty()?;
         Ok(unlinkat(&self.directory, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Removes all that is in it.
+    /// Removes everything that is in it.
     pub fn empty(&self) -> io::Result<()> {
         for name in self.names()? {
             let is_folder = self
@@ -272,7 +279,7 @@ impl Folder {
         Ok(rustix::fs::fsync(&self.directory)?)
     }
 
-    /// Tells a link from other causes.
+    /// Gives the error of a symbolic link a message of its own.
     fn link(&self, error: Errno, name: &str) -> Error {
         let found = self.stat(name).ok().flatten();
         link_or(error, found.is_some_and(|found| is_link(&found)))
@@ -285,7 +292,7 @@ impl AsFd for Folder {
     }
 }
 
-/// A path whose last part is the directory's name: behind a slash a link would be followed.
+/// The path without a slash at its end: before a slash, a link would be followed.
 fn without_end(path: &Path) -> PathBuf {
     match path.components().collect::<PathBuf>() {
         path if path.as_os_str().is_empty() => PathBuf::from("."),
@@ -315,7 +322,7 @@ fn link_or(error: Errno, is_link: bool) -> Error {
     }
 }
 
-/// What root made becomes the owner's.
+/// Gives a file that root made to the owner.
 fn hand_over(made: impl AsFd, owner: Option<Owner>) -> io::Result<()> {
     match owner {
         Some(owner) if geteuid().is_root() && owner.uid != 0 => {

@@ -1,4 +1,4 @@
-//! Files and directories, and whom they may belong to.
+//! Files and directories, and the users that they may belong to.
 
 pub(crate) mod directory;
 pub(crate) mod folder;

@@ -1,18 +1,19 @@
-//! The users whose files and directories are believed.
+//! The users whose files and directories are trusted.
 //!
-//! What is believed is one question; what must hold of a file is another: [`crate::Folder`] has the rules for the
-//! directories of a log, `trusted_file` those for a file that an option names.
+//! This type says which users are trusted. What else must hold of a file is said elsewhere:
+//! [`crate::Folder`] has the rules for the directories of a log, `trusted_file` those for a file
+//! that an option names.
 
 use rustix::process::geteuid;
 
-/// Users whose files are believed: the one this process acts as, and perhaps root and one more.
+/// Trusted users: the one that this process acts as, and perhaps root and one more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trust {
     /// The user this process acts as.
     pub(crate) own: u32,
-    /// One more. What root makes in a folder belongs to it.
+    /// One more user, who becomes the owner of files that root makes in a folder.
     pub(crate) owner: Option<Owner>,
-    /// Whether root is one of them.
+    /// Whether root is trusted.
     pub(crate) has_root: bool,
 }
 
@@ -24,17 +25,17 @@ pub(crate) struct Owner {
 }
 
 impl Trust {
-    /// The user that this process acts as.
+    /// Trusts the user that this process acts as.
     pub fn own() -> Trust {
         Trust { own: geteuid().as_raw(), owner: None, has_root: false }
     }
 
-    /// That user, and `uid`. What root makes belongs to `uid` and the group `gid`.
+    /// Trusts that user and `uid`. Files that root makes belong to `uid` and the group `gid`.
     pub fn own_and(uid: u32, gid: u32) -> Trust {
         Trust { owner: Some(Owner { uid, gid }), ..Trust::own() }
     }
 
-    /// These users, and root.
+    /// Trusts root, too.
     pub fn and_root(self) -> Trust {
         Trust { has_root: true, ..self }
     }

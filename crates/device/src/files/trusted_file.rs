@@ -1,8 +1,8 @@
-//! Opening a file that only certain users may have made: as `ssh` does with its keys.
+//! Opens a file that only certain users may have made, as `ssh` does with its keys.
 //!
-//! A symbolic link as the last component is followed only if one of them made it, and what is
-//! opened in the end must be theirs. That is checked of the open file, so nobody can exchange it in
-//! between. The directories above are not looked at.
+//! A symbolic link as the last component is followed only if a trusted user made it, and the file
+//! that it leads to must belong to a trusted user. The check is made on the open file, so the file
+//! cannot be exchanged in between. The directories above it are not checked.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,12 +17,12 @@ use crate::error::Result;
 use crate::error::{errno, refused};
 use crate::files::trust::Trust;
 
-/// As many links as the kernel follows.
+/// The number of links that the kernel follows.
 const LINKS_MAX: usize = 40;
 
 impl Trust {
-    /// Opens a file as `flags` say, and makes it with `mode` if they say so. A regular file must
-    /// belong to a user who is trusted.
+    /// Opens a file with `flags`, and makes it with `mode` if `flags` say so. A regular file must
+    /// belong to a trusted user.
     pub fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
         let last = self.follow(path)?;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -34,8 +34,8 @@ impl Trust {
         Ok(fd)
     }
 
-    /// The path without a link as its last component; the file itself need not exist. What is to be
-    /// opened by it has to be opened with `O_NOFOLLOW`.
+    /// The path with the links of its last component resolved. The file itself need not exist. The
+    /// caller has to open it with `O_NOFOLLOW`.
     pub(crate) fn follow(&self, path: &Path) -> Result<PathBuf> {
         let mut last = path.to_owned();
         for _ in 0..LINKS_MAX {
@@ -65,8 +65,8 @@ impl Trust {
         Err(errno(path, Errno::LOOP))
     }
 
-    /// Refuses what is another user's, and a regular file that others can write to. A block device
-    /// is often writable by a group of administrators.
+    /// Refuses a file of another user, and a regular file that others can write. A block device is
+    /// accepted: a group of administrators can often write it.
     pub(crate) fn check(&self, path: &Path, stat: &Stat) -> Result<()> {
         self.check_owner(path, stat)?;
         let mode = Mode::from_raw_mode(stat.st_mode);

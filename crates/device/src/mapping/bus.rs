@@ -1,29 +1,31 @@
-//! SIGBUS of a mapped file becomes an error.
+//! Turns SIGBUS of a mapped file into an error.
 //!
-//! An access behind the end of a file that was made shorter, or of memory that the machine has lost, raises SIGBUS, which
-//! ends the process by default. The handler here puts zeros of this process's own in the place of the mapping and notes
-//! that it is *lost*; the access goes on and finds zeros. Who uses the mapping asks [`Span::is_lost`] **after** the access
-//! and before it believes what it read, or tells anybody of what it stored.
+//! SIGBUS is raised by an access after the end of a file that was made shorter, and by an access to
+//! memory that the machine has lost. By default it ends the process. The handler here maps zeros in
+//! place of the mapping and marks the mapping as *lost*; the access then continues and finds zeros.
+//! The user of the mapping asks [`Span::is_lost`] **after** the access, before it trusts what it
+//! read or reports what it stored.
 //!
-//! This code runs inside of other people's programs, so:
+//! This code runs inside of other programs, so:
 //!
-//! 1. The handler acts on addresses of registered mappings only. Every other SIGBUS goes to the handler that was there
-//!    before, or to the default.
-//! 2. It is installed with the first mapping and taken away with the last, if it still is the process's handler. If
-//!    another one was installed over it, it stays and is not installed a second time: that one may call it.
+//! 1. The handler acts on addresses of registered mappings only. It passes every other SIGBUS to
+//!    the previous handler, or to the default.
+//! 2. It is installed with the first mapping. It is removed with the last one if it is still the
+//!    process's handler. If another handler was installed over it, it stays, and is not installed
+//!    again: the other one may call it.
 //! 3. It calls nothing but mmap(2), sigaction(2) and tgkill(2), takes no lock and allocates nothing.
 //!
-//! A thread that blocks SIGBUS is ended by the kernel all the same, and so is a process whose own handler was installed
-//! later and does not call the one before.
+//! Two cases still end the process: a thread that blocks SIGBUS, and a handler of the program that
+//! was installed later and does not call the previous one.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// Spans of one block of the table.
+/// Number of spans in one block of the table.
 const BLOCK_SPANS: usize = 64;
-/// In place of a start: the entry is being filled.
+/// Stands in place of a start while the entry is being filled.
 const TAKEN: usize = 1;
 
 /// One mapping.
@@ -34,8 +36,8 @@ pub(crate) struct Span {
     is_lost: AtomicBool,
 }
 
-/// A part of the table of mappings. Blocks are never freed, so that the handler can read them at any time; there are as
-/// many as were needed at once.
+/// A part of the table of mappings. Blocks are never freed, so the handler can read them at any
+/// time. The table has room for the largest number of mappings that existed at once.
 struct Block {
     spans: [Span; BLOCK_SPANS],
     next: AtomicPtr<Block>,
@@ -43,18 +45,18 @@ struct Block {
 
 static FIRST: Block = Block::new();
 
-/// Whether the handler may be reached. Changed with the lock.
+/// Whether the handler may be reached. Changed only with the lock.
 static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// Held while mappings come and go: the process of the holder, or 0.
+/// The process of the thread that holds the lock, or 0. Held while mappings are added or removed.
 static HOLDER: AtomicU32 = AtomicU32::new(0);
 
-/// The lock, until it is dropped.
+/// Holds the lock until it is dropped.
 struct Lock;
 
 impl Lock {
-    /// Waits for other threads. A holder of another process is a thread of the parent, which this process, forked
-    /// meanwhile, does not have.
+    /// Waits for other threads of this process. If the holder is another process, it is a thread of
+    /// the parent that does not exist in this forked child.
     fn take() -> Lock {
         let me = std::process::id();
         loop {
@@ -75,7 +77,8 @@ impl Drop for Lock {
     }
 }
 
-/// The handler before ours, a `libc::sigaction` that is never freed; null before the first installation.
+/// The previous handler, a `libc::sigaction` that is never freed; null before the first
+/// installation.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
 impl Span {
@@ -84,7 +87,7 @@ impl Span {
         Span { start, len_bytes, is_lost: AtomicBool::new(false) }
     }
 
-    /// Registers a mapping of `len_bytes` at `start`, until [`Span::release`].
+    /// Registers a mapping of `len_bytes` bytes at `start`, until [`Span::release`].
     pub(crate) fn register(start: *mut u8, len_bytes: usize) -> &'static Span {
         let _lock = Lock::take();
         if !IS_INSTALLED.load(Ordering::Relaxed) {
@@ -97,7 +100,8 @@ impl Span {
         span
     }
 
-    /// Takes the mapping out of the table. Before it is unmapped: then its addresses may be another's.
+    /// Removes the mapping from the table. Call it before the mapping is unmapped, because another
+    /// mapping may then get its addresses.
     pub(crate) fn release(&self) {
         let _lock = Lock::take();
         self.start.store(0, Ordering::Release);
@@ -108,7 +112,8 @@ impl Span {
         }
     }
 
-    /// Whether zeros are there instead of the file, so that nothing that was read since, or stored, means anything.
+    /// Whether zeros have replaced the file. If so, everything that was read or stored since then
+    /// is meaningless.
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
         // What was read before is read before this.
@@ -116,7 +121,7 @@ impl Span {
         self.is_lost.load(Ordering::Acquire)
     }
 
-    /// The mapping, if it has this address.
+    /// The mapping, if it contains this address.
     fn find(&self, address: usize) -> Option<(usize, usize)> {
         let start = self.start.load(Ordering::Acquire);
         let len_bytes = self.len_bytes.load(Ordering::Acquire);
@@ -143,7 +148,7 @@ fn blocks() -> impl Iterator<Item = &'static Block> {
     std::iter::successors(Some(&FIRST), |block| block.next())
 }
 
-/// An entry that nothing else uses. The caller holds the lock.
+/// An entry that is not in use. The caller holds the lock.
 fn free_span() -> &'static Span {
     let mut last = &FIRST;
     for block in blocks() {
@@ -167,7 +172,7 @@ fn handler() -> libc::sighandler_t {
     handler as libc::sighandler_t
 }
 
-/// Installs the handler over the one that is there. Whether that could be done.
+/// Installs the handler. Returns whether that succeeded.
 fn install() -> bool {
     // SAFETY: all zeros are a `sigaction`: the default, no flags, nothing blocked.
     let mut ours: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -192,7 +197,7 @@ fn install() -> bool {
     unsafe { libc::sigaction(libc::SIGBUS, &ours, ptr::null_mut()) == 0 }
 }
 
-/// Puts the handler from before back, if ours is the process's. Whether it was.
+/// Restores the previous handler, if ours is the process's. Returns whether it was.
 fn uninstall() -> bool {
     // SAFETY: all zeros are a `sigaction`.
     let mut found: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -215,7 +220,8 @@ extern "C" fn on_bus(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     pass_on(signal, info, context, code);
 }
 
-/// Puts zeros in the place of the registered mapping that has this address. Whether there is one.
+/// Puts zeros in place of the registered mapping that contains this address. Returns whether there
+/// is one.
 fn replace(address: usize) -> bool {
     for span in blocks().flat_map(|block| &block.spans) {
         let Some((start, len_bytes)) = span.find(address) else { continue };
@@ -232,7 +238,7 @@ fn replace(address: usize) -> bool {
     false
 }
 
-/// Maps without touching this thread's `errno`, which the interrupted code may be about to read.
+/// Maps without changing this thread's `errno`, which the interrupted code may be about to read.
 ///
 /// # Safety
 /// As mmap(2) with `MAP_FIXED`.
@@ -247,7 +253,7 @@ unsafe fn mmap(to: *mut c_void, len_bytes: usize, protection: c_int, flags: c_in
     }
 }
 
-/// Does what would have been done without us.
+/// Does what would happen without this handler.
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, code: c_int) {
     // SAFETY: set before the handler was installed, never freed.
     let Some(before) = (unsafe { BEFORE.load(Ordering::Acquire).as_ref() }) else { return };

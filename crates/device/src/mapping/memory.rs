@@ -1,4 +1,4 @@
-//! A span of memory of our own: mapped once, unmapped when dropped.
+//! A span of mapped memory, unmapped when dropped.
 
 use std::os::fd::BorrowedFd;
 use std::ptr;
@@ -9,25 +9,25 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use super::bus::Span;
 use crate::access::Access;
 
-/// What became of memory that is gone.
+/// The message about memory that is gone.
 pub(crate) const LOST: &str =
     "the mapped memory is gone: its file was made shorter, or the machine has lost it";
 
-/// How the stores to a file's mapping relate to the file.
+/// How stores to the mapping of a file reach the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// The memory is the file's own, and so is every block it needs (`MAP_SYNC`): what is in
-    /// memory is in the file, whatever the file system has still to write.
+    /// The memory is the file's own, and all blocks of it are allocated (`MAP_SYNC`). What is in
+    /// memory is in the file, even if the file system still has something to write.
     Synchronous,
     /// The memory is the page cache's.
     PageCache,
 }
 
-/// Mapped memory. Not a slice: others may store to it, here and in other processes.
+/// Mapped memory. It is not a slice, because other threads and processes may store to it.
 pub(crate) struct Mapping {
     start: *mut u8,
     len_bytes: usize,
-    /// Of a file, which others can make shorter.
+    /// The registration of a file's mapping; other processes can make the file shorter.
     span: Option<&'static Span>,
 }
 
@@ -38,8 +38,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len_bytes` bytes of `fd`. When the file shrinks afterwards the mapping is lost
-    /// ([`Mapping::is_lost`]) with the next access behind its end.
+    /// Maps the first `len_bytes` bytes of `fd`. If the file becomes shorter, the next access after
+    /// its end makes the mapping lost ([`Mapping::is_lost`]).
     pub(crate) fn of_file(
         fd: BorrowedFd<'_>,
         len_bytes: usize,
@@ -49,7 +49,7 @@ impl Mapping {
         Self::of_file_from(fd, 0, len_bytes, access, sharing)
     }
 
-    /// The same from `offset`, a multiple of what the file system maps at once.
+    /// The same from `offset`, which is a multiple of the unit that the file system maps.
     pub(crate) fn of_file_from(
         fd: BorrowedFd<'_>,
         offset: u64,
@@ -74,14 +74,15 @@ impl Mapping {
         Ok(Mapping { start, len_bytes, span: Some(Span::register(start, len_bytes)) })
     }
 
-    /// Whether zeros came in the place of the file, because it was made shorter or the machine lost its memory. Asked
-    /// after an access: nothing that was read since means anything, and what was stored is gone.
+    /// Whether zeros have replaced the file, because it became shorter or the machine lost its
+    /// memory. Ask after an access: if so, everything that was read since is meaningless, and what
+    /// was stored is gone.
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
         self.span.is_some_and(Span::is_lost)
     }
 
-    /// Loads the last byte, and says whether the mapping is still there ([`Mapping::is_lost`]).
+    /// Loads the last byte. Returns whether the mapping is still valid ([`Mapping::is_lost`]).
     #[inline]
     pub(crate) fn is_last_byte_there(&self) -> bool {
         // SAFETY: the byte is the mapping's, which is readable; no reference to it is made.
@@ -89,7 +90,7 @@ impl Mapping {
         !self.is_lost()
     }
 
-    /// Maps zeros that belong to nothing.
+    /// Maps zeros that belong to no file.
     pub(crate) fn anonymous(len_bytes: usize) -> rustix::io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE;
@@ -98,8 +99,8 @@ impl Mapping {
         Ok(Mapping { start: start.cast(), len_bytes, span: None })
     }
 
-    /// Makes every page present and writable now, so that no later store waits for one, or
-    /// finds that there is none. Kernels before 5.14 cannot; then this does nothing.
+    /// Makes every page present and writable now, so that no later store waits for a page or finds
+    /// that there is none. Kernels before 5.14 cannot do that; then this does nothing.
     pub(crate) fn populate(&self) -> rustix::io::Result<()> {
         // SAFETY: the span is ours, and the advice changes no byte of it.
         let advised =
@@ -110,7 +111,7 @@ impl Mapping {
         }
     }
 
-    /// Has a forked process find zeros here, in memory of its own. Of anonymous mappings only.
+    /// Makes a forked process find zeros here, in its own memory. For anonymous mappings only.
     pub(crate) fn wipe_on_fork(&self) -> rustix::io::Result<()> {
         // SAFETY: the span is ours, and the advice changes no byte of it in this process.
         unsafe { mm::madvise(self.start.cast(), self.len_bytes, Advice::LinuxWipeOnFork) }
@@ -120,10 +121,10 @@ impl Mapping {
         self.len_bytes
     }
 
-    /// The address of the byte at `offset`. Panics behind the end.
+    /// The address of the byte at `offset`. Panics after the end.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.len_bytes, "outside of the mapping");
-        // SAFETY: the result lies in the mapping, or one behind its end.
+        // SAFETY: the result is in the mapping, or one after its end.
         unsafe { self.start.add(offset) }
     }
 }

@@ -1,10 +1,10 @@
 //! Words that processes share: counters and flags in one mapped file, each accessed atomically.
 //!
-//! When the file is made shorter, the words are *lost*: they are zeros of this process alone from then on, and
-//! [`SharedWords::check`] says so.
+//! If the file is made shorter, the words are *lost*: from then on they are zeros of this process
+//! alone, and [`SharedWords::check`] returns an error.
 //!
-//! A word says nothing durable. Whoever maps the file may change any word at any time, so a reader
-//! takes what it finds for a claim and not for a fact.
+//! A word is not durable. Every process that maps the file may change any word at any time, so a
+//! reader must check each value before it trusts it.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -21,19 +21,19 @@ use crate::error::{DeviceError, Operation, Result};
 
 const WORD_BYTES: usize = 8;
 
-/// Words of 8 bytes in memory that may be another process's too.
+/// Words of 8 bytes, perhaps shared with other processes.
 pub struct SharedWords {
     mapping: Mapping,
 }
 
 impl SharedWords {
-    /// `count` zeros of this process alone.
+    /// `count` zeros, private to this process.
     pub fn anonymous(count: usize) -> Result<SharedWords> {
         let mapping = Mapping::anonymous(count * WORD_BYTES).map_err(|e| failed(e.into()))?;
         Ok(SharedWords { mapping })
     }
 
-    /// The same, zeros again in a process that is forked from this one.
+    /// The same. A process that is forked from this one finds zeros again.
     pub fn wiped_on_fork(count: usize) -> Result<SharedWords> {
         let words = SharedWords::anonymous(count)?;
         words.mapping.wipe_on_fork().map_err(|e| failed(e.into()))?;
@@ -54,8 +54,8 @@ impl SharedWords {
         Ok(SharedWords { mapping })
     }
 
-    /// An error when the words are lost. What was read of them is asked about behind the reading; it was what the file
-    /// had if this succeeds.
+    /// An error if the words are lost. Call it after reading words. If it succeeds, the values that
+    /// were read were those of the file.
     #[inline]
     pub fn check(&self) -> Result<()> {
         match self.mapping.is_lost() {
@@ -69,19 +69,19 @@ impl SharedWords {
         self.mapping.len_bytes() / WORD_BYTES
     }
 
-    /// The word at `index`. Panics behind the last.
+    /// The word at `index`. Panics if there is none.
     #[inline]
     pub fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.count(), "word {index} of {}", self.count());
         let word = self.mapping.at(index * WORD_BYTES).cast::<u64>();
-        // SAFETY: the word lies in the mapping, which is writable and lives as long as `self`, at a
-        // multiple of 8 from its start, a page boundary. Nobody in this process accesses it but
-        // through such references; what other processes do to it is done to an atomic.
+        // SAFETY: the word is in the mapping, which is writable and lives as long as `self`, at a
+        // multiple of 8 from its start, which is a page boundary. This process accesses it only
+        // through such references. To other processes' accesses it is an atomic.
         unsafe { AtomicU64::from_ptr(word) }
     }
 
     /// The lower half of the word at `index`, for [`SharedWords::wait`]. Never use it together with
-    /// [`SharedWords::word`] of the same index. Panics behind the last.
+    /// [`SharedWords::word`] of the same index. Panics if there is none.
     #[inline]
     pub fn half(&self, index: usize) -> &AtomicU32 {
         assert!(index < self.count(), "word {index} of {}", self.count());
@@ -91,7 +91,7 @@ impl SharedWords {
         unsafe { AtomicU32::from_ptr(half) }
     }
 
-    /// Sleeps while [`SharedWords::half`] `index` is `seen`, until somebody wakes it or `limit` is
+    /// Sleeps while [`SharedWords::half`] `index` is `seen`, until a thread wakes it or `limit` is
     /// over. May return early.
     pub fn wait(&self, index: usize, seen: u32, limit: Duration) {
         let half = self.half(index);
@@ -110,7 +110,7 @@ impl SharedWords {
         }
     }
 
-    /// Wakes everybody who waits for `index`, in all processes.
+    /// Wakes all threads that wait for `index`, in all processes.
     pub fn wake_all(&self, index: usize) {
         let woken = futex::wake(self.half(index), futex::Flags::empty(), i32::MAX as u32);
         debug_assert!(matches!(woken, Ok(_) | Err(Errno::FAULT)), "{woken:?}");

@@ -1,8 +1,9 @@
-//! Notices that a mapped file was made shorter, without a system call for each store.
+//! Notices that a mapped file became shorter, without a system call for each store.
 //!
-//! The file's last page is mapped a second time, for reading. Making the file shorter takes that page away, so a load
-//! from it raises SIGBUS, which `bus` makes an error of. The second mapping keeps the first one whole: what is left of
-//! the file can still be read there.
+//! The file's last page is mapped a second time, for reading. If the file becomes shorter, that
+//! page disappears, and a load from it raises SIGBUS, which `bus` turns into an error. Because the
+//! second mapping is the one that is lost, the rest of the file can still be read through the first
+//! one.
 //!
 //! | the file was cut | noticed by |
 //! |---|---|
@@ -10,7 +11,7 @@
 //! | inside its last page, where no load raises anything | the next read of the lost part; the next store into that page, which compares the length |
 //! | and made as long again before any access | nothing |
 //!
-//! Once a cut was noticed nothing is stored any more, whatever the file's length is later.
+//! After a cut was noticed, nothing is stored any more, whatever the file's length is later.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -19,17 +20,18 @@ use crate::access::Access;
 use crate::below::length::Length;
 use crate::mapping::memory::{LOST, Mapping, Sharing};
 
-/// A file that is mapped whole and used alone.
+/// A file that is mapped whole, and that only this process uses.
 pub(super) struct CutWatch {
     length: Length,
-    /// Of the last page, or a bit more.
+    /// The mapping of the last page, or of a little more.
     last: Mapping,
-    /// Where that page begins in the file. A store behind it compares the length.
+    /// Where that page begins in the file. A store after it compares the length.
     last_page_start: u64,
 }
 
 impl CutWatch {
-    /// Watches the file `fd` of `len_bytes` bytes, whose file system maps multiples of `block_bytes` bytes.
+    /// Watches the file `fd` of `len_bytes` bytes. Its file system maps multiples of `block_bytes`
+    /// bytes.
     pub(super) fn of_file(
         fd: impl AsFd,
         len_bytes: usize,
@@ -49,12 +51,12 @@ impl CutWatch {
         Ok(CutWatch { length: Length::of_itself(len_bytes as u64), last, last_page_start })
     }
 
-    /// An error if bytes before `end` are lost, or were.
+    /// An error if bytes before `end` are lost, or were lost before.
     pub(super) fn check_read(&self, fd: impl AsFd, end: u64) -> io::Result<()> {
         self.length.check_up_to(fd, end)
     }
 
-    /// An error if the file is, or was, too short. `end`: what is to be stored ends there.
+    /// An error if the file is, or was, too short. `end` is where the store will end.
     #[inline]
     pub(super) fn check_store(&self, fd: impl AsFd, end: u64) -> io::Result<()> {
         let is_whole = self.last.is_last_byte_there() && !self.length.was_short();

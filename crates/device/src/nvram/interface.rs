@@ -4,22 +4,22 @@
 //! store: processor's cache --write-back--> memory controller --fence: it is there--> memory
 //! ```
 //!
-//! A transaction is laid out in pieces and stored by one [`Nvram::write_durable`], which ends
-//! with the only fence. Until that fence *any* part of it may be in memory, in any order: the
-//! transaction has to certify itself, by a checksum over all of it that the bytes of the
-//! region's earlier life cannot pass.
+//! A transaction is laid out in pieces and stored by one [`Nvram::write_durable`], which ends with
+//! the only fence. Until that fence, *any* part of the transaction may be in memory, in any order.
+//! So the transaction must certify itself by a checksum over all of it. Bytes that are left from an
+//! earlier use of the region must not pass this checksum.
 //!
-//! What is assumed of the medium is a list at the head of the crate.
+//! The head of the crate lists what is assumed of the medium.
 
 use crate::block::block_device;
 use crate::durability::Durability;
 use crate::error::{DeviceError, Operation, Result};
 
-/// A medium of bytes. Offsets and lengths are in bytes, of any alignment; a span that does not
-/// lie in the memory is an error.
+/// A medium of bytes. Offsets and lengths are in bytes, with any alignment. A span outside of the
+/// memory is an error.
 ///
-/// Any number of threads may load and store at once. Where a load meets a store of the same
-/// bytes it finds, byte by byte, old or new ones; stores to other bytes do not disturb it.
+/// Any number of threads may load and store at once. If a load meets a store of the same bytes, it
+/// finds old or new bytes, each byte by itself. Stores to other bytes do not disturb it.
 pub trait Nvram: Send + Sync {
     /// Size in bytes.
     fn len_bytes(&self) -> u64;
@@ -30,14 +30,15 @@ pub trait Nvram: Send + Sync {
     /// Fills `buf` from `offset`.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
 
-    /// Stores `data` at `offset`; durable after the next [`Nvram::persist`] of this thread.
+    /// Stores `data` at `offset`. The data are durable after the next [`Nvram::persist`] of this
+    /// thread.
     fn store(&self, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Returns when all that this thread has stored is durable: one fence.
+    /// Returns when everything that this thread has stored is durable. Issues one fence.
     fn persist(&self) -> Result<()>;
 
-    /// Stores `pieces` one behind the other from `offset` and returns when they are durable:
-    /// as fast as the medium can, with one fence for all of them. Not atomic beyond a word.
+    /// Stores `pieces` one after the other from `offset`, and returns when they are durable. Issues
+    /// one fence for all of them. Not atomic beyond a word.
     fn write_durable(&self, offset: u64, pieces: &[&[u8]]) -> Result<()>;
 }
 
@@ -72,7 +73,7 @@ pub(super) fn total_bytes(pieces: &[&[u8]]) -> usize {
     pieces.iter().map(|piece| piece.len()).sum()
 }
 
-/// An error unless the span lies in the memory.
+/// An error unless the span is in the memory.
 pub(super) fn check_span(
     operation: Operation,
     offset: u64,

@@ -1,4 +1,4 @@
-//! Slower memory, made from the memory there is: for measuring what a medium would cost.
+//! Makes memory slower, to measure what a slower medium would cost.
 
 use std::hint;
 use std::time::{Duration, Instant};
@@ -8,18 +8,18 @@ use super::line::line_count;
 use crate::durability::Durability;
 use crate::error::Result;
 
-/// NVRAM that takes longer for each cache line that is written back: the emulation by which
-/// the papers sweep over the latency of media (DJFS, evaluation).
+/// NVRAM that takes longer for each cache line that is written back. The papers emulate media of
+/// different latencies in this way (DJFS, evaluation).
 ///
 /// The processor waits busily where the write-back begins, in [`Nvram::store`] and
-/// [`Nvram::write_durable`]; loads and [`Nvram::persist`] take what they take.
+/// [`Nvram::write_durable`]. Loads and [`Nvram::persist`] are not slowed down.
 pub struct AddedLatency<N> {
     inner: N,
     ns_per_line: u64,
 }
 
 impl<N> AddedLatency<N> {
-    /// `inner`, slower by `ns_per_line` nanoseconds for each line. 0 adds nothing.
+    /// `inner`, with `ns_per_line` more nanoseconds for each line. 0 adds nothing.
     pub fn new(inner: N, ns_per_line: u64) -> Self {
         AddedLatency { inner, ns_per_line }
     }
@@ -29,7 +29,7 @@ impl<N> AddedLatency<N> {
         &self.inner
     }
 
-    /// Spends the time that the lines of the span take.
+    /// Waits as long as the lines of the span take.
     fn wait(&self, offset: u64, len_bytes: usize) {
         let start = Instant::now();
         let wait_ns = self.ns_per_line.saturating_mul(line_count(offset, len_bytes));

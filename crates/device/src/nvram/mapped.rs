@@ -1,16 +1,19 @@
-//! Real memory: a DAX device or file, or ordinary memory that is called by its name.
+//! Real memory: a DAX device or file, or ordinary memory that the user names explicitly.
 //!
-//! A store is a copy into the mapping and a write-back of its cache lines; there is no system
-//! call. What a store survives depends on what is mapped: see `medium`.
+//! A store is a copy into the mapping and a write-back of its cache lines, without a system call.
+//! `medium` says what a store to each kind of medium survives.
 //!
 //! # What can go wrong after opening
 //!
-//! Memory has no error codes. A load of a line that the memory has lost, and any access behind
-//! the end of a file that somebody has made shorter, raise SIGBUS; `bus` makes an error of it:
-//! this operation and all after it fail. Against the first, everything is mapped writable at
-//! opening, which fails for pages that are known to be bad; against a full file system,
-//! everything is allocated then; against the second there is a lock, which only keeps away those
-//! who ask for it. A file that is used alone is watched (`cut`), so that a cut in a part without stores is noticed, too.
+//! Memory has no error codes. SIGBUS is raised by a load of a line that the memory has lost, and by
+//! an access after the end of a file that was made shorter. `bus` turns it into an error: this
+//! operation and all later ones fail. Four measures make that rare:
+//!
+//! - Everything is mapped writable at opening, which fails for pages that are known to be bad.
+//! - Everything is allocated then, against a full file system.
+//! - The file is locked, against programs that lock it, too.
+//! - A file that only this process uses is watched (`cut`), so that a cut in a part without stores
+//!   is noticed.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,17 +44,17 @@ pub struct MappedNvram {
     stream_from_bytes: usize,
     /// Holds the lock.
     fd: Option<OwnedFd>,
-    /// Of a file that is used alone.
+    /// For a file that only this process uses.
     watch: Option<CutWatch>,
 }
 
 impl MappedNvram {
-    /// Opens the DAX device or file at `path`. `asked` is what the user wants it to survive;
-    /// `None` stands for the most that the medium assures, which for reading and writing has
-    /// to be [`Durability::Power`]: less is used only when asked for by name.
+    /// Opens the DAX device or file at `path`. `asked` is the durability class that the user asks
+    /// for. `None` stands for the most that the medium assures. For reading and writing that must
+    /// be [`Durability::Power`]: a weaker class must be asked for by name.
     ///
-    /// Fails when somebody else uses it ("in use"), when the medium cannot give what is asked
-    /// for, when it is empty, and when it has no memory for all of its bytes.
+    /// Fails if another user has it ("in use"), if the medium cannot give the class, if it is
+    /// empty, and if it has no memory for all of its bytes.
     pub fn open(
         path: impl AsRef<Path>,
         access: Access,
@@ -60,7 +63,8 @@ impl MappedNvram {
         Self::open_with(path.as_ref(), access, asked, None)
     }
 
-    /// Like [`MappedNvram::open`]; refuses what users that are not trusted have made or can write to.
+    /// Like [`MappedNvram::open`], but refuses files that users who are not trusted have made or
+    /// can write to.
     pub fn open_trusted(
         path: impl AsRef<Path>,
         access: Access,
@@ -116,8 +120,8 @@ impl MappedNvram {
         created
     }
 
-    /// Maps the open file or DAX device `fd` together with other processes: nobody is kept away, so
-    /// they have to agree on who stores where. `path` is for messages; `asked` as in
+    /// Maps the open file or DAX device `fd`, shared with other processes. No claim is made, so the
+    /// processes have to agree on who stores where. `path` is for messages; `asked` is as in
     /// [`MappedNvram::open`].
     pub fn share(
         path: impl AsRef<Path>,
@@ -130,8 +134,8 @@ impl MappedNvram {
         Ok(MappedNvram { watch: None, ..shared })
     }
 
-    /// `len_bytes` zeros in this process's own memory, which survive nothing: for tests and
-    /// for measuring everything but the medium. Panics when `len_bytes` is 0.
+    /// `len_bytes` zeros in this process's own memory, for tests and for measurements without a
+    /// medium. They do not survive the process. Panics if `len_bytes` is 0.
     pub fn in_memory(len_bytes: usize) -> Result<MappedNvram> {
         assert!(len_bytes > 0, "memory of no bytes");
         let mapping = Mapping::anonymous(len_bytes).and_then(|m| m.populate().map(|()| m));
@@ -139,13 +143,13 @@ impl MappedNvram {
         Ok(Self::of_mapping(mapping, Access::ReadWrite, Durability::Process, None))
     }
 
-    /// Durable writes of this length and more go past the cache, shorter ones through it and
-    /// are written back; one is faster than the other, but the promise is the same.
+    /// Durable writes of at least this length bypass the cache. Shorter ones go through the cache
+    /// and are written back. Both give the same promise; only the speed differs.
     pub fn with_stream_from_bytes(self, stream_from_bytes: usize) -> Self {
         MappedNvram { stream_from_bytes, ..self }
     }
 
-    /// Of an open file or DAX device.
+    /// Maps an open file or DAX device.
     fn of_fd(
         path: &Path,
         fd: OwnedFd,
@@ -185,8 +189,8 @@ impl MappedNvram {
         MappedNvram { mapping, access, durability, processor, stream_from_bytes, fd, watch }
     }
 
-    /// An error when the memory is gone. Behind every access: what was read means nothing then, and what was stored is
-    /// nowhere.
+    /// An error if the memory is gone. Call it after every access: if it fails, the bytes that were
+    /// read are meaningless, and the bytes that were stored are lost.
     #[inline]
     fn check(&self, operation: Operation, offset: u64, len_bytes: usize) -> Result<()> {
         match self.mapping.is_lost() {
@@ -198,7 +202,7 @@ impl MappedNvram {
         }
     }
 
-    /// The address of a span that lies in the memory and may be accessed so.
+    /// The address of a span that is in the memory and may be accessed by this operation.
     fn span(&self, operation: Operation, offset: u64, len_bytes: usize) -> Result<*mut u8> {
         check_span(operation, offset, len_bytes, self.len_bytes())?;
         if operation == Operation::Write && self.access == Access::ReadOnly {
@@ -210,7 +214,8 @@ impl MappedNvram {
         Ok(self.mapping.at(offset))
     }
 
-    /// An error when the file has become shorter: for a read, so that bytes of the span are lost; else, wherever.
+    /// An error if the file has become shorter: for a read, if bytes of the span are lost; for a
+    /// store, if any bytes are lost.
     fn check_whole(&self, operation: Operation, offset: u64, len_bytes: usize) -> Result<()> {
         let (Some(watch), Some(fd)) = (&self.watch, &self.fd) else { return Ok(()) };
         let end = offset + len_bytes as u64;
@@ -233,7 +238,7 @@ impl Nvram for MappedNvram {
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let from = self.span(Operation::Read, offset, buf.len())?;
-        // SAFETY: the span lies in the mapping, which is readable and lives as long as `self`;
+        // SAFETY: the span is in the mapping, which is readable and lives as long as `self`;
         // no reference to mapped memory is ever made.
         unsafe { self.processor.load(from, buf) }
         self.check(Operation::Read, offset, buf.len())
@@ -268,7 +273,7 @@ impl Nvram for MappedNvram {
     }
 }
 
-/// Maps the medium, and says what may be believed of it.
+/// Maps the medium. Returns what is known of its durability.
 fn map(
     path: &Path,
     fd: &OwnedFd,

@@ -1,4 +1,4 @@
-//! What lies behind a path that is to be used as NVRAM, and what a store to it survives.
+//! What a path leads to that is used as NVRAM, and what a store to it survives.
 //!
 //! | path | mapped by `MAP_SYNC` | promises |
 //! |---|---|---|
@@ -24,11 +24,11 @@ use crate::durability::Durability;
 use crate::error::Result;
 use crate::error::refused;
 
-/// What can be mapped.
+/// The kinds of media that can be mapped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Medium {
     File,
-    /// With its directory in sysfs.
+    /// A DAX device, with its directory in sysfs.
     DaxDevice(PathBuf),
 }
 
@@ -51,7 +51,7 @@ impl Medium {
         }
     }
 
-    /// Size of the open medium that `stat` describes, in bytes, as far as it can be mapped.
+    /// Size of the mappable part of the open medium that `stat` describes, in bytes.
     pub(super) fn len_bytes(&self, stat: &Stat) -> u64 {
         match self {
             Medium::File => u64::try_from(stat.st_size).unwrap_or(0),
@@ -63,19 +63,19 @@ impl Medium {
     }
 }
 
-/// What may be believed of a medium.
+/// What is known of the durability of a medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Promise {
-    /// What it survives if the user says nothing; `None` when the user has to say it.
+    /// The class that it has if the user names none; `None` if the user has to name one.
     assured: Option<Durability>,
-    /// The most that the user may call it.
+    /// The strongest class that the user may name.
     most: Durability,
-    /// Why it is so, as the end of "this ...".
+    /// The reason, as the end of a sentence that begins with "this ...".
     why: &'static str,
 }
 
 impl Promise {
-    /// Of a medium that was mapped by `MAP_SYNC`.
+    /// For a medium that was mapped with `MAP_SYNC`.
     pub(super) fn of_dax(medium: &Medium, stat: &Stat) -> Promise {
         let provider = match medium {
             Medium::File => provider(&block_directory(stat.st_dev)),
@@ -85,7 +85,7 @@ impl Promise {
         Self::of_provider(provider.as_deref(), is_device).on_this_processor()
     }
 
-    /// Of a medium on the NVDIMM bus of that provider, or on none that can be found.
+    /// For a medium on the NVDIMM bus of this provider; `None` if no provider was found.
     fn of_provider(provider: Option<&str>, is_device: bool) -> Promise {
         match provider {
             // The firmware, or the CXL device itself, vouches for it.
@@ -118,7 +118,7 @@ impl Promise {
         }
     }
 
-    /// Of an open file that could not be mapped by `MAP_SYNC`; `None` when it must not be used.
+    /// For an open file that could not be mapped with `MAP_SYNC`; `None` if it must not be used.
     pub(super) fn of_page_cache(fd: impl AsFd) -> Option<Promise> {
         (file_system_durability(fd) == Durability::Process).then_some(Promise {
             assured: None,
@@ -136,7 +136,7 @@ impl Promise {
         Promise { assured: None, most: Durability::Process, why }
     }
 
-    /// What the medium is taken for when the user has `asked` for something, or for nothing.
+    /// The class of the medium, if the user has `asked` for one or not.
     pub(super) fn class(
         self,
         path: &Path,
@@ -151,7 +151,7 @@ impl Promise {
                 Err(refused(path, ErrorKind::InvalidInput, why))
             }
             (None, Some(assured), _) => Ok(assured),
-            // Nothing will be stored: the least is no lie.
+            // Nothing will be stored, so the weakest class is right.
             (None, None, Access::ReadOnly) => Ok(Durability::Process),
             (None, None, Access::ReadWrite) => {
                 Err(refused(path, ErrorKind::InvalidInput, format!("this {why}")))
@@ -173,7 +173,7 @@ fn block_directory(device: u64) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }
 
-/// Who said that there is an NVDIMM: the provider of the NVDIMM bus that `directory` is on.
+/// The provider of the NVDIMM bus that `directory` is on, which says whether there is an NVDIMM.
 fn provider(directory: &Path) -> Option<String> {
     let directory = fs::canonicalize(directory).ok()?;
     let is_bus = |name: &&Path| {

@@ -1,4 +1,4 @@
-//! Counting what reaches NVRAM.
+//! Counts what reaches NVRAM.
 
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use super::line::line_count;
 use crate::durability::Durability;
 use crate::error::Result;
 
-/// What was asked of an NVRAM, failed operations included.
+/// Operations that an NVRAM was asked for, including failed ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NvramCounters {
     /// Reads.
@@ -19,16 +19,16 @@ pub struct NvramCounters {
     pub store_count: u64,
     /// Bytes stored.
     pub store_bytes: u64,
-    /// Cache lines written back; one that two stores share counts for both.
+    /// Cache lines written back. If two stores share a line, it counts twice.
     pub line_count: u64,
-    /// Fences, the one of each durable write included.
+    /// Fences, including the one of each durable write.
     pub fence_count: u64,
 }
 
 impl Sub for NvramCounters {
     type Output = NvramCounters;
 
-    /// What happened between `earlier` and `self`.
+    /// The difference between `earlier` and `self`.
     fn sub(self, earlier: NvramCounters) -> NvramCounters {
         NvramCounters {
             read_count: self.read_count - earlier.read_count,
@@ -41,7 +41,7 @@ impl Sub for NvramCounters {
     }
 }
 
-/// NVRAM that counts what is asked of the one inside.
+/// Counts the operations that it passes to the NVRAM inside.
 pub struct MeteredNvram<N> {
     inner: N,
     read_count: AtomicU64,
@@ -72,7 +72,8 @@ impl<N> MeteredNvram<N> {
         &self.inner
     }
 
-    /// The counters now. Each is exact; operations that run meanwhile may be in some of them.
+    /// The counters now. Each is exact. An operation that is under way may be in some of them and
+    /// not in others.
     pub fn counters(&self) -> NvramCounters {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         NvramCounters {

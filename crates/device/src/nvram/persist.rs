@@ -1,29 +1,29 @@
-//! Storing pieces one behind the other, so that one fence makes them durable.
+//! Stores pieces one after the other, so that one fence makes them durable.
 //!
 //! | way | each line | good for |
 //! |---|---|---|
 //! | cached | stored through the cache, then written back | up to some hundred bytes |
-//! | streamed | stored past the cache; lines in part as above | more |
+//! | streamed | stored past the cache; a line that is filled only in part, as above | more |
 //!
-//! `examples/nvram_persist.rs` measures where one begins to beat the other: between 256 and 512
-//! bytes, by a few percent; at 64 KiB streaming takes a third of the time.
+//! `examples/nvram_persist.rs` measures from which length streaming is faster: from 256 to 512
+//! bytes on, by a few percent. At 64 KiB it takes a third of the time.
 
 use super::interface::total_bytes;
 use super::line::LINE_BYTES;
 use super::processor::Processor;
 
-/// Streams from this length on, in bytes, unless told otherwise.
+/// Length in bytes from which writes are streamed, unless set otherwise.
 pub(super) const STREAM_FROM_BYTES: usize = 512;
 
-/// Stores `pieces` one behind the other through the cache and begins to write every line of
-/// them back, each once.
+/// Stores `pieces` one after the other through the cache, and begins to write back every line of
+/// them, each once.
 ///
 /// # Safety
 /// The span of all pieces from `to` is mapped and writable, and no Rust reference to it exists.
 pub(super) unsafe fn store_cached(processor: &impl Processor, to: *mut u8, pieces: &[&[u8]]) {
     let mut at = to;
     for piece in pieces {
-        // SAFETY: the pieces before and this one lie in the span.
+        // SAFETY: the pieces before and this one are in the span.
         unsafe {
             processor.store(at, piece);
             at = at.add(piece.len());
@@ -33,7 +33,7 @@ pub(super) unsafe fn store_cached(processor: &impl Processor, to: *mut u8, piece
     unsafe { write_back(processor, to, total_bytes(pieces)) }
 }
 
-/// Begins to write back the lines that the span lies on.
+/// Begins to write back the lines that the span touches.
 ///
 /// # Safety
 /// The span is mapped.
@@ -44,12 +44,12 @@ unsafe fn write_back(processor: &impl Processor, from: *const u8, len_bytes: usi
     let before = from.addr() % LINE_BYTES;
     let first = from.wrapping_sub(before);
     for distance in (0..before + len_bytes).step_by(LINE_BYTES) {
-        // SAFETY: the line has a byte of the span, and no line lies on two pages.
+        // SAFETY: the line has a byte of the span, and no line is on two pages.
         unsafe { processor.write_back(first.wrapping_add(distance)) }
     }
 }
 
-/// Stores `pieces` one behind the other past the cache, each line once, and fences.
+/// Stores `pieces` one after the other past the cache, each line once, and fences.
 ///
 /// # Safety
 /// As for [`store_cached`].
@@ -64,12 +64,12 @@ pub(super) unsafe fn stream(processor: &impl Processor, to: *mut u8, pieces: &[&
     processor.fence();
 }
 
-/// Gathers the pieces that meet on a line.
+/// Collects pieces that share a line.
 struct Streamer<'a, P> {
     processor: &'a P,
-    /// Where the first byte that is not stored yet belongs.
+    /// The address of the first byte that is not stored yet.
     at: *mut u8,
-    /// Bytes that belong there, of one line, and their number.
+    /// Bytes of one line that belong there, and their number.
     staged: [u8; LINE_BYTES],
     staged_bytes: usize,
 }
@@ -85,7 +85,7 @@ impl<P: Processor> Streamer<'_, P> {
                 && let Some((line, rest)) = bytes.split_first_chunk()
             {
                 // SAFETY: nothing is staged, because a line ends here and full lines were
-                // emitted; so `at` is the start of a line, which lies in the span.
+                // emitted; so `at` is the start of a line, which is in the span.
                 unsafe {
                     self.processor.stream_line(self.at, line);
                     self.at = self.at.add(LINE_BYTES);

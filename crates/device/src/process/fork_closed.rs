@@ -1,8 +1,9 @@
-//! Locked files that a forked process does not keep.
+//! Locked files that a forked process does not keep open.
 //!
-//! A `flock` lasts until the last copy of its descriptor is closed: a forked process that lives would hold what its
-//! parent had locked, when that one is gone. So the file is closed in a forked process, and its lock is given up before
-//! it is closed here: a process that is being spawned has copies until it runs its program.
+//! A `flock` lasts until the last copy of its descriptor is closed. A forked process that outlives
+//! its parent would keep the parent's locks. So the file is closed in a forked process. In this
+//! process the lock is given up before the file is closed, because a process that is being spawned
+//! has copies of the descriptors until it runs its program.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::fs::FlockOperation;
 
-/// Files at a time. One beyond that is kept by a forked process.
+/// At most this many files at a time. A forked process keeps any further ones.
 const COUNT_MAX: usize = 1024;
 const NONE: c_int = -1;
 
@@ -33,13 +34,13 @@ unsafe extern "C" fn close_in_child() {
         let file = open.swap(NONE, Ordering::Relaxed);
         if file != NONE {
             // SAFETY: a descriptor that a `ForkClosed` had when the process was forked, which closes it no more.
-            // close(2) may be called behind a fork of a process with threads.
+            // close(2) may be called after a fork of a process with threads.
             unsafe { close(file) };
         }
     }
 }
 
-/// A file that is closed in a process that is forked (by fork(3); not by `vfork` or a bare `clone`).
+/// A file that is closed in a forked process (by fork(3); not by `vfork` or a bare `clone`).
 pub struct ForkClosed {
     /// `None` only while this is dropped.
     file: Option<File>,
@@ -88,8 +89,8 @@ impl Drop for ForkClosed {
 mod tests {
     use super::*;
 
-    /// A process that is being spawned has copies of all descriptors until it runs its program, and no handler of a
-    /// fork is called in it.
+    /// A process that is being spawned has copies of all descriptors until it runs its program, and
+    /// no fork handler is called in it.
     #[test]
     fn regression_a_copy_does_not_keep_the_lock_of_a_closed_file() {
         let file = tempfile::NamedTempFile::new().expect("file");

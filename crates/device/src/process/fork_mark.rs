@@ -1,12 +1,12 @@
-//! Whether a process is the one that made something, or was forked from it.
+//! Tells whether this process made a value, or was forked from the process that made it.
 
 use std::sync::atomic::Ordering;
 
 use crate::error::Result;
 use crate::mapping::words::SharedWords;
 
-/// A word that is zero in a forked process (`MADV_WIPEONFORK`, Linux 4.14): asking takes one load, where `getpid` is
-/// a system call.
+/// A word that is zero in a forked process (`MADV_WIPEONFORK`, Linux 4.14). Asking takes one load,
+/// while `getpid` is a system call.
 pub struct ForkMark(SharedWords);
 
 impl ForkMark {
@@ -17,7 +17,7 @@ impl ForkMark {
         Ok(ForkMark(words))
     }
 
-    /// Whether this process made it.
+    /// Whether this process made the mark.
     #[inline]
     pub fn is_ours(&self) -> bool {
         self.0.word(0).load(Ordering::Relaxed) != 0

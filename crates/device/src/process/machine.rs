@@ -1,4 +1,4 @@
-//! Who we are: the machine, its present boot, and whether a process of it lives.
+//! Identifies this machine and its present boot, and tells whether one of its processes lives.
 
 use std::fs;
 use std::hash::Hasher;
@@ -7,13 +7,13 @@ use std::os::fd::OwnedFd;
 
 use crate::claim::published;
 
-/// This machine, as it is known to others that share its disks.
+/// This machine, as other machines that share its disks know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// Made of the machine id (machine-id(5)), which cannot be found out from it; zeros: this
-    /// machine has none.
+    /// Derived from the machine id (machine-id(5)), which cannot be computed back. Zeros: this
+    /// machine has no machine id.
     pub id: [u8; 16],
-    /// Of the present boot; zeros: unknown.
+    /// Id of the present boot; zeros: unknown.
     pub boot: [u8; 16],
     /// Its host name.
     pub name: String,
@@ -32,7 +32,7 @@ impl Machine {
     }
 }
 
-/// The secret that tells machines apart: that of machine-id(5), or the serial number of the board.
+/// The secret that distinguishes machines: the machine id, or the serial number of the board.
 fn machine_id() -> Option<[u8; 16]> {
     let ids = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
     let read = |path: &str| fs::read_to_string(path).ok();
@@ -59,12 +59,13 @@ fn of_serial(serial: &str) -> [u8; 16] {
     keyed([0; 16], serial.trim_end_matches(['\0', '\n']).as_bytes())
 }
 
-/// machine-id(5) asks not to show the id itself: it is the key here, which the result hides.
+/// machine-id(5) asks programs not to show the id itself. So it is the key here, which the result
+/// hides.
 fn derived(id: [u8; 16]) -> [u8; 16] {
     keyed(id, b"onejournal.claim")
 }
 
-/// SipHash-2-4 of `text` with that key, once for each half.
+/// SipHash-2-4 of `text` with this key, once for each half of the result.
 #[allow(deprecated)] // The hasher that is not deprecated may change between compilers.
 fn keyed(key: [u8; 16], text: &[u8]) -> [u8; 16] {
     let key = u128::from_le_bytes(key);
@@ -79,8 +80,8 @@ fn keyed(key: [u8; 16], text: &[u8]) -> [u8; 16] {
     bytes
 }
 
-/// A sign that this process lives, which every process of the machine can see, in whatever
-/// namespace, until this is dropped or the process ends.
+/// A sign of life of this process. Every process of the machine can see it, in every namespace,
+/// until the value is dropped or the process ends.
 #[derive(Debug)]
 pub struct Living {
     name: u64,
@@ -88,7 +89,7 @@ pub struct Living {
 }
 
 impl Living {
-    /// Gives a sign under a random name.
+    /// Publishes a sign of life under a random name.
     pub fn publish() -> io::Result<Living> {
         use std::hash::{BuildHasher, RandomState};
         let name = published::place_of(RandomState::new().hash_one(std::process::id()));
@@ -100,7 +101,8 @@ impl Living {
         self.name
     }
 
-    /// Whether the process that gave the sign of that name lives, on this machine and in this boot.
+    /// Whether the process that published the sign with this name lives, on this machine and in
+    /// this boot.
     pub fn is_seen(name: u64) -> io::Result<bool> {
         published::is_published(name)
     }

@@ -1,4 +1,4 @@
-//! This process, the others, and the machine they run on.
+//! This process, other processes, and the machine.
 
 pub(crate) mod fork_closed;
 pub(crate) mod fork_mark;

@@ -1,4 +1,4 @@
-//! What the other end of a socket has not received yet.
+//! Counts what the other end of a socket has not received yet.
 
 use std::ffi::c_int;
 use std::io;
@@ -9,10 +9,11 @@ use rustix::ioctl::{self, Getter, Opcode};
 /// `SIOCOUTQ` of Linux (<linux/sockios.h>), as on all architectures but Alpha, MIPS, PowerPC and SPARC.
 const SIOCOUTQ: Opcode = 0x5411;
 
-/// Bytes of memory that hold what was sent through a Unix socket and not received yet at its other end.
+/// Bytes of memory that hold data that were sent through a Unix socket and not yet received at the
+/// other end.
 ///
 /// # Errors
-/// Those of the system: it is no socket.
+/// Those of the system, for example if it is not a socket.
 pub fn unread_bytes(socket: impl AsFd) -> io::Result<u64> {
     // SAFETY: SIOCOUTQ stores an int through its argument and keeps no pointer.
     let count: c_int = unsafe { ioctl::ioctl(socket, Getter::<SIOCOUTQ, c_int>::new()) }?;

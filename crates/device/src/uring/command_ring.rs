@@ -1,6 +1,6 @@
-//! One long-lived command on a file through io_uring (`IORING_OP_URING_CMD`): the kernel fills two
-//! buffers, we answer in the same two, and the next submission both delivers the answer and waits
-//! for more. FUSE speaks so (`Documentation/filesystems/fuse/fuse-io-uring.rst`).
+//! One long-lived command on a file through io_uring (`IORING_OP_URING_CMD`). The kernel fills two
+//! buffers, and the caller answers in the same two. The next submission delivers the answer and
+//! waits for the next request. FUSE uses this (`Documentation/filesystems/fuse/fuse-io-uring.rst`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -10,25 +10,26 @@ use rustix::io::Errno;
 
 use crate::buffer::aligned::AlignedBuf;
 
-/// Bytes of a command that its file interprets.
+/// Bytes of a command that are for the file.
 pub const COMMAND_BYTES: usize = 80;
 
 /// A ring with one command at a time, and the two buffers that it lends to the kernel.
 ///
-/// It belongs to the thread that runs its first command: the kernel completes them there.
+/// It belongs to the thread that runs its first command, because the kernel completes commands
+/// there.
 pub struct CommandRing {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     file: OwnedFd,
     header: AlignedBuf,
     payload: AlignedBuf,
-    /// Address and length of each (`struct iovec`), read by the kernel with a command.
+    /// Address and length of each buffer (`struct iovec`). The kernel reads them with a command.
     vectors: Box<[[u64; 2]; 2]>,
-    /// A thread has taken it.
+    /// Whether a thread owns the ring already.
     enabled: bool,
 }
 
 impl CommandRing {
-    /// A ring for commands on `file`, with buffers of these lengths in bytes. An error where the
+    /// A ring for commands on `file`, with buffers of these lengths in bytes. An error if the
     /// kernel is older than Linux 6.1 or forbids io_uring.
     pub fn new(
         file: BorrowedFd<'_>,
@@ -50,13 +51,13 @@ impl CommandRing {
         })
     }
 
-    /// The two buffers, for as long as no command is under way.
+    /// The two buffers, usable while no command is under way.
     pub fn buffers(&mut self) -> (&mut [u8], &mut [u8]) {
         (&mut self.header, &mut self.payload)
     }
 
-    /// Submits `command` and waits until the kernel completes it, with the buffers filled or
-    /// with an error.
+    /// Submits `command` and waits until the kernel completes it. Then the kernel has filled the
+    /// buffers, or the result is an error.
     pub fn run(&mut self, operation: u32, command: [u8; COMMAND_BYTES]) -> io::Result<()> {
         if !self.enabled {
             self.ring.submitter().register_enable_rings()?;
@@ -70,10 +71,10 @@ impl CommandRing {
             .build();
         let entry = with_length(entry, 2);
         // SAFETY: the kernel writes to `header` and `payload` while the command is under way, that
-        // is until `wait` returns; until then `self` is borrowed exclusively and this thread
-        // touches neither. After that it keeps their addresses only for a next command; they are
-        // heap memory that lives, unmoved, as long as `self`, and dropping `self` closes the ring,
-        // which takes the command back.
+        // is until `wait` returns. Until then `self` is borrowed exclusively, and this thread
+        // touches neither. After that the kernel keeps their addresses only for the next command.
+        // The buffers are heap memory that lives, unmoved, as long as `self`. Dropping `self`
+        // closes the ring, which cancels the command.
         unsafe { self.ring.submission().push(&entry) }.expect("an empty queue has room for one");
         self.wait()
     }
@@ -101,13 +102,13 @@ impl CommandRing {
     }
 }
 
-/// Sets `sqe->len`, which the library has no setter for in this kind of entry: the number of
-/// buffers at `sqe->addr`.
+/// Sets `sqe->len`, the number of buffers at `sqe->addr`. The library has no setter for it in this
+/// kind of entry.
 fn with_length(entry: squeue::Entry128, len: u32) -> squeue::Entry128 {
     const LENGTH_INDEX: usize = 24 / size_of::<u32>();
-    // SAFETY: `Entry128` is `repr(C)`, `struct io_uring_sqe` and the 64 bytes behind it: 128
-    // bytes of integers and unions of integers without padding, all of them initialised. Every
-    // bit pattern is a valid value of it, and `len` is at byte 24 by the kernel's ABI.
+    // SAFETY: `Entry128` is `repr(C)`: `struct io_uring_sqe` and 64 more bytes. All 128 bytes are
+    // initialised integers, or unions of integers, without padding. Every bit pattern is a valid
+    // value of it, and `len` is at byte 24 by the kernel's ABI.
     unsafe {
         let mut words: [u32; 32] = std::mem::transmute(entry);
         words[LENGTH_INDEX] = len;

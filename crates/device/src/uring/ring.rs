@@ -1,9 +1,9 @@
-//! Durable writes to a block device through io_uring: one flush each instead of two.
+//! Durable writes to a block device through io_uring, with one flush each instead of two.
 //!
-//! A synchronous `RWF_DSYNC` write to a block device is flushed twice: once by the block
-//! layer, which emulates FUA with a flush after the write, and once more by the generic
-//! synchronous-write path. An asynchronous one ends with its own FUA. A ring serves one
-//! write at a time; threads that write at the same time take a ring each.
+//! A synchronous `RWF_DSYNC` write to a block device is flushed twice. The block layer emulates FUA
+//! with a flush after the write, and the generic path for synchronous writes flushes once more. An
+//! asynchronous write ends with its own FUA. A ring serves one write at a time, so threads that
+//! write at the same time take a ring each.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -12,20 +12,20 @@ use crate::sync::Mutex;
 use io_uring::{IoUring, opcode, types};
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// Rings that are not in use; as many as there ever were writers at one time.
+/// Rings that are not in use. There are as many as threads have written at the same time.
 pub struct RingPool {
     idle: Mutex<Vec<IoUring>>,
 }
 
 impl RingPool {
-    /// A pool with one ring; an error where the kernel or a container forbids io_uring.
+    /// A pool with one ring. An error if the kernel or a container forbids io_uring.
     pub fn new() -> io::Result<Self> {
         Ok(RingPool { idle: Mutex::new(vec![new_ring()?]) })
     }
 
-    /// Writes `data` at `offset` of `fd` durably and returns the number of bytes written,
-    /// which may be less than asked for. `None`: nothing was submitted, for want of a ring
-    /// or of memory, and the caller has to write in another way.
+    /// Writes `data` at `offset` of `fd` durably, and returns the number of bytes written, which
+    /// may be less than asked for. `None`: nothing was submitted, because there was no ring or no
+    /// memory. The caller then writes in another way.
     pub fn write_dsync(
         &self,
         fd: BorrowedFd<'_>,
@@ -47,7 +47,7 @@ fn new_ring() -> io::Result<IoUring> {
     IoUring::builder().setup_coop_taskrun().build(2).or_else(|_| IoUring::new(2))
 }
 
-/// Submits one write and waits for it. `None` when it was not submitted.
+/// Submits one write and waits for it. `None` if it was not submitted.
 fn write_one(
     ring: &mut IoUring,
     fd: BorrowedFd<'_>,
@@ -67,7 +67,7 @@ fn write_one(
     Some(usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)))
 }
 
-/// The result of the one write in the ring. `None` when the kernel did not take it.
+/// The result of the one write in the ring. `None` if the kernel did not take it.
 fn wait_for_completion(ring: &mut IoUring) -> Option<i32> {
     loop {
         let entered = ring.submit_and_wait(1);

@@ -37,8 +37,8 @@ pub(super) fn find_clear(bits: &BlockBytes, range: Range<u32>) -> Option<u32> {
     (index < range.end).then_some(index)
 }
 
-/// The first run of at least `wanted` clear bits in `range`, cut to `wanted`; else the longest run;
-/// `None` when no bit is clear.
+/// The first run of at least `wanted` clear bits in `range`, cut to `wanted`. If there is none, the
+/// longest run. `None` if no bit is clear.
 pub(super) fn find_run(bits: &BlockBytes, range: Range<u32>, wanted: u32) -> Option<Range<u32>> {
     let mut best: Option<Range<u32>> = None;
     let mut rest = range;
@@ -56,12 +56,12 @@ pub(super) fn find_run(bits: &BlockBytes, range: Range<u32>, wanted: u32) -> Opt
     best
 }
 
-/// How far the clear bits go from `start` on, before `end`.
+/// The end of the clear bits that begin at `start`, at most `end`.
 pub(super) fn clear_until(bits: &BlockBytes, start: u32, end: u32) -> u32 {
     find(bits, &(start..end), true)
 }
 
-/// Are all bits of `range` set (or, with `false`, clear)?
+/// Whether all bits of `range` are set (or, with `false`, clear).
 pub(super) fn all_are(bits: &BlockBytes, range: Range<u32>, set: bool) -> bool {
     find(bits, &range, !set) == range.end
 }

@@ -1,12 +1,12 @@
 //! The block allocator.
 //!
-//! An allocation takes one contiguous run: at the goal itself when that is free (the file goes on
-//! where it ended), else the first run behind it that is long enough, in the goal's group and then
-//! in the groups after it; when there is none among the nearest groups, the longest run seen.
-//! Groups without enough free blocks are skipped by their descriptors.
+//! An allocation takes one contiguous run. The first choice is the goal itself, if it is free,
+//! because the file continues there. The second is the first run after it that is long enough, in
+//! the goal's group and then in the groups after it. If the nearest groups have none, the longest
+//! run that was seen is taken. Groups without enough free blocks are skipped by their descriptors.
 //!
-//! A block that was freed by a transaction that is not committed is passed over (`pending_frees`), and so
-//! is one that this operation freed itself.
+//! Two kinds of free blocks are passed over: blocks that were freed by a transaction that is not
+//! committed (`pending_frees`), and blocks that this operation freed itself.
 //!
 //! Some free blocks are only for root, and some only for nodes of extent trees: see `space`.
 
@@ -24,7 +24,7 @@ use crate::{Error, Result};
 /// Groups that are searched for a run as long as wanted, before a shorter one is taken.
 const NEAR_GROUP_COUNT: u32 = 64;
 
-/// A run of this many blocks at the goal is taken although it is shorter than wanted: going on
+/// A run of this many blocks at the goal is taken even if it is shorter than wanted: continuing
 /// where the file ends is worth more than length.
 const GOOD_AT_GOAL: u32 = 16;
 
@@ -32,7 +32,7 @@ const GOOD_AT_GOAL: u32 = 16;
 struct FreeRun {
     group: u32,
     desc: GroupDesc,
-    /// The bitmap as it is (without what is only passed over), and indexes in it.
+    /// The bitmap without the blocks that are passed over; `run` is in indexes of it.
     bits: BlockRef,
     run: Range<u32>,
 }
@@ -44,8 +44,9 @@ impl FreeRun {
 }
 
 impl Op<'_> {
-    /// Allocates one contiguous run of 1 to `wanted_count` blocks, at or near `goal`, of those that the operation's
-    /// spender may use. The caller accounts for them in the inode and gives them their content.
+    /// Allocates one contiguous run of 1 to `wanted_count` blocks, at or near `goal`, from the
+    /// blocks that the operation's spender may use. The caller adds them to the inode and writes
+    /// their content.
     pub(crate) fn alloc_blocks(
         &mut self,
         goal: HomeBlock,
@@ -60,8 +61,8 @@ impl Op<'_> {
         }
     }
 
-    /// Allocates a block for a node of a tree whose data has its blocks already: from the pool, if there is
-    /// nothing else.
+    /// Allocates a block for a node of an extent tree whose data blocks exist already. Takes it
+    /// from the pool if there is no other block.
     pub(crate) fn alloc_node(&mut self, goal: HomeBlock) -> Result<HomeBlock> {
         Ok(self.alloc_any_blocks(goal, 1)?.0)
     }
@@ -129,14 +130,14 @@ impl Op<'_> {
         Ok(run.map(|run| FreeRun { group, desc, bits, run }))
     }
 
-    /// The bitmap with every block set that must not be allocated before a commit.
+    /// The bitmap, with every block set that must not be allocated before a commit.
     fn without_uncommitted(&self, group: u32, bits: &BlockRef) -> BlockRef {
         let volume = self.mounted();
         let first = volume.facts.geometry.first_block(group).0;
         let window = first..first + u64::from(volume.facts.geometry.blocks_in_group(group));
         let mut usable = bits.clone();
         let mut hide = |range: Range<u64>| {
-            // Both ends lie in the group.
+            // Both ends are in the group.
             let range = (range.start - first) as u32..(range.end - first) as u32;
             bitmap::fill(Arc::make_mut(&mut usable), range, true);
         };
@@ -166,8 +167,9 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Frees blocks: in the bitmaps, in the counts, and in the engine. They are not allocated
-    /// again before this has committed. An error when they are free or the file system's own.
+    /// Frees blocks in the bitmaps, in the counts, and in the engine. They are not allocated again
+    /// before this operation's transaction has committed. An error if they are free already, or
+    /// belong to the file system itself.
     pub(crate) fn free_blocks(&mut self, start: HomeBlock, count: u64) -> Result<()> {
         check_not_fixed(self, start, count)?;
         let volume = self.mounted();
@@ -177,7 +179,7 @@ impl Op<'_> {
             let group = volume.facts.geometry.group_of_block(HomeBlock(at));
             let first = volume.facts.geometry.first_block(group).0;
             let stop = end.min(first + u64::from(volume.facts.geometry.blocks_in_group(group)));
-            // Both ends lie in the group.
+            // Both ends are in the group.
             self.free_in_group(group, (at - first) as u32..(stop - first) as u32)?;
             at = stop;
         }
@@ -203,7 +205,7 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// A group's block bitmap: read and checked, or made when it was never written.
+    /// A group's block bitmap. It is read and checked, or made if it was never written.
     fn block_bitmap(&self, group: u32, desc: &GroupDesc) -> Result<BlockRef> {
         let volume = self.mounted();
         if volume.facts.checksums.groups_enabled() && desc.has_flag(BLOCK_UNINIT) {
@@ -219,7 +221,7 @@ impl Op<'_> {
         Ok(bits)
     }
 
-    /// The bitmap of a group that holds nothing but fixed metadata.
+    /// The bitmap of a group that holds only fixed metadata.
     fn first_block_bitmap(&self, group: u32) -> Result<BlockRef> {
         let geometry = &self.facts().geometry;
         let size = geometry.blocks_in_group(group);
@@ -229,7 +231,7 @@ impl Op<'_> {
         for range in fixed_ranges(self, group)?.iter() {
             let part = range.start.max(first)..range.end.min(first + u64::from(size));
             if part.start < part.end {
-                // Both ends lie in the group.
+                // Both ends are in the group.
                 let part = (part.start - first) as u32..(part.end - first) as u32;
                 bitmap::fill(&mut bits, part, true);
             }
@@ -259,7 +261,8 @@ impl Op<'_> {
     }
 }
 
-/// The run at the goal itself, if it is long enough. Index 0 is no goal, only a group.
+/// The run at the goal itself, if it is long enough. Index 0 stands for a group without a goal in
+/// it.
 fn run_at_goal(bits: &BlockBytes, goal: u32, size: u32, wanted: u32) -> Option<Range<u32>> {
     if goal == 0 || goal >= size || bitmap::is_set(bits, goal) {
         return None;

@@ -1,13 +1,13 @@
 //! The inode allocator.
 //!
-//! Files go into their directory's group, directories too, but those in the root directory are
-//! spread: they begin independent trees, which then have room to grow. From the wanted group on
-//! the first group with a free inode is taken.
+//! A file goes into the group of its directory, and so does a directory. But directories in the
+//! root directory are spread over the groups: they begin independent trees, which need room to
+//! grow. The first group with a free inode is taken, beginning with the wanted group.
 //!
-//! An inode number may be used again by the transaction that freed it. That is safe because
-//! transactions and the operations in them have one total order and inode table, bitmap and
-//! directory are all journaled: a crash leaves either the old file or the new one. (Its data blocks
-//! are another matter: see `pending_frees`.)
+//! An inode number may be used again by the transaction that freed it. That is safe: transactions
+//! and their operations have one total order, and inode table, bitmap and directory are all
+//! journaled. So a crash leaves either the old file or the new one. (For its data blocks see
+//! `pending_frees`.)
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ use crate::{Error, FileKind, InodeNo, Result};
 const CANDIDATE_COUNT: u32 = 16;
 
 impl Op<'_> {
-    /// Allocates an inode for a new child of `parent`. Its bytes are whatever they were: the
-    /// caller puts a whole new inode (`Inode::new`).
+    /// Allocates an inode for a new child of `parent`. Its bytes are undefined: the caller puts a
+    /// whole new inode (`Inode::new`).
     pub(crate) fn alloc_inode(&mut self, parent: InodeNo, kind: FileKind) -> Result<InodeNo> {
         let geometry = &self.mounted().facts.geometry;
         let goal = match kind {
@@ -49,8 +49,8 @@ impl Op<'_> {
         Err(Error::NoSpace)
     }
 
-    /// Of some groups from a random one on, the one with most free inodes among those with most
-    /// free blocks and fewest directories: an average weighs all three.
+    /// Chooses one of a few groups, beginning with a random one. The best group has the highest
+    /// product of free inodes and free blocks, divided by the number of its directories.
     fn spread_group(&self) -> Result<u32> {
         let volume = self.mounted();
         let group_count = volume.facts.geometry.group_count;
@@ -71,7 +71,7 @@ impl Op<'_> {
         Ok(best.1)
     }
 
-    /// Takes the first free inode of a group; `None` when there is none after all.
+    /// Takes the first free inode of a group; `None` if the bitmap has none.
     fn take_inode(
         &mut self,
         group: u32,
@@ -98,8 +98,8 @@ impl Op<'_> {
         Ok(Some(index))
     }
 
-    /// Makes the used part of an inode table reach over `index`; blocks that it newly reaches may
-    /// hold anything and become zeros.
+    /// Extends the used part of an inode table up to `index`. The blocks that are newly used may
+    /// hold anything, and become zeros.
     fn extend_inode_table(&mut self, desc: &mut GroupDesc, index: u32) -> Result<()> {
         let volume = self.mounted();
         if !volume.facts.checksums.groups_enabled() {
@@ -126,8 +126,9 @@ impl Op<'_> {
         Ok(())
     }
 
-    /// Frees an inode, which must not be an orphan any more. Its bytes become those of a deleted
-    /// inode; the generation stays, so that the next user of the number can differ from it.
+    /// Frees an inode, which must have been taken off the orphan list. Its bytes become those of a
+    /// deleted inode. The generation stays, so that the next user of the number can get another
+    /// one.
     pub(crate) fn free_inode(&mut self, ino: InodeNo, kind: FileKind) -> Result<()> {
         let volume = self.mounted();
         let (group, index) = volume.facts.geometry.group_of_inode(ino)?;
@@ -158,7 +159,7 @@ impl Op<'_> {
         self.store_inode(&Inode { ino, raw })
     }
 
-    /// A group's inode bitmap: read and checked, or made when it was never written.
+    /// A group's inode bitmap. It is read and checked, or made if it was never written.
     fn inode_bitmap(&self, group: u32, desc: &GroupDesc) -> Result<BlockRef> {
         let volume = self.mounted();
         let count = volume.facts.geometry.inodes_per_group;

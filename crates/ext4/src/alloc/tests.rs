@@ -1,4 +1,4 @@
-//! The allocators from inside: operations on an image that `mke2fs` made and `e2fsck` judges.
+//! Tests of the allocators: operations on an image that `mke2fs` made and `e2fsck` checks.
 
 use journal::HomeBlock;
 
@@ -81,7 +81,7 @@ fn allocations_follow_their_goal() {
     let (first, _) = take(HomeBlock(3 * 2048), 10);
     let (second, count) = take(HomeBlock(first.0 + 10), 20);
     assert_eq!((second.0, count), (first.0 + 10, 20));
-    // A goal in use: the next free run behind it.
+    // A goal in use: the next free run after it.
     assert_eq!(take(first, 5).0.0, second.0 + 20);
     // Long requests get one long run.
     assert_eq!(take(HomeBlock(5 * 2048), 1500).1, 1500);

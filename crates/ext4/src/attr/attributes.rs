@@ -65,7 +65,7 @@ impl Mounted {
         self.get_attr(ino)
     }
 
-    /// Takes the capabilities off a file that will be cut, if it has any.
+    /// Removes the file capabilities of a file that will be cut, if it has any.
     fn drop_capabilities(&self, ino: InodeNo, set: &SetAttr) -> Result<()> {
         let in_core = self.in_core(ino);
         let _xattr = in_core.xattr.write();
@@ -89,13 +89,13 @@ fn changes_data_mode(inode: &Inode, set: &SetAttr) -> bool {
     inode.kind() == FileKind::Regular && set.size_bytes.is_none() && set.flags.is_some_and(changes)
 }
 
-/// Whether an fdatasync can do without this change.
+/// Whether an fdatasync need not commit this change.
 fn is_times_only(set: &SetAttr) -> bool {
     let without_times = SetAttr { atime: None, mtime: None, ctime: None, ..*set };
     without_times == SetAttr::default()
 }
 
-/// Refuses what the inode's flags or kind forbid.
+/// Refuses a change that the inode's flags or kind forbid.
 fn check(inode: &Inode, set: &SetAttr) -> Result<()> {
     let is_size = set.size_bytes.is_some();
     let is_time = |time: Option<SetTime>| matches!(time, Some(SetTime::To(_)));
@@ -117,7 +117,7 @@ fn check(inode: &Inode, set: &SetAttr) -> Result<()> {
     }
 }
 
-/// Sets what lies in the inode's own fields.
+/// Sets the attributes that are stored in the inode's own fields.
 fn apply(inode: &mut Inode, set: &SetAttr, now: Timestamp) {
     let time = |time: SetTime| match time {
         SetTime::Now => now,
@@ -148,7 +148,8 @@ fn apply(inode: &mut Inode, set: &SetAttr, now: Timestamp) {
     inode.set_ctime(set.ctime.unwrap_or(now));
 }
 
-/// Without the right to execute, the set-group-ID bit once meant mandatory locking: it stays.
+/// Clears set-user-ID and set-group-ID. A set-group-ID bit without the right to execute stays,
+/// because it once meant mandatory locking.
 fn kill_suid_sgid(inode: &mut Inode) {
     let mut permissions = inode.mode() & 0o7777 & !SET_USER_ID;
     if permissions & GROUP_EXECUTE != 0 {
@@ -157,7 +158,8 @@ fn kill_suid_sgid(inode: &mut Inode) {
     inode.set_permissions(permissions);
 }
 
-/// A new owner must not inherit what the file was trusted with; of new content see [`Volume::drop_capabilities`].
+/// Whether the change of owner removes file capabilities: the new owner must not inherit what the
+/// file was trusted with. For a change of content see [`Volume::drop_capabilities`].
 fn drops_capabilities(set: &SetAttr) -> bool {
     set.uid.is_some() || set.gid.is_some() || set.kill_suid_sgid
 }

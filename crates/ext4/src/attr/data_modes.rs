@@ -25,13 +25,14 @@ impl Mounted {
         }
     }
 
-    /// Before the mode of an inode changes. The caller holds its content lock.
+    /// Brings home what the journal holds, before the mode of an inode changes. The caller holds
+    /// the inode's content lock.
     pub(super) fn leave_mode(&self) -> Result<()> {
         Ok(self.journal.checkpoint()?)
     }
 }
 
-/// Refuses a value of the attribute that names no mode.
+/// Refuses a value of the attribute that is not the name of a mode.
 pub(super) fn check_value(name: &XattrName, value: &[u8]) -> Result<()> {
     let names_mode = || std::str::from_utf8(value).ok().and_then(DataMode::from_name).is_some();
     if *name == mode_attribute() && !names_mode() { Err(Error::InvalidArgument) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! How full the volume is, and what was written to which file.
+//! The usage of the volume, and the counters of files.
 
 use crate::facts::Spender;
 use crate::file::regular_file;
@@ -21,7 +21,7 @@ impl Mounted {
         })
     }
 
-    /// Blocks that can never hold files: as `mke2fs` counted them, else counted here.
+    /// Blocks that can never hold files, as `mke2fs` counted them, or counted here.
     fn overhead_block_count(&self) -> u64 {
         let stored = u64::from(self.facts.superblock.s_overhead_clusters.get());
         if stored > 0 && stored < self.facts.geometry.block_count {

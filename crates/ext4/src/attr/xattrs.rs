@@ -33,8 +33,8 @@ fn is_acl(name: &XattrName) -> bool {
     *name == ACL_ACCESS || *name == ACL_DEFAULT
 }
 
-/// The bytes to store for an access control list; `None`: none. Setting the access list sets the
-/// mode as well.
+/// The bytes to store for an access control list; `None` if nothing has to be stored. Setting the
+/// access list also sets the mode.
 fn prepare_acl(inode: &mut Inode, name: &XattrName, value: &[u8]) -> Result<Option<Vec<u8>>> {
     let Some(acl) = Acl::from_xattr(value)? else { return Ok(None) };
     if *name == ACL_DEFAULT {

@@ -1,10 +1,10 @@
 //! One linear directory block: a chain of entries that covers it completely.
 //!
-//! Every walk checks what it steps on: lengths are multiples of four, at least as long as the
-//! name needs, and the last entry ends exactly at the end of the block (or at its checksum tail).
-//! Free space is an entry with inode number 0, or the slack behind the name of a used one.
+//! Every walk checks the entries that it passes: lengths are multiples of four and at least as long
+//! as the name needs, and the last entry ends exactly at the end of the block (or at its checksum
+//! tail). Free space is an entry with inode number 0, or the slack after the name of a used entry.
 //!
-//! Functions here know neither checksums nor where the block is; errors say only what is wrong.
+//! Functions here know neither checksums nor the block's place, so errors say only what is wrong.
 
 use journal::{BLOCK_BYTES, BlockBytes};
 use zerocopy::{FromBytes, IntoBytes};
@@ -15,12 +15,12 @@ use crate::layout::dir::{DIR_ENTRY_HEADER_BYTES, DIR_TAIL_BYTES, DirEntryHeader,
 /// Shortest entry on disk: a one-byte name.
 const MIN_ENTRY_BYTES: usize = entry_bytes(1);
 
-/// Bytes an entry with such a name needs.
+/// Bytes that an entry with a name of this length needs.
 pub(crate) const fn entry_bytes(name_len: usize) -> usize {
     (DIR_ENTRY_HEADER_BYTES + name_len).next_multiple_of(4)
 }
 
-/// An entry as it lies in a block, used or free.
+/// An entry of a block, used or free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RawEntry<'a> {
     /// Where it starts in the block.
@@ -61,7 +61,7 @@ pub(crate) fn entries(block: &BlockBytes, has_tail: bool) -> Entries<'_> {
     Entries { bytes: &block[..end_of_entries(has_tail)], offset: 0 }
 }
 
-/// The used ones among them.
+/// The used entries of a block.
 pub(crate) fn used_entries(
     block: &BlockBytes,
     has_tail: bool,
@@ -85,7 +85,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The checked entry at `offset`, which lies inside of `bytes`.
+/// The checked entry at `offset` of `bytes`.
 fn entry_at(bytes: &[u8], offset: usize) -> Result<RawEntry<'_>> {
     let rest = &bytes[offset..];
     let Ok((header, names)) = DirEntryHeader::ref_from_prefix(rest) else {
@@ -121,8 +121,8 @@ pub(crate) fn find<'a>(
     Ok(None)
 }
 
-/// The first free space or slack that can take this name: offset, length and used bytes of the
-/// entry that has it.
+/// The first free space or slack that has room for this name: offset, length and used bytes of the
+/// entry.
 fn room(block: &BlockBytes, has_tail: bool, name: &[u8]) -> Result<Option<(usize, usize, usize)>> {
     let needed = entry_bytes(name.len());
     for entry in entries(block, has_tail) {
@@ -140,8 +140,8 @@ pub(super) fn has_room(block: &BlockBytes, has_tail: bool, name: &[u8]) -> Resul
     Ok(room(block, has_tail, name)?.is_some())
 }
 
-/// Puts an entry into free space or slack; `false`: there is not enough in one place.
-/// The caller has made sure that the name is not here yet.
+/// Puts an entry into free space or slack; `false` if there is not enough in one place. The caller
+/// has checked that the name is not in the directory.
 pub(crate) fn insert(
     block: &mut BlockBytes,
     has_tail: bool,
@@ -157,7 +157,8 @@ pub(crate) fn insert(
     Ok(true)
 }
 
-/// Takes the entry at `offset` out: the one before it swallows it; the first becomes free space.
+/// Removes the entry at `offset`. The previous entry takes its space; the first entry of the block
+/// becomes free space.
 pub(crate) fn remove(block: &mut BlockBytes, has_tail: bool, offset: usize) -> Result<()> {
     let mut before: Option<(usize, usize)> = None;
     for entry in entries(block, has_tail) {
@@ -179,7 +180,8 @@ pub(crate) fn remove(block: &mut BlockBytes, has_tail: bool, offset: usize) -> R
     Err(corrupt("no entry where one was", offset))
 }
 
-/// Lets the entry at `offset`, found by a walk of this version of the block, name another inode.
+/// Makes the entry at `offset` name another inode. A walk of this version of the block found the
+/// entry.
 pub(crate) fn set_target(block: &mut BlockBytes, offset: usize, ino: u32, file_type: u8) {
     block[offset..offset + 4].copy_from_slice(&ino.to_le_bytes());
     block[offset + 7] = file_type;
@@ -210,8 +212,8 @@ fn write_entry(
     block[name_offset + name.len()..offset + entry_bytes(name.len())].fill(0);
 }
 
-/// Makes the block hold exactly these entries, packed; the rest of it is zeros, slack of the last.
-/// They must fit (at most what a block held before).
+/// Makes the block hold exactly these entries, packed. The rest becomes zeros, and slack of the
+/// last entry. The entries must fit: they have at most the size of what a block held before.
 pub(crate) fn fill<'a>(
     block: &mut BlockBytes,
     has_tail: bool,
@@ -235,7 +237,7 @@ pub(crate) fn fill<'a>(
     }
 }
 
-/// Whether the block carries a tail that looks like one.
+/// Whether the block ends with a valid checksum tail.
 pub(super) fn has_valid_tail(block: &BlockBytes) -> bool {
     DirTail::ref_from_bytes(&block[BLOCK_BYTES - DIR_TAIL_BYTES..]).is_ok_and(DirTail::is_valid)
 }

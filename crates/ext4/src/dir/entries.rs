@@ -1,8 +1,8 @@
 //! A directory as a map from names to inodes: find, insert, remove, whatever its form is.
 //!
-//! It is *linear* (blocks of entries) or *indexed* (a tree of name hashes over such blocks). One
-//! that outgrows its first block becomes indexed when the volume has the feature dir_index.
-//! Callers hold an inode's copy: they put it back after a change.
+//! A directory is *linear* (blocks of entries) or *indexed* (a tree of name hashes over such
+//! blocks). A directory that outgrows its first block becomes indexed if the volume has the feature
+//! dir_index. Callers hold a copy of the inode, and put it back after a change.
 
 use journal::HomeBlock;
 
@@ -66,7 +66,7 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Takes an entry out that was found in this state of the directory.
+/// Removes an entry that was found in this state of the directory.
 pub(crate) fn remove(op: &mut Op<'_>, dir: &Inode, found: &FoundEntry) -> Result<()> {
     let sealer = Sealer::new(op, dir);
     let block = op.write_block(found.home)?;
@@ -75,7 +75,7 @@ pub(crate) fn remove(op: &mut Op<'_>, dir: &Inode, found: &FoundEntry) -> Result
     Ok(())
 }
 
-/// Lets an entry that was found in this state of the directory name another inode.
+/// Makes an entry that was found in this state of the directory name another inode.
 pub(crate) fn set_target(
     op: &mut Op<'_>,
     dir: &Inode,
@@ -90,7 +90,7 @@ pub(crate) fn set_target(
     Ok(())
 }
 
-/// Whether there is nothing but `.` and `..`.
+/// Whether it holds only `.` and `..`.
 pub(crate) fn is_empty(source: &impl Source, dir: &Inode) -> Result<bool> {
     if is_indexed(dir) {
         return htree::is_empty(source, dir);
@@ -104,7 +104,8 @@ pub(crate) fn is_empty(source: &impl Source, dir: &Inode) -> Result<bool> {
     Ok(true)
 }
 
-/// Block 0 with its first two entries checked to be `.` and `..`; the second one.
+/// Checks that the first two entries of block 0 are `.` and `..`. Returns the block and the second
+/// entry.
 fn read_dot_dot(source: &impl Source, dir: &Inode) -> Result<(HomeBlock, RawEntry<'static>)> {
     let (home, block) = if is_indexed(dir) {
         htree::read_root_block(source, dir)?
@@ -116,12 +117,12 @@ fn read_dot_dot(source: &impl Source, dir: &Inode) -> Result<(HomeBlock, RawEntr
     Ok((home, entry))
 }
 
-/// The directory above this one.
+/// The parent directory.
 pub(crate) fn parent(source: &impl Source, dir: &Inode) -> Result<InodeNo> {
     Ok(InodeNo(read_dot_dot(source, dir)?.1.ino))
 }
 
-/// Sets the directory above this one.
+/// Sets the parent directory.
 pub(crate) fn set_parent(op: &mut Op<'_>, dir: &Inode, parent: InodeNo) -> Result<()> {
     let (home, entry) = read_dot_dot(op, dir)?;
     if is_indexed(dir) {

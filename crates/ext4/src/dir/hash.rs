@@ -22,7 +22,7 @@ pub(crate) enum HashVersion {
 }
 
 impl HashVersion {
-    /// From its number on disk; 3 to 5 are the unsigned forms, which only memory knows.
+    /// From its number on disk. 3 to 5 are the unsigned forms, which exist in memory only.
     pub(crate) fn from_disk(number: u8) -> Result<HashVersion> {
         match number {
             0 => Ok(HashVersion::Legacy),
@@ -46,7 +46,7 @@ impl HashVersion {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NameHasher {
     pub version: HashVersion,
-    /// Characters above 127 count as positive numbers (`EXT2_FLAGS_UNSIGNED_HASH`).
+    /// Whether characters above 127 count as positive numbers (`EXT2_FLAGS_UNSIGNED_HASH`).
     pub unsigned: bool,
     /// `s_hash_seed`; all zeros means the built-in start values.
     pub seed: [u32; 4],
@@ -105,7 +105,7 @@ impl NameHasher {
         (state[0], state[1])
     }
 
-    /// `rest` as N big-endian words; what is missing is filled with its length in bytes.
+    /// `rest` as N big-endian words. Missing bytes are filled with the length of `rest`.
     fn words<const N: usize>(&self, rest: &[u8]) -> [u32; N] {
         let len = u32::try_from(rest.len()).expect("names have at most 255 bytes");
         let pad = (len | len << 8) * 0x0001_0001;
@@ -119,7 +119,8 @@ impl NameHasher {
     }
 }
 
-/// Calls `each` with what is left of the name before each chunk (the padding counts all of it).
+/// Calls `each` with the rest of the name before each chunk, because the padding depends on the
+/// whole rest.
 fn for_each_chunk(name: &[u8], chunk_bytes: usize, mut each: impl FnMut(&[u8])) {
     let mut rest = name;
     while !rest.is_empty() {

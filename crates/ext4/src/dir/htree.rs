@@ -1,8 +1,8 @@
 //! Indexed directories: a tree over the hashes of names, one or two levels of index blocks deep.
 //!
-//! Block 0 is the root. Each index entry gives the lowest hash of what is below it. When names of
-//! one hash fill more than a leaf, the next leaf's lower bound has bit 0 set: a search for that
-//! hash begins in the leaf before and goes on into it.
+//! Block 0 is the root. Each index entry gives the lowest hash of the names below it. If the names
+//! of one hash fill more than a leaf, the lower bound of the next leaf has bit 0 set: a search for
+//! that hash begins in the previous leaf and continues in the next one.
 //!
 //! Crafted indexes cannot loop: a walk takes at most as many steps as the directory has blocks.
 
@@ -22,7 +22,7 @@ use crate::inode::{Inode, flags};
 use crate::op::Op;
 use crate::types::InodeNo;
 
-/// One index block on the way to a leaf, and the entry that was taken.
+/// An index block on the way to a leaf, and the entry that was followed.
 struct Frame {
     home: HomeBlock,
     block: BlockRef,
@@ -41,7 +41,7 @@ pub(crate) struct Path<'a, S: Source> {
     source: &'a S,
     dir: &'a Inode,
     pub hasher: NameHasher,
-    /// One frame, or two with a level of nodes.
+    /// One frame, or two if there is a level of nodes.
     frames: Vec<Frame>,
     steps_left: u32,
 }
@@ -103,8 +103,8 @@ impl<'a, S: Source> Path<'a, S> {
         leaf::read_leaf(self.source, self.dir, self.leaf_logical())
     }
 
-    /// Goes on to the next leaf; returns its lower bound, with the continuation bit. `None` at
-    /// the end.
+    /// Goes to the next leaf and returns its lower bound, with the continuation bit. `None` at the
+    /// end.
     pub(crate) fn advance(&mut self) -> Result<Option<u32>> {
         self.steps_left = self
             .steps_left
@@ -158,7 +158,7 @@ pub(crate) fn is_empty(source: &impl Source, dir: &Inode) -> Result<bool> {
     }
 }
 
-/// Sets the directory above this one; the root's `..` was checked by the caller.
+/// Sets the parent directory. The caller has checked the root's `..`.
 pub(crate) fn set_parent(op: &mut Op<'_>, dir: &Inode, parent: InodeNo) -> Result<()> {
     let sealer = Sealer::new(op, dir);
     let (_, root) = read_root(op, dir)?;
@@ -168,7 +168,7 @@ pub(crate) fn set_parent(op: &mut Op<'_>, dir: &Inode, parent: InodeNo) -> Resul
     Ok(())
 }
 
-/// Makes a directory of one linear block indexed: its entries move to a leaf of their own.
+/// Makes a directory of one linear block indexed: its entries move to a new leaf.
 pub(super) fn convert(op: &mut Op<'_>, dir: &mut Inode) -> Result<()> {
     // Checks that `.` and `..` are the first two entries, at 0 and 12, where the root keeps them.
     let (home, old) = leaf::read_leaf(op, dir, 0)?;
@@ -196,7 +196,7 @@ fn collect<'a>(block: &'a BlockRef, sealer: &Sealer) -> Result<Vec<Entry<'a>>> {
         .collect()
 }
 
-/// What stands between a name and its place.
+/// Why an entry cannot be added yet.
 enum Obstacle {
     None,
     /// The leaf is full.
@@ -206,11 +206,11 @@ enum Obstacle {
         index: Slot,
         hasher: NameHasher,
     },
-    /// The leaf is full, and the index block above it.
+    /// The leaf and the index block above it are full.
     Index(Vec<Slot>),
 }
 
-/// An index block and the entry that was taken in it.
+/// An index block and the entry that was followed in it.
 struct Slot {
     home: HomeBlock,
     shape: Shape,
@@ -307,7 +307,7 @@ fn write_new_node(
     Ok(())
 }
 
-/// Adds an entry behind the one that was taken.
+/// Adds an entry after the one that was followed.
 fn add_index_entry(
     op: &mut Op<'_>,
     sealer: &Sealer,
@@ -348,7 +348,7 @@ fn split_leaf(
     add_index_entry(op, &sealer, index, bound, new_logical)
 }
 
-/// Sorts a leaf's entries by hash; the second half, by bytes, starts at the returned index.
+/// Sorts a leaf's entries by hash. The second half of the bytes begins at the returned index.
 fn split_point<'a>(
     entries: Vec<Entry<'a>>,
     hasher: &NameHasher,

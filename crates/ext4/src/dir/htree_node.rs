@@ -1,7 +1,7 @@
 //! One block of a directory index: the root or a node, checked and edited in memory.
 //!
-//! Entry 0 has no hash of its own (it is the block's lower bound, taken as 0); entries after it
-//! are in ascending order of their hash.
+//! Entry 0 has no hash of its own: its lower bound is that of the block, which counts as 0. The
+//! entries after it are in ascending order of their hashes.
 
 use journal::{BLOCK_BYTES, BlockBytes};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -31,7 +31,7 @@ pub(super) struct Shape {
     pub count: usize,
 }
 
-/// What the root says of the whole index.
+/// Fields of the root that concern the whole index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RootInfo {
     pub version: HashVersion,
@@ -95,7 +95,7 @@ impl Shape {
         block[offset..offset + DX_ENTRY_BYTES].copy_from_slice(entry.as_bytes());
     }
 
-    /// Lower bound of entry `at`: bit 0 set means that the leaf before continues into it.
+    /// Lower bound of entry `at`. If bit 0 is set, the previous leaf continues into this one.
     pub(crate) fn hash(&self, block: &BlockBytes, at: usize) -> u32 {
         if at == 0 { 0 } else { self.entry(block, at).hash.get() }
     }
@@ -160,7 +160,7 @@ impl Shape {
         lower_bound
     }
 
-    /// Moves everything the root has into a new node, to which its only entry then leads.
+    /// Moves all entries of the root to a new node, to which the root's only entry then leads.
     pub(super) fn push_down(
         &mut self,
         root: &mut BlockBytes,

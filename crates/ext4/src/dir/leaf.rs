@@ -1,4 +1,5 @@
-//! What linear and indexed directories share: blocks of entries, read and checked, and the hash function.
+//! What linear and indexed directories share: reading and checking blocks of entries, and the hash
+//! function.
 
 use journal::{BlockRef, HomeBlock};
 
@@ -45,7 +46,7 @@ pub(crate) fn file_type(kind: FileKind) -> u8 {
     }
 }
 
-/// The kind that an entry's `EXT4_FT_*` says, if it does.
+/// The kind that an entry's `EXT4_FT_*` stands for, if it is known.
 pub(crate) fn kind_of(file_type: u8) -> Option<FileKind> {
     Some(match file_type {
         1 => FileKind::Regular,
@@ -91,7 +92,7 @@ pub(crate) fn block_count(dir: &Inode) -> Result<u32> {
     }
 }
 
-/// Any block of a directory, unchecked.
+/// A block of a directory, without any check.
 pub(crate) fn read_block(
     source: &impl Source,
     dir: &Inode,
@@ -106,7 +107,7 @@ pub(crate) fn read_block(
     }
 }
 
-/// A block of entries, its checksum checked.
+/// A block of entries, with its checksum verified.
 pub(crate) fn read_leaf(
     source: &impl Source,
     dir: &Inode,
@@ -138,7 +139,7 @@ pub(super) fn insert_into(
     Ok(true)
 }
 
-/// Whether a block of entries holds nothing but `.` and `..`.
+/// Whether a block of entries holds only `.` and `..`.
 pub(super) fn leaf_is_empty(source: &impl Source, dir: &Inode, block: &BlockRef) -> Result<bool> {
     for entry in block::used_entries(block, Sealer::new(source, dir).has_tail()) {
         if !matches!(entry?.name, b"." | b"..") {
@@ -148,7 +149,7 @@ pub(super) fn leaf_is_empty(source: &impl Source, dir: &Inode, block: &BlockRef)
     Ok(true)
 }
 
-/// Checks that the first two entries of block 0 are `.` and `..`. Gives the second one.
+/// Checks that the first two entries of block 0 are `.` and `..`. Returns the second one.
 pub(super) fn check_dots(dir: &Inode, block: &BlockRef) -> Result<RawEntry<'static>> {
     let mut entries = block::entries(block, false);
     let (dot, dot_dot) = (entries.next().transpose()?, entries.next().transpose()?);

@@ -1,7 +1,8 @@
 //! The checksums of a directory's blocks.
 //!
-//! They cover the directory's inode number and generation, so that a block of another directory
-//! is noticed too. Without the feature metadata_csum blocks have no tails and nothing is checked.
+//! A checksum covers the directory's inode number and generation, so that a block of another
+//! directory is noticed. Without the feature metadata_csum, blocks have no tails and nothing is
+//! checked.
 
 use journal::BlockBytes;
 use zerocopy::{FromBytes, IntoBytes};
@@ -22,7 +23,7 @@ pub(crate) struct Sealer {
 }
 
 impl Sealer {
-    /// For the blocks of `dir`.
+    /// The sealer for the blocks of `dir`.
     pub(crate) fn new(source: &impl Source, dir: &Inode) -> Sealer {
         let checksums = source.facts().checksums;
         Sealer { checksums, seed: checksums.inode_seed(dir.ino, dir.generation()) }

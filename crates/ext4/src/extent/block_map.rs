@@ -3,12 +3,12 @@
 //! ```text
 //! i_block: 12 data blocks | map block of 1024 pointers | 2 levels of map blocks | 3 levels
 //! ```
-//! A pointer of 0 is a hole: of one block, or of everything that the map block would reach. Map blocks have
-//! no checksum, so a damaged or crafted one can hold any number. Reads check each pointer against
-//! the volume's own metadata. The walk over a whole map visits each map block once and stops when the map names
-//! more blocks than the volume has; so it ends on every input.
+//! A pointer of 0 is a hole: of one block, or of everything that the map block would map. Map
+//! blocks have no checksum, so a damaged or crafted one can hold any number. Reads check each
+//! pointer against the volume's own metadata. The walk over a whole map visits each map block once,
+//! and stops if the map names more blocks than the volume has. So it ends on every input.
 //!
-//! A block map is read and shortened here. It never grows: `to_extents` replaces it first.
+//! A block map is read and shortened here. It never grows: `to_extents` replaces it before that.
 
 use std::collections::HashSet;
 
@@ -28,7 +28,7 @@ const DIRECT_COUNT: usize = 12;
 /// Pointers in a map block.
 pub(super) const POINTER_COUNT: usize = BLOCK_BYTES / 4;
 
-/// What one pointer of `i_block` reaches.
+/// The logical blocks that one pointer of `i_block` maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Branch {
     /// Which pointer.
@@ -50,13 +50,13 @@ impl Branch {
         Branch { index, start, depth: u32::try_from(depth).expect("at most 3") }
     }
 
-    /// The branch that holds a logical block; `None` behind the last.
+    /// The branch that holds a logical block; `None` after the last one.
     fn of(logical: u64) -> Option<Branch> {
         (0..ROOT_COUNT).map(Branch::at).find(|branch| logical < branch.start + span(branch.depth))
     }
 }
 
-/// Logical blocks that a pointer with this many levels of map blocks below it reaches.
+/// The number of logical blocks that a pointer maps with this many levels of map blocks below it.
 pub(super) fn span(depth: u32) -> u64 {
     (POINTER_COUNT as u64).pow(depth)
 }
@@ -67,7 +67,8 @@ pub(crate) fn pointer(bytes: &[u8], index: usize) -> u64 {
     u64::from(u32::from_le_bytes(word))
 }
 
-/// What the blocks from `logical` on are, as far as one map block says; see `extent_tree::map`.
+/// The mapping of the blocks from `logical` on, as far as one map block shows it. See
+/// `extent_tree::map`.
 pub(crate) fn map(
     source: &impl Source,
     inode: &Inode,
@@ -120,7 +121,8 @@ fn map_in(
     Ok(Mapping { logical, count, target })
 }
 
-/// Pointers from `index` on that are all 0, or that name blocks one after the other; at most `max_count`.
+/// The number of pointers from `index` on, at most `max_count`, that are all 0, or that name
+/// adjacent blocks.
 pub(crate) fn run_count(pointers: &[u8], index: usize, max_count: u32) -> u32 {
     let first = pointer(pointers, index);
     let wanted = |count: u32| if first == 0 { 0 } else { first + u64::from(count) };
@@ -135,7 +137,7 @@ pub(crate) fn run_count(pointers: &[u8], index: usize, max_count: u32) -> u32 {
     count
 }
 
-/// A map block; an error when the pointer to it is not one to a file's block.
+/// Reads a map block. An error if the pointer to it cannot be a pointer to a file's block.
 pub(super) fn read_map_block(source: &impl Source, block: HomeBlock) -> Result<BlockRef> {
     facts::check_not_fixed(source, block, 1)?;
     source.block(block)
@@ -154,12 +156,12 @@ pub(crate) struct Contents {
 pub(crate) struct Limits {
     /// Blocks of the volume.
     pub(crate) block_count: u64,
-    /// Runs that the caller can take.
+    /// The number of runs that the caller can take.
     pub(crate) run_count: usize,
 }
 
-/// Reads a whole block map. `read` gives map blocks and checks their numbers.
-/// `None`: the map has more runs than the caller can take.
+/// Reads a whole block map. `read` returns map blocks and checks their numbers. `None`: the map has
+/// more runs than the caller can take.
 pub(crate) fn walk(
     inode: &Inode,
     limits: Limits,
@@ -198,7 +200,7 @@ impl Walk<'_> {
         self.contents.runs.len() > self.limits.run_count
     }
 
-    /// What a pointer reaches. The depth sinks at each step down, so this ends.
+    /// Walks what a pointer maps. The depth decreases at each step down, so this ends.
     fn below(&mut self, at: u64, depth: u32, start: u64) -> Result<()> {
         if at == 0 || self.has_too_many_runs() {
             return Ok(());

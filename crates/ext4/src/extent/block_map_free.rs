@@ -1,8 +1,7 @@
 //! Freeing a range of a block map: truncate, punch hole, and the blocks of a deleted file.
 //!
-//! A map block that is left without pointers is freed with the last of them, and its own pointer becomes 0.
-//! What one operation may free is bounded by a budget, so a large file takes several; each of them leaves a
-//! sound map.
+//! A map block without pointers is freed, and the pointer to it becomes 0. A budget bounds what one
+//! operation may free, so a large file takes several operations. Each of them leaves a valid map.
 
 use std::ops::Range;
 
@@ -22,14 +21,14 @@ struct Freeing<'a, 'v> {
     budget: &'a mut FreeBudget,
     /// Logical blocks.
     range: Range<u64>,
-    /// Blocks that were freed, map blocks too.
+    /// Blocks that were freed, including map blocks.
     freed_count: i64,
-    /// Where the budget was spent.
+    /// The logical block at which the budget was spent.
     stopped: Option<u64>,
 }
 
-/// Frees the blocks in `start..end` (logical), as many as the budget allows. Returns where to go
-/// on, in another operation; `None` when all are free. The caller puts the inode.
+/// Frees the blocks in `start..end` (logical), as many as the budget allows. Returns where the next
+/// operation continues; `None` if all are free. The caller puts the inode.
 pub(crate) fn free_range(
     op: &mut Op<'_>,
     inode: &mut Inode,
@@ -54,8 +53,8 @@ fn clear(pointers: &mut [u8], index: usize) {
 }
 
 impl Freeing<'_, '_> {
-    /// Frees what the pointer at `index` reaches, from logical block `start` on, as far as it lies in the range.
-    /// Clears the pointer when nothing is left of it.
+    /// Frees the part of the range that the pointer at `index` maps. `start` is the first logical
+    /// block that it maps. Clears the pointer if nothing is left below it.
     fn free_below(
         &mut self,
         pointers: &mut [u8],
@@ -78,7 +77,8 @@ impl Freeing<'_, '_> {
         Ok(())
     }
 
-    /// Frees what a map block reaches within the range. `true`: all of it, and the map block too.
+    /// Frees the part of the range that a map block maps. `true`: everything below it was freed,
+    /// and the map block too.
     fn free_in(&mut self, block: HomeBlock, depth: u32, start: u64) -> Result<bool> {
         if !self.budget.begin_leaf() {
             self.stopped = Some(start.max(self.range.start));
@@ -127,7 +127,7 @@ impl Freeing<'_, '_> {
         Ok(())
     }
 
-    /// Frees data blocks that lie one after the other: as many as the budget allows.
+    /// Frees adjacent data blocks, as many as the budget allows.
     fn take(&mut self, physical: u64, count: u32, logical: u64) -> Result<u32> {
         let taken = self.budget.take(physical, count);
         if taken < count {

@@ -1,21 +1,22 @@
 //! How much one operation may free.
 //!
-//! Freed blocks change the bitmap and the descriptor of every group they lie in, and a transaction
-//! has room for so many blocks only. A file in few pieces is freed at once; one that is scattered
-//! over hundreds of groups is freed in several operations, each of which leaves a sound file.
+//! Freeing blocks changes the bitmap and the descriptor of every group that they are in, and a
+//! transaction has room for a limited number of blocks. A file in few pieces is freed in one
+//! operation. A file that is scattered over hundreds of groups is freed in several, each of which
+//! leaves a valid file.
 
 use std::collections::HashSet;
 
 use super::update::edit_credit_count;
 
-/// Credits that an operation which frees blocks asks for (at first). The engine grants at least 128.
+/// Credits that an operation asks for at first if it frees blocks. The engine grants at least 128.
 pub(crate) const FREE_CREDIT_COUNT: usize = 120;
 
-/// Blocks that the operation changes besides: the inode, the orphan list (superblock or orphan
-/// file, and a neighbour), the edges of the range.
+/// Other blocks that the operation changes: the inode, the orphan list (superblock or orphan file,
+/// and a neighbour), and the edges of the range.
 const RESERVED_COUNT: usize = 8;
 
-/// What is left of the credits of one operation.
+/// The credits of an operation that are left.
 pub(crate) struct FreeBudget {
     left: usize,
     leaf_cost: usize,
@@ -24,7 +25,8 @@ pub(crate) struct FreeBudget {
 }
 
 impl FreeBudget {
-    /// The budget of an operation with so many credits, [`FREE_CREDIT_COUNT`] or more, on a tree of this depth.
+    /// The budget of an operation with `credit_count` credits, at least [`FREE_CREDIT_COUNT`], on a
+    /// tree of this depth.
     pub(crate) fn new(credit_count: usize, depth: u16, blocks_per_group: u32) -> FreeBudget {
         // At both ends a run may be cut in two and the nodes above it split.
         let edits = edit_credit_count(depth);
@@ -38,7 +40,7 @@ impl FreeBudget {
         }
     }
 
-    /// Whether another leaf may be changed; if so, it is paid for.
+    /// Whether another leaf may be changed. If so, its credits are spent.
     pub(super) fn begin_leaf(&mut self) -> bool {
         let enough = self.left >= self.leaf_cost;
         if enough {
@@ -47,7 +49,8 @@ impl FreeBudget {
         enough
     }
 
-    /// How many of these blocks, from the first on, may be freed too; their groups are paid for.
+    /// How many of these blocks, from the first on, may be freed as well. The credits of their
+    /// groups are spent.
     pub(crate) fn take(&mut self, start: u64, count: u32) -> u32 {
         let mut taken = 0;
         while taken < count {
@@ -66,7 +69,7 @@ impl FreeBudget {
         taken
     }
 
-    /// A node in this block was freed; `begin_leaf` paid for it.
+    /// Adds the block of a freed node. `begin_leaf` has spent its credits.
     pub(crate) fn force(&mut self, block: u64) {
         self.groups.insert(block / self.blocks_per_group);
     }

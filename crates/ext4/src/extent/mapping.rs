@@ -1,4 +1,4 @@
-//! What logical blocks of a file are.
+//! What the logical blocks of a file are mapped to.
 
 use journal::HomeBlock;
 
@@ -13,7 +13,7 @@ pub(crate) enum Target {
     Unwritten(HomeBlock),
 }
 
-/// `count` logical blocks from `logical` on that are the same thing.
+/// `count` logical blocks from `logical` on with the same kind of mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub logical: u32,

@@ -1,10 +1,10 @@
 //! One node of an extent tree: reading it with every check, writing it.
 //!
-//! A [`NodeView`] exists only of a node that was checked, so whoever has one may trust that
-//! 1. its depth is what its parent says (the root's is at most 5), so walks end;
-//! 2. its slots are sorted, do not overlap, and lie in the window that its parent gives it;
-//! 3. every block it names lies on the volume and is no block of the file system itself's head;
-//! 4. its checksum is right.
+//! A [`NodeView`] exists only of a node that was checked. So it guarantees:
+//! 1. The depth is what the parent says (at most 5 for the root), so walks end.
+//! 2. The slots are sorted, do not overlap, and are in the window that the parent gives.
+//! 3. Every block that it names is on the volume and is not metadata of the file system.
+//! 4. The checksum is right.
 
 use std::ops::Range;
 
@@ -17,10 +17,10 @@ use crate::layout::extent::{
     EXTENT_SLOT_BYTES, Extent, ExtentHeader, ExtentIndex, ExtentTail, WRITTEN_COUNT_MAX,
 };
 
-/// Logical blocks a node may speak of.
+/// The logical blocks that a node may contain.
 pub(crate) type Window = Range<u64>;
 
-/// Every logical block there can be.
+/// All possible logical blocks.
 pub(crate) const WHOLE_FILE: Window = 0..1 << 32;
 
 /// A decoded pointer to a node one level below.
@@ -30,7 +30,7 @@ pub(crate) struct Child {
     pub block: HomeBlock,
 }
 
-/// What a node says of itself, without the slots.
+/// The header of a node, without the slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NodeHead {
     pub entry_count: usize,
@@ -42,7 +42,7 @@ pub(crate) struct NodeHead {
 pub(crate) trait Slot: Copy {
     /// First logical block.
     fn key(&self) -> u32;
-    /// A block nearby on the volume.
+    /// A block of the volume near which a new node is best placed.
     fn nearby(&self) -> HomeBlock;
     /// The bytes.
     fn encode(&self) -> [u8; EXTENT_SLOT_BYTES];
@@ -108,12 +108,12 @@ pub(crate) struct NodeView<'a> {
     head: NodeHead,
 }
 
-/// What is wrong with a node.
+/// The reason why a node is invalid.
 pub(crate) type Fault = &'static str;
 
 impl<'a> NodeView<'a> {
-    /// Checks the root as the inode holds it. `holds` says whether a run of blocks lies on the
-    /// volume.
+    /// Checks the root, which is stored in the inode. `holds` says whether a run of blocks is on
+    /// the volume.
     pub(crate) fn of_root(
         bytes: &'a [u8; EXTENT_ROOT_BYTES],
         holds: impl Fn(u64, u64) -> bool,
@@ -184,8 +184,8 @@ impl<'a> NodeView<'a> {
         Ok(())
     }
 
-    /// Logical start and end of a slot, and the blocks it names. All that is known of the end of
-    /// an index entry is that something begins there.
+    /// Logical start and end of a slot, and the blocks that it names. The end of an index entry is
+    /// not known: it is at least one more than the start.
     fn reach(&self, at: usize) -> (u64, u64, u64, u64) {
         if self.head.depth == 0 {
             let run = self.run(at);
@@ -251,7 +251,7 @@ impl<'a> NodeView<'a> {
         low.checked_sub(1)
     }
 
-    /// The window of the child in this slot of an inner node, which has `window` itself.
+    /// The window of the child in this slot of an inner node whose own window is `window`.
     pub(crate) fn child_window(&self, at: usize, window: &Window) -> Window {
         let end =
             if at + 1 < self.head.entry_count { u64::from(self.key(at + 1)) } else { window.end };
@@ -259,12 +259,12 @@ impl<'a> NodeView<'a> {
     }
 }
 
-/// Where the checksum of a node with this many slots lies.
+/// The offset of the checksum in a node with this many slots.
 fn tail_offset(capacity: usize) -> usize {
     (1 + capacity) * EXTENT_SLOT_BYTES
 }
 
-/// Writes header and slots; whatever lies behind them stays.
+/// Writes header and slots. Bytes after them stay as they are.
 fn encode<S: Slot>(bytes: &mut [u8], capacity: usize, depth: u16, slots: &[S]) {
     assert!(slots.len() <= capacity && tail_offset(capacity) <= bytes.len());
     let small = |n: usize| u16::try_from(n).expect("at most 340 slots");

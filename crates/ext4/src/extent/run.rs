@@ -1,8 +1,8 @@
-//! Runs of blocks, and the edits of a sorted list of them (one leaf of an extent tree).
+//! Runs of blocks, and edits of a sorted list of them (one leaf of an extent tree).
 
 use crate::layout::extent::{UNWRITTEN_COUNT_MAX, WRITTEN_COUNT_MAX};
 
-/// A decoded extent: `count` logical blocks from `logical` lie at `physical` and on.
+/// A decoded extent: `count` logical blocks from `logical` on, stored from `physical` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     pub logical: u32,
@@ -13,12 +13,12 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The logical block behind the last.
+    /// The logical block after the last.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.logical) + u64::from(self.count)
     }
 
-    /// The part of the run from `from` up to, not including, `to`; both must lie within it.
+    /// The part of the run from `from` up to, and without, `to`. Both must be within it.
     pub(crate) fn part(&self, from: u64, to: u64) -> Run {
         assert!(u64::from(self.logical) <= from && from < to && to <= self.end());
         let skipped = from - u64::from(self.logical);
@@ -30,7 +30,7 @@ impl Run {
         }
     }
 
-    /// The part of the run that lies in `start..end`, if any.
+    /// The part of the run that is in `start..end`, if any.
     fn overlap(&self, start: u64, end: u64) -> Option<Run> {
         let (from, to) = (start.max(u64::from(self.logical)), end.min(self.end()));
         (from < to).then(|| self.part(from, to))
@@ -50,8 +50,8 @@ impl Run {
     }
 }
 
-/// Puts `run` between the others, joined to its neighbours where it continues them.
-/// Panics if it overlaps one: the caller looked, and found a hole there.
+/// Inserts `run`, and joins it to neighbours that it continues. Panics if it overlaps another run:
+/// the caller has found a hole there.
 pub(crate) fn insert(runs: &mut Vec<Run>, run: Run) {
     assert!(run.count > 0 && run.count <= Run::count_max(run.unwritten));
     let at = runs.partition_point(|other| other.logical < run.logical);
@@ -61,9 +61,9 @@ pub(crate) fn insert(runs: &mut Vec<Run>, run: Run) {
     join_from(runs, at.saturating_sub(1), at + 1);
 }
 
-/// Takes `start..end` out of the list, offering each part to `take` first, which says how many
-/// blocks of it (from its start) may go. Stops where not all may, and returns where that is;
-/// `None` when all was taken.
+/// Removes `start..end` from the list. Each part is offered to `take` first, which says how many
+/// blocks of it (from its start) may be removed. Stops where `take` refuses a block, and returns
+/// that place. `None` if everything was removed.
 pub(crate) fn remove(
     runs: &mut Vec<Run>,
     start: u64,
@@ -93,8 +93,8 @@ pub(crate) fn remove(
     stopped
 }
 
-/// Makes the part of one run that lies in `start..end` written or unwritten. The range must not
-/// reach into a second run. Adds at most two entries.
+/// Makes the part of one run in `start..end` written or unwritten. The range must not reach into a
+/// second run. Adds at most two entries.
 pub(crate) fn mark(runs: &mut Vec<Run>, start: u64, end: u64, unwritten: bool) {
     let at = runs.partition_point(|run| run.end() <= start);
     let run = runs[at];
@@ -113,7 +113,8 @@ pub(crate) fn mark(runs: &mut Vec<Run>, start: u64, end: u64, unwritten: bool) {
     join_from(runs, at.saturating_sub(1), at + piece_count);
 }
 
-/// Pushes a run that changed its kind: a written one of full length does not fit in one unwritten.
+/// Pushes a run whose kind was changed. A written run of full length is longer than an unwritten
+/// one can be, and is split.
 fn push_marked(pieces: &mut Vec<Run>, run: Run) {
     let first_end =
         u64::from(run.logical) + u64::from(run.count.min(Run::count_max(run.unwritten)));
@@ -123,7 +124,7 @@ fn push_marked(pieces: &mut Vec<Run>, run: Run) {
     }
 }
 
-/// Pushes what is left of `run` on both sides of `part`.
+/// Pushes the parts of `run` before and after `part`.
 fn keep_around(kept: &mut Vec<Run>, run: &Run, part: &Run) {
     if run.logical < part.logical {
         kept.push(run.part(u64::from(run.logical), u64::from(part.logical)));
@@ -133,7 +134,7 @@ fn keep_around(kept: &mut Vec<Run>, run: &Run, part: &Run) {
     }
 }
 
-/// Joins neighbours between the entries `first` and `last` where one continues the other.
+/// Joins the entries from `first` to `last` that continue each other.
 fn join_from(runs: &mut Vec<Run>, first: usize, last: usize) {
     let mut at = first;
     let mut left = last.saturating_sub(first);

@@ -63,7 +63,7 @@ impl NodeStore for Memory {
     }
 }
 
-/// A tree and what it should hold, block by block.
+/// A tree, and a model of it, block by block.
 struct Pair {
     memory: Memory,
     root: Root,
@@ -102,7 +102,7 @@ impl Pair {
         self.model.range_mut(start..end).for_each(|(_, (_, flag))| *flag = unwritten);
     }
 
-    /// Removes, `refuse_after` runs at a time; what is freed must be what the model holds.
+    /// Removes a range, `refuse_after` runs at a time. The freed blocks must be those of the model.
     fn remove(&mut self, start: u64, end: u64, refuse_after: usize) {
         let mut at = start;
         loop {
@@ -129,7 +129,8 @@ impl Pair {
         shrink(&mut self.memory, &mut self.root).expect("sound");
     }
 
-    /// The tree and the model say the same; no node is lost or used twice; keys are exact.
+    /// Asserts that tree and model agree, that no node is lost or used twice, and that keys are
+    /// exact.
     fn check(&self) {
         let mut logical = 0u64;
         let mut seen = 0;

@@ -1,13 +1,13 @@
-//! Replacing a block map by a tree of extents, before a change that may need new blocks.
+//! Replaces a block map by an extent tree, before a change that may need new blocks.
 //!
-//! This is one operation of its own: the inode has the old map or the new one after a crash, with
-//! the same content. Data blocks stay where they are. The blocks of the old map become nodes of the tree,
-//! and what is left of them is freed: so most inodes are converted without a new block, also on a full
-//! volume.
+//! This is an operation of its own: after a crash the inode has the old map or the new tree, with
+//! the same content. Data blocks stay where they are. The blocks of the old map become nodes of the
+//! tree, and those that are left over are freed. So most inodes are converted without a new block,
+//! also on a full volume.
 //!
-//! Limit: the operation changes the nodes, and bitmap and descriptor of each group in which map blocks are
-//! freed. A file that needs more than one transaction holds cannot be converted; it can still be read,
-//! shortened and deleted.
+//! Limit: the operation changes the nodes, and the bitmap and descriptor of each group in which map
+//! blocks are freed. A file that needs more blocks than one transaction can hold cannot be
+//! converted. It can still be read, shortened and deleted.
 
 use std::collections::HashSet;
 
@@ -25,8 +25,8 @@ use crate::op::{Op, credits};
 use crate::{Error, InodeNo, Result};
 
 impl Mounted {
-    /// Gives a file or directory that has a block map a tree of extents instead. The caller holds the content lock
-    /// of a regular file, and no operation is open in this thread. Returns the inode.
+    /// Replaces the block map of a file or directory by an extent tree. The caller holds the
+    /// content lock of a regular file, and no operation is open in this thread. Returns the inode.
     pub(crate) fn use_extents(&self, inode: Inode) -> Result<Inode> {
         if !block_map_is_used(&inode) {
             return Ok(inode);
@@ -77,8 +77,9 @@ fn too_large(ino: InodeNo) -> Error {
     ))
 }
 
-/// A directory that was freed and made anew meanwhile has extents; nothing else changes the root of a block map
-/// while its content is locked or its name is used.
+/// Checks that the inode is the one that was read before. A directory that was freed and made again
+/// meanwhile has extents. While the content is locked or the name is used, nothing else changes the
+/// root of a block map.
 fn check_same(before: &Inode, now: &Inode) -> Result<()> {
     if before.i_block() == now.i_block() && before.generation() == now.generation() {
         return Ok(());
@@ -86,7 +87,7 @@ fn check_same(before: &Inode, now: &Inode) -> Result<()> {
     Err(Error::NotFound)
 }
 
-/// Nodes below the root of a tree of so many runs, level by level.
+/// The number of nodes below the root of a tree with this many runs, for each level.
 fn node_count(run_count: usize) -> usize {
     let (mut slot_count, mut count) = (run_count, 0);
     while slot_count > EXTENT_ROOT_SLOTS {
@@ -146,7 +147,7 @@ fn build(
     Ok(())
 }
 
-/// Writes one level of nodes; the pointers to them.
+/// Writes one level of nodes. Returns the pointers to them.
 fn put_level<S: Slot>(
     op: &mut Op<'_>,
     inode: &Inode,

@@ -1,9 +1,9 @@
 //! The extent tree of an inode on the volume: mapping, allocating, converting, freeing.
 //!
-//! Joins the tree (`extent_walk`, `extent_update`) to inodes and operations. Inodes with a block map are
-//! mapped and freed here, too; before anything is allocated for them, `to_extents` gives them a tree. Whatever changes the
-//! tree here also keeps `i_blocks` (which counts the tree's own blocks) in the caller's copy of
-//! the inode; the caller puts that back.
+//! Connects the tree (`extent_walk`, `extent_update`) with inodes and operations. Inodes with a
+//! block map are mapped and freed here, too. Before anything is allocated for them, `to_extents`
+//! replaces the map by a tree. A function that changes the tree also keeps `i_blocks` (which counts
+//! the tree's own blocks) up to date in the caller's copy of the inode; the caller puts that back.
 
 use journal::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock};
 
@@ -46,12 +46,12 @@ impl<S: Source> NodeSource for Reader<'_, S> {
     }
 }
 
-/// Why a tree gets more nodes.
+/// Why a tree needs more nodes.
 #[derive(Debug, Clone, Copy)]
 enum Growth {
-    /// For data that got new blocks: there may be no space for it.
+    /// For data that get new blocks. This may fail for lack of space.
     NewData,
-    /// Its blocks become written, unwritten or free: that must not fail for want of a node.
+    /// Existing blocks become written, unwritten or free. This must not fail for lack of a node.
     SameData,
 }
 
@@ -61,7 +61,7 @@ struct Writer<'a, 'v> {
     owner: InodeNo,
     seed: Option<u32>,
     growth: Growth,
-    /// Nodes that were added, less those that were freed.
+    /// Nodes that were added, minus those that were freed.
     added: i64,
     released: Vec<HomeBlock>,
 }
@@ -111,7 +111,7 @@ fn is_on_volume(source: &impl Source, start: u64, count: u64) -> bool {
     start > 0 && start.checked_add(count).is_some_and(|end| end <= block_count)
 }
 
-/// Seed of the checksums of an inode's nodes.
+/// The seed of the checksums of an inode's nodes.
 pub(crate) fn seed(source: &impl Source, inode: &Inode) -> Option<u32> {
     let checksums = &source.facts().checksums;
     checksums.enabled().then(|| checksums.inode_seed(inode.ino, inode.generation()))
@@ -121,8 +121,8 @@ fn reader<'a, S: Source>(source: &'a S, inode: &Inode) -> Reader<'a, S> {
     Reader { source, owner: inode.ino, seed: seed(source, inode) }
 }
 
-/// Runs a change of the tree on the inode's root and accounts for its nodes. Gives the blocks of
-/// freed nodes too.
+/// Runs a change of the tree on the inode's root, and adjusts `i_blocks`. Frees the blocks of nodes
+/// that were removed.
 fn change<T>(
     op: &mut Op<'_>,
     inode: &mut Inode,
@@ -140,7 +140,7 @@ fn change<T>(
     Ok((result, released))
 }
 
-/// The caller has seen to it (`Volume::use_extents`) that an inode which is to grow has a tree.
+/// Checks that an inode that will grow has a tree. The caller has called `Volume::use_extents`.
 fn check_extents(inode: &Inode) -> Result<()> {
     let has_tree = inode.has_flag(flags::EXTENTS);
     if has_tree { Ok(()) } else { Err(Error::corrupt("block map that changed back", inode.ino)) }
@@ -161,7 +161,7 @@ pub(crate) fn is_empty(inode: &Inode) -> bool {
     NodeView::of_root(inode.i_block(), |_, _| true).is_ok_and(|view| view.head().entry_count == 0)
 }
 
-/// Levels below the root, to count credits with. (A root that is not sound is found later.)
+/// Levels below the root, to count credits. (An invalid root is noticed later.)
 pub(crate) fn depth(inode: &Inode) -> u16 {
     if !inode.has_flag(flags::EXTENTS) {
         return 0;
@@ -169,8 +169,8 @@ pub(crate) fn depth(inode: &Inode) -> u16 {
     NodeView::of_root(inode.i_block(), |_, _| true).map_or(0, |view| view.head().depth)
 }
 
-/// What the blocks from `logical` on are: the longest uniform range the tree gives in one look,
-/// `max_count` blocks at most (0 counts as 1). A hole or run may go on behind it.
+/// The mapping of the blocks from `logical` on: the longest uniform range that one look-up gives,
+/// at most `max_count` blocks (0 counts as 1). A hole or run may continue after it.
 pub(crate) fn map(
     source: &impl Source,
     inode: &Inode,
@@ -198,7 +198,7 @@ pub(crate) fn map(
 }
 
 /// Allocates blocks for the hole at `logical`: one contiguous run of at most `max_count` blocks,
-/// all of which must be hole. They continue the extent before, where there is room.
+/// which must all be in the hole. They continue the previous extent if there is room for that.
 pub(crate) fn allocate(
     op: &mut Op<'_>,
     inode: &mut Inode,
@@ -216,9 +216,9 @@ pub(crate) fn allocate(
     Ok(run)
 }
 
-/// Where a block is best placed: as far behind the run before it as it is in the file; else, in a
-/// part of the inode's group that few other inodes share, so that files that grow side by side
-/// do not interleave.
+/// The best place for a block. If there is a run before it, it is as far after that run as it is in
+/// the file. Otherwise it is in a part of the inode's group that few other inodes share, so that
+/// files that grow in parallel do not interleave.
 fn goal(op: &Op<'_>, inode: &Inode, logical: u32) -> Result<HomeBlock> {
     let found = walk::find(&reader(op, inode), inode.i_block(), logical)?;
     let geometry = &op.facts().geometry;
@@ -234,7 +234,7 @@ fn goal(op: &Op<'_>, inode: &Inode, logical: u32) -> Result<HomeBlock> {
     Ok(HomeBlock(start + u64::from(index % 16) * share))
 }
 
-/// Makes `count` blocks from `logical` on, all within one mapping, written or unwritten.
+/// Makes `count` blocks from `logical` on written or unwritten. All are within one mapping.
 pub(crate) fn mark(
     op: &mut Op<'_>,
     inode: &mut Inode,
@@ -253,8 +253,8 @@ pub(crate) fn mark(
     Ok(())
 }
 
-/// Frees the blocks in `start..end` (logical), as many as the budget allows. Returns where to go
-/// on, in another operation; `None` when all are free.
+/// Frees the blocks in `start..end` (logical), as many as the budget allows. Returns where the next
+/// operation continues; `None` if all are free.
 pub(crate) fn free_range(
     op: &mut Op<'_>,
     inode: &mut Inode,
@@ -303,12 +303,12 @@ fn free_runs(op: &mut Op<'_>, inode: &mut Inode, runs: &[Run]) -> Result<()> {
     Ok(())
 }
 
-/// Most blocks that [`append_block`] changes, besides those of its caller: for counting credits.
+/// The most blocks that [`append_block`] changes, without those of its caller, to count credits.
 pub(crate) fn append_credit_count(inode: &Inode) -> usize {
     2 + update::edit_credit_count(depth(inode))
 }
 
-/// One more block at the end of a directory or of a long symlink: allocates it, and sets size and
+/// Appends a block to a directory or a long symbolic link: allocates it, and sets size and
 /// `i_blocks`. The caller fills the block (`Op::create_block`) and puts the inode back.
 pub(crate) fn append_block(op: &mut Op<'_>, inode: &mut Inode) -> Result<(u32, HomeBlock)> {
     let block_bytes = BLOCK_BYTES as u64;

@@ -1,16 +1,18 @@
-//! Changes of an extent tree: one leaf at a time, and up from it as far as the change reaches.
+//! Changes of an extent tree: of one leaf at a time, and of the nodes above it as far as needed.
 //!
-//! A leaf is decoded with the way to it, its runs are edited as a list, and the list is stored:
-//! - it fits: the node is rewritten; if its first block changed, so do the keys above it;
-//! - it does not fit: the node is split in two and the parent gets an entry (which may split the
-//!   parent, and so on). A root that overflows moves into a block, and the tree is one deeper;
-//! - it is empty: the node is freed and the parent loses an entry.
+//! A leaf is decoded together with the path to it, its runs are edited as a list, and the list is
+//! stored:
+//! - If it fits, the node is rewritten. If its first block changed, so do the keys above it.
+//! - If it does not fit, the node is split in two, and the parent gets an entry, which may split
+//!   the parent, and so on. A root that overflows moves into a block, and the tree becomes one
+//!   level deeper.
+//! - If it is empty, the node is freed, and the parent loses an entry.
 //!
-//! Invariants: the key of an index entry equals the first key of the node it points to (what
-//! e2fsck demands); no node but the root is empty.
+//! Invariants: the key of an index entry equals the first key of the node that it points to (e2fsck
+//! requires that). No node except the root is empty.
 //!
-//! When an edit fails half way (no space for a node), the tree is in neither state: the caller
-//! drops the operation it belongs to, which undoes all of it.
+//! If an edit fails half way, for lack of space for a node, the tree is between two states. The
+//! caller drops the operation, which undoes all of it.
 
 use journal::{BlockBytes, HomeBlock};
 
@@ -20,36 +22,36 @@ use super::walk::{NodeSource, Path, Root, check_block, check_root, descend};
 use crate::layout::extent::{EXTENT_BLOCK_SLOTS, EXTENT_DEPTH_MAX, EXTENT_ROOT_SLOTS};
 use crate::{Error, Result};
 
-/// Where the nodes of one inode's tree are changed.
+/// Where nodes of an inode's tree are changed.
 pub(super) trait NodeStore: NodeSource {
     /// A block for a new node, near `goal`.
     fn allocate(&mut self, goal: HomeBlock) -> Result<HomeBlock>;
-    /// The block of a node that is no more.
+    /// Frees the block of a removed node.
     fn release(&mut self, block: HomeBlock) -> Result<()>;
     /// The bytes of a node, to be written; zeros if `fresh`.
     fn node_mut(&mut self, block: HomeBlock, fresh: bool) -> Result<&mut BlockBytes>;
 }
 
-/// Blocks that storing one edited leaf may change at most, with those that allocating or freeing
-/// the nodes may (a bitmap and a group descriptor each), in a tree of this depth.
+/// The most blocks that storing one edited leaf may change in a tree of this depth. Includes a
+/// bitmap and a group descriptor for each node that is allocated or freed.
 pub(crate) fn edit_credit_count(depth: u16) -> usize {
     // A level: left and right node, and two blocks for the new one. A grown root: one more level.
     4 * (usize::from(depth) + 1)
 }
 
-/// What became of a node, as its parent must know it.
+/// What happened to a node, as far as its parent must know.
 enum Change {
-    /// Nothing a parent need know.
+    /// Nothing that concerns the parent.
     None,
-    /// It begins here.
+    /// Its first block changed to this one.
     Begins(u32),
     /// It is empty and was freed.
     Gone,
-    /// It begins here, and its second half is a node of its own now.
+    /// Its first block is this one, and its second half is now a node of its own.
     Split(u32, Child),
 }
 
-/// Adds a run where there is a hole.
+/// Adds a run in a hole.
 pub(crate) fn insert(store: &mut impl NodeStore, root: &mut Root, run: Run) -> Result<()> {
     let (path, mut runs) = descend(store, root, run.logical)?;
     let appended = runs.last().is_none_or(|last| last.logical < run.logical);
@@ -57,7 +59,7 @@ pub(crate) fn insert(store: &mut impl NodeStore, root: &mut Root, run: Run) -> R
     store_path(store, root, path, runs, appended)
 }
 
-/// Makes `start..end`, all of which one run must hold, written or unwritten.
+/// Makes `start..end` written or unwritten. One run must hold all of it.
 pub(crate) fn mark(
     store: &mut impl NodeStore,
     root: &mut Root,
@@ -71,9 +73,9 @@ pub(crate) fn mark(
     store_path(store, root, path, runs, false)
 }
 
-/// Takes the runs in `start..end` out of the leaf that speaks of `start`, offering each to `take`
-/// first (see [`run::remove`]). Returns where to go on: behind this leaf, or (with `true`)
-/// where `take` refused; `None` at the end.
+/// Removes the runs in `start..end` from the leaf that contains `start`. Each is offered to `take`
+/// first (see [`run::remove`]). Returns where to continue: after this leaf, or (with `true`) where
+/// `take` refused. `None` at the end.
 pub(super) fn remove_in_leaf(
     store: &mut impl NodeStore,
     root: &mut Root,
@@ -100,7 +102,7 @@ pub(super) fn remove_in_leaf(
     })
 }
 
-/// Pulls a lone small node up into the root, as often as that goes.
+/// Moves the content of a single small node up into the root, as often as possible.
 pub(super) fn shrink(store: &mut impl NodeStore, root: &mut Root) -> Result<()> {
     loop {
         let view = check_root(store, root)?;
@@ -181,7 +183,7 @@ fn store_node<S: Slot>(
     Ok(Change::Split(first.key(), Child { logical: right[0].key(), block: right_block }))
 }
 
-/// Stores the root, or moves what does not fit there into a block below it.
+/// Stores the root, or moves its entries into a block below it if they do not fit.
 fn store_root<S: Slot>(
     store: &mut impl NodeStore,
     root: &mut Root,

@@ -1,4 +1,4 @@
-//! Down an extent tree to the leaf that speaks of a logical block.
+//! Walks down an extent tree to the leaf that contains a logical block.
 
 use journal::{BlockRef, HomeBlock};
 
@@ -18,18 +18,18 @@ pub(super) trait NodeSource {
     fn node(&self, block: HomeBlock) -> Result<BlockRef>;
     /// Seed of the nodes' checksums: volume, inode number and generation. `None`: no checksums.
     fn seed(&self) -> Option<u32>;
-    /// Whether blocks lie on the volume.
+    /// Whether these blocks are on the volume.
     fn holds(&self, start: u64, count: u64) -> bool;
 }
 
-/// What a tree says of a logical block.
+/// What a tree has at, before and after a logical block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Neighbours {
     /// The run that holds the block.
     pub at: Option<Run>,
-    /// The last run that ends at or before the block (known where the same leaf holds it).
+    /// The last run that ends at or before the block, if the same leaf holds it.
     pub before: Option<Run>,
-    /// No run begins behind the block and before this one.
+    /// No run begins after the block and before this one.
     pub next: u64,
 }
 
@@ -53,8 +53,8 @@ pub(crate) fn find(source: &impl NodeSource, root: &Root, logical: u32) -> Resul
     }
 }
 
-/// Chooses the child of an inner node on the way to `logical` and narrows the window to it: the
-/// last that begins at or before it, or the first, when all begin behind it.
+/// Chooses the child of an inner node on the way to `logical`, and narrows the window to it. This
+/// is the last child that begins at or before `logical`, or the first if all begin after it.
 fn step(view: &NodeView<'_>, window: &mut Window, logical: u32) -> (usize, Child) {
     let slot = view.position(logical).unwrap_or(0);
     *window = view.child_window(slot, window);
@@ -87,22 +87,22 @@ pub(crate) struct InnerLevel {
     pub block: Option<HomeBlock>,
     pub head: NodeHead,
     pub children: Vec<Child>,
-    /// The child that the path goes on to.
+    /// The child through which the path goes.
     pub slot: usize,
 }
 
-/// The way from the root to a leaf, decoded to be changed.
+/// The path from the root to a leaf, decoded so that it can be changed.
 pub(crate) struct Path {
     /// From the root down.
     pub inner: Vec<InnerLevel>,
-    /// `None` when the root is the leaf.
+    /// `None` if the root is the leaf.
     pub leaf_block: Option<HomeBlock>,
     pub leaf_head: NodeHead,
-    /// What the leaf may speak of.
+    /// The logical blocks that the leaf may contain.
     pub window: Window,
 }
 
-/// Decodes the way to the leaf that speaks of `logical`, and its runs.
+/// Decodes the path to the leaf that contains `logical`, and the leaf's runs.
 pub(super) fn descend(
     source: &impl NodeSource,
     root: &Root,

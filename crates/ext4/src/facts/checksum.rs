@@ -1,6 +1,6 @@
 //! The checksums of metadata: CRC32C with a seed (`metadata_csum`), CRC16 of group descriptors
-//! (`gdt_csum`), or none. Each kind of structure has its own function; without the feature
-//! every one computes 0 and every check passes.
+//! (`gdt_csum`), or none. Each kind of structure has its own function. Without the feature, every
+//! function returns 0 and every check passes.
 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32};
@@ -66,12 +66,12 @@ impl Checksums {
         Checksums { kind, seed, uuid: superblock.s_uuid, wide: inc & incompat::SIXTY_FOUR_BIT != 0 }
     }
 
-    /// Does every metadata block carry a CRC32C (`metadata_csum`)?
+    /// Whether every metadata block carries a CRC32C (`metadata_csum`).
     pub(crate) fn enabled(&self) -> bool {
         self.kind == Kind::Crc32c
     }
 
-    /// May groups be uninitialised (`metadata_csum` or `gdt_csum`)?
+    /// Whether groups may be uninitialised (`metadata_csum` or `gdt_csum`).
     pub(crate) fn groups_enabled(&self) -> bool {
         self.kind != Kind::None
     }
@@ -105,20 +105,20 @@ impl Checksums {
         }
     }
 
-    /// `bg_block_bitmap_csum`/`bg_inode_bitmap_csum` of the first bytes of a bitmap block (those
-    /// that have bits of the group), as wide as the descriptor can hold it.
+    /// `bg_block_bitmap_csum` or `bg_inode_bitmap_csum` of the bytes of a bitmap block that have
+    /// bits of the group, as wide as the descriptor can hold it.
     pub(crate) fn bitmap(&self, bytes: &[u8]) -> u32 {
         let crc = self.of(self.seed, &[bytes]);
         if self.wide { crc } else { crc & 0xFFFF }
     }
 
-    /// The seed of everything that belongs to an inode.
+    /// The seed for everything that belongs to an inode.
     pub(crate) fn inode_seed(&self, ino: InodeNo, generation: u32) -> u32 {
         self.of(self.seed, &[&ino.0.to_le_bytes(), &generation.to_le_bytes()])
     }
 
-    /// Checksum of an inode, its own fields taken as zero. The upper half is 0 when the inode has
-    /// no room for it.
+    /// Checksum of an inode, with its checksum fields taken as zero. The upper half is 0 if the
+    /// inode has no room for it.
     pub(crate) fn inode(&self, ino: InodeNo, raw: &RawInode) -> u32 {
         if !self.enabled() {
             return 0;
@@ -133,7 +133,7 @@ impl Checksums {
         if has_high { crc } else { crc & 0xFFFF }
     }
 
-    /// Does the inode carry its right checksum?
+    /// Whether the inode carries its right checksum.
     pub(crate) fn inode_ok(&self, ino: InodeNo, raw: &RawInode) -> bool {
         let hi = if has_checksum_hi(raw) { raw.i_checksum_hi.get() } else { 0 };
         let stored = u32::from(raw.i_checksum_lo.get()) | u32::from(hi) << 16;
@@ -157,7 +157,7 @@ impl Checksums {
         self.of(inode_seed, &[before_tail])
     }
 
-    /// Checksum of an htree node: the bytes up to the end of its used entries, then the tail
+    /// Checksum of an htree node: over the bytes up to the end of its used entries, then the tail
     /// (`dt_reserved`) and a zero in place of the checksum.
     pub(crate) fn htree_block(&self, inode_seed: u32, used: &[u8], dt_reserved: u32) -> u32 {
         self.of(inode_seed, &[used, &dt_reserved.to_le_bytes(), &[0; 4]])
@@ -185,13 +185,13 @@ impl Checksums {
         }
     }
 
-    /// Does the superblock carry its right checksum?
+    /// Whether the superblock carries its right checksum.
     pub(crate) fn superblock_ok(&self, superblock: &SuperBlock) -> bool {
         !self.enabled() || superblock.s_checksum.get() == self.superblock(superblock)
     }
 }
 
-/// `i_extra_isize` reaches over `i_checksum_hi` (4 bytes of extra fields).
+/// Whether `i_extra_isize` covers `i_checksum_hi` (4 bytes of extra fields).
 fn has_checksum_hi(raw: &RawInode) -> bool {
     raw.i_extra_isize.get() >= 4
 }

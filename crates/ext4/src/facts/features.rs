@@ -3,11 +3,11 @@
 use crate::layout::superblock::SuperBlock;
 use crate::{Error, Result};
 
-/// What cannot be changed in place.
+/// Message for a feature that cannot be changed in place.
 pub(crate) const MAKE_ANEW: &str = "that cannot be changed in place: mount it with the kernel (mount TARGET DIR), copy \
      the files away, make it anew (mkfs.ext4 -b 4096 -I 256 TARGET) and copy them back";
 
-/// `s_feature_compat`: safe to ignore, but some matter to us.
+/// `s_feature_compat`: features that are safe to ignore. Some of them matter here.
 pub(crate) mod compat {
     pub(crate) const HAS_JOURNAL: u32 = 0x4;
     pub(crate) const EXT_ATTR: u32 = 0x8;
@@ -24,7 +24,7 @@ pub(crate) mod incompat {
     pub(crate) const SIXTY_FOUR_BIT: u32 = 0x80;
     pub(crate) const FLEX_BG: u32 = 0x200;
     pub(crate) const CSUM_SEED: u32 = 0x2000;
-    /// Our feature bit: unknown to kernel and e2fsprogs, so that they leave the volume alone.
+    /// Our feature bit. The kernel and e2fsprogs do not know it, so they leave the volume alone.
     pub(crate) const ONEJOURNAL: u32 = 0x4000_0000;
     pub(super) const KNOWN: u32 =
         FILETYPE | RECOVER | EXTENTS | SIXTY_FOUR_BIT | FLEX_BG | CSUM_SEED | ONEJOURNAL;
@@ -77,7 +77,7 @@ const RO_COMPAT_NAMES: &[(u32, &str)] = &[
     (0x8000, "verity"),
 ];
 
-/// Compatible features that change what a writer has to do, and that we do not do.
+/// Compatible features that require work from a writer, and that this driver does not support.
 const COMPAT_REFUSED: &[(u32, &str)] = &[(0x1, "dir_prealloc"), (0x2, "imagic_inodes")];
 
 fn names(bits: u32, known: &[(u32, &str)], word: &str) -> String {
@@ -89,7 +89,7 @@ fn names(bits: u32, known: &[(u32, &str)], word: &str) -> String {
     bits.map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses a volume with features that we do not know.
+/// Refuses a volume with unknown features.
 pub(crate) fn check(superblock: &SuperBlock) -> Result<()> {
     let compat = superblock.s_feature_compat.get();
     let incompat = superblock.s_feature_incompat.get();
@@ -118,11 +118,11 @@ pub(crate) fn check(superblock: &SuperBlock) -> Result<()> {
     check_needed(compat, incompat, ro_compat)
 }
 
-/// Those that tune2fs takes away from a volume.
+/// Features that tune2fs can remove from a volume.
 const CLEARED_BY_TUNE2FS: &[&str] = &["quota", "project", "mmp"];
 
-/// What every `mke2fs -t ext4` sets. Some we could do without, but then we would have to set them
-/// when the first file needs them.
+/// Features that every `mke2fs -t ext4` sets. Some could be missing, but then they would have to be
+/// set when the first file needs them.
 const NEEDED: &[(Word, u32, &str)] = &[
     (Word::Compat, compat::HAS_JOURNAL, "has_journal"),
     (Word::Compat, compat::EXT_ATTR, "ext_attr"),

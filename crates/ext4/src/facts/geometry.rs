@@ -1,7 +1,7 @@
-//! Where things lie: block groups, inodes in groups, and the fixed metadata of each group.
+//! The places of block groups, of inodes in groups, and of the fixed metadata of each group.
 //!
-//! Everything here is arithmetic on the superblock, checked once when the volume is opened; no
-//! later computation overflows or divides by zero.
+//! Everything here is arithmetic on the superblock, which is checked once when the volume is
+//! opened. No later computation overflows or divides by zero.
 
 use std::ops::Range;
 
@@ -51,7 +51,8 @@ pub(crate) struct Geometry {
     pub(crate) desc_bytes: usize,
     /// Blocks of the group descriptors.
     desc_block_count: u32,
-    /// Groups whose bitmaps and inode tables lie together (a power of two or all; 1 without `flex_bg`).
+    /// Number of groups whose bitmaps and inode tables are stored together (a power of two, or all
+    /// groups; 1 without `flex_bg`).
     pub(crate) groups_per_flex: u32,
     /// The `64bit` feature: counts have an upper half.
     pub(crate) wide: bool,
@@ -59,7 +60,7 @@ pub(crate) struct Geometry {
     backups: Backups,
 }
 
-/// Of a device that holds something else, or nothing.
+/// Message for a device that holds something else, or nothing.
 pub(crate) const NO_SUPERBLOCK: &str = "is not an ext4 volume (lsblk -f shows what is where); to make one, which \
      overwrites what is there: onejournal mkfs --force TARGET";
 
@@ -158,7 +159,7 @@ impl Geometry {
         (block.0 / u64::from(self.blocks_per_group)) as u32 // below group_count, a u32
     }
 
-    /// The group that an inode belongs to, and its index there. An error for numbers that do not
+    /// The group that an inode belongs to, and its index there. An error for a number that does not
     /// exist.
     pub(crate) fn group_of_inode(&self, ino: InodeNo) -> Result<(u32, u32)> {
         if ino.0 == 0 || ino.0 > self.inode_count {
@@ -178,7 +179,7 @@ impl Geometry {
         HomeBlock(u64::from(group) * u64::from(self.blocks_per_group))
     }
 
-    /// Blocks of this group: less than usual in the last.
+    /// Blocks of this group. The last group has fewer.
     pub(crate) fn blocks_in_group(&self, group: u32) -> u32 {
         assert!(group < self.group_count);
         let left = self.block_count - self.first_block(group).0;
@@ -197,7 +198,7 @@ impl Geometry {
         (HomeBlock(1 + offset / BLOCK), (offset % BLOCK) as usize)
     }
 
-    /// Are these blocks of the volume, and not the one with the superblock?
+    /// Whether these blocks are on the volume, and none of them holds the superblock.
     pub(crate) fn holds(&self, start: u64, count: u64) -> bool {
         start != 0 && start.checked_add(count).is_some_and(|end| end <= self.block_count)
     }
@@ -211,7 +212,7 @@ impl Geometry {
         Err(Error::corrupt("pointer outside of the volume", block))
     }
 
-    /// Has this group a (backup) superblock?
+    /// Whether this group has a (backup) superblock.
     pub(crate) fn has_superblock(&self, group: u32) -> bool {
         match self.backups {
             Backups::All => true,
@@ -220,7 +221,7 @@ impl Geometry {
         }
     }
 
-    /// Blocks at a group's start that hold superblock, descriptors and room for more of those.
+    /// Blocks at a group's start for the superblock, the descriptors, and more descriptors later.
     pub(super) fn head_block_count(&self, group: u32) -> u32 {
         if !self.has_superblock(group) {
             return 0;
@@ -235,7 +236,7 @@ impl Geometry {
         start..start.saturating_add(self.groups_per_flex).min(self.group_count)
     }
 
-    /// Groups with a superblock, without looking at each.
+    /// The number of groups with a superblock, computed without a loop over all groups.
     fn superblock_group_count(&self) -> u64 {
         match self.backups {
             Backups::All => u64::from(self.group_count),

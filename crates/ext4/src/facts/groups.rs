@@ -1,4 +1,4 @@
-//! Group descriptors: read, checked, and the places of metadata that they name.
+//! Group descriptors: reading and checking them, and the places of metadata that they name.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::source::Source;
 use crate::layout::group::GroupDesc;
 use crate::{Error, Result};
 
-/// Checks a descriptor's checksum and that everything it points to lies on the volume.
+/// Checks a descriptor's checksum, and that everything that it points to is on the volume.
 pub(crate) fn check_desc(
     geometry: &Geometry,
     checksums: &Checksums,
@@ -51,9 +51,9 @@ pub(crate) fn read_desc(source: &impl Source, group: u32) -> Result<GroupDesc> {
     Ok(desc)
 }
 
-/// Superblocks, descriptors, bitmaps and inode tables of the flex group that `group` is in.
-/// (Those of a group lie in its flex group wherever `mke2fs` and `resize2fs` put them; all groups are one
-/// flex group where `mke2fs` packed them, see `RawVolume::find_packed_metadata`.)
+/// Superblocks, descriptors, bitmaps and inode tables of the flex group that contains `group`.
+/// (`mke2fs` and `resize2fs` put those of a group into its flex group. If `mke2fs` packed all of
+/// them, all groups count as one flex group, see `RawVolume::find_packed_metadata`.)
 pub(crate) fn fixed_ranges(source: &impl Source, group: u32) -> Result<Arc<[Range<u64>]>> {
     let facts = source.facts();
     let geometry = &facts.geometry;
@@ -86,7 +86,7 @@ pub(crate) fn collect_fixed(
     Ok(merge(ranges))
 }
 
-/// Fails when one of these blocks belongs to the file system itself (or does not exist): such
+/// An error if one of these blocks belongs to the file system itself, or does not exist. Such
 /// blocks are never in files, never allocated and never freed.
 pub(crate) fn check_not_fixed(source: &impl Source, start: HomeBlock, count: u64) -> Result<()> {
     let facts = source.facts();

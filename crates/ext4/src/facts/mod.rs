@@ -1,4 +1,4 @@
-//! What is known of a mounted volume and does not change, and how metadata is read.
+//! The facts of a mounted volume that do not change, and how metadata is read.
 
 mod checksum;
 pub(crate) mod features;

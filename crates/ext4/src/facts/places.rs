@@ -1,6 +1,7 @@
-//! Where the file system's own metadata is, as far as it has been read. It never moves while the volume is mounted.
+//! The places of the file system's own metadata that were read so far. They do not change while the
+//! volume is mounted.
 //!
-//! Lock: one mutex, a leaf, held for a look-up.
+//! Lock: one mutex, taken last, held for a look-up.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::sync::Mutex;
 use journal::HomeBlock;
 
-/// Places of metadata, to save reading descriptors.
+/// Places of metadata, cached so that descriptors are read once.
 pub(crate) struct Places {
     /// First block of each group's inode table; 0: not read yet.
     inode_tables: Vec<AtomicU64>,
@@ -21,8 +22,8 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Nothing is read yet of `group_count` groups. `reserved`: blocks of files that belong to the file system
-    /// itself, sorted and merged.
+    /// No places are known yet of `group_count` groups. `reserved`: blocks of files that belong to
+    /// the file system itself, sorted and merged.
     pub(crate) fn new(group_count: u32, reserved: Vec<Range<u64>>) -> Places {
         Places {
             inode_tables: (0..group_count).map(|_| AtomicU64::new(0)).collect(),
@@ -37,7 +38,7 @@ impl Places {
         (table != 0).then_some(HomeBlock(table))
     }
 
-    /// Notes what a group's descriptor says.
+    /// Stores the place that a group's descriptor gives.
     pub(crate) fn note_inode_table(&self, group: u32, table: HomeBlock) {
         self.inode_tables[group as usize].store(table.0, Ordering::Relaxed);
     }
@@ -47,7 +48,7 @@ impl Places {
         self.fixed.lock().get(&first_group).cloned()
     }
 
-    /// Notes what the descriptors of a flex group say.
+    /// Stores the places that the descriptors of a flex group give.
     pub(super) fn note_fixed(&self, first_group: u32, ranges: Arc<[Range<u64>]>) {
         self.fixed.lock().insert(first_group, ranges);
     }

@@ -1,11 +1,11 @@
-//! Where metadata is read from: the published state of the volume, or an operation's own view.
+//! A source of metadata: the published state of the volume, or the view of an operation.
 
 use journal::{BlockRef, HomeBlock};
 
 use super::value::Facts;
 use crate::Result;
 
-/// Something that gives metadata blocks.
+/// Returns metadata blocks.
 pub(crate) trait Source {
     /// The bytes of a metadata block. An error if the block is outside of the volume.
     fn block(&self, block: HomeBlock) -> Result<BlockRef>;

@@ -1,4 +1,4 @@
-//! Who may use which of the free blocks.
+//! Which of the free blocks an operation may use.
 //!
 //! ```text
 //! free blocks: | for everybody | reserved for root (s_r_blocks_count) | pool |
@@ -6,31 +6,31 @@
 //!              '- privileged ------------------------------------------'
 //!              '- nodes of existing extent trees --------------------------------'
 //! ```
-//! - Blocks *reserved for root* are for root, for the user `s_def_resuid` and, if it is not root's, for the group
-//!   `s_def_resgid`.
-//! - The *pool* is for nodes that an extent tree needs when blocks that it has already are written, zeroed or punched out.
-//!   Without it, writing into preallocated space would fail on a full volume. Its size is that of ext4's
-//!   reserved clusters: 2 % of the volume, at most 4096 blocks. A node holds 340 extents, so a volume of up to 800 MB
-//!   never needs more.
+//! - Blocks *reserved for root* are for root, for the user `s_def_resuid`, and for the group
+//!   `s_def_resgid` unless that is root's group.
+//! - The *pool* is for nodes that an extent tree needs when blocks that the file already has are
+//!   written, zeroed or punched out. Without the pool, writing into preallocated space would fail
+//!   on a full volume. It has the size of ext4's reserved clusters: 2 % of the volume, at most 4096
+//!   blocks. A node holds 340 extents, so a volume of up to 800 MB never needs more.
 //!
-//! An operation takes blocks for the thread's current [`Spender`]; outside of [`spending_as`] that is a privileged one:
-//! recovery, opening and closing must not fail for want of blocks that are free.
+//! An operation takes blocks for the thread's current [`Spender`]. Outside of [`spending_as`] that
+//! is a privileged one: recovery, opening and closing must not fail while free blocks exist.
 
 use std::cell::Cell;
 
 use super::value::Facts;
 
-/// The pool is this part of the volume.
+/// The pool is this fraction of the volume.
 const POOL_DIVISOR: u64 = 50;
 /// Blocks of the largest pool.
 const POOL_COUNT_MAX: u64 = 4096;
 
-/// On whose behalf an operation takes blocks.
+/// The kind of user for whom an operation takes blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spender {
     /// May use the blocks that are reserved for root.
     Privileged,
-    /// May not.
+    /// May not use them.
     Ordinary,
 }
 
@@ -38,7 +38,7 @@ thread_local! {
     static CURRENT: Cell<Spender> = const { Cell::new(Spender::Privileged) };
 }
 
-/// Sets the former spender again, also when a panic unwinds.
+/// Restores the previous spender, also when a panic unwinds.
 struct Restore(Spender);
 
 impl Drop for Restore {
@@ -47,7 +47,7 @@ impl Drop for Restore {
     }
 }
 
-/// Runs `operations`, all of this thread, on behalf of `spender`.
+/// Runs `operations`, all in this thread, for `spender`.
 pub fn spending_as<T>(spender: Spender, operations: impl FnOnce() -> T) -> T {
     let _restore = Restore(CURRENT.replace(spender));
     operations()
@@ -59,7 +59,7 @@ pub(crate) fn current_spender() -> Spender {
 }
 
 impl Facts {
-    /// What a user with this group is, as far as the superblock tells.
+    /// The kind of a user with this group, by the superblock.
     pub(crate) fn spender(&self, uid: u32, gid: u32) -> Spender {
         let reserved_uid = u32::from(self.superblock.s_def_resuid.get());
         let is_in_group = self.reserved_group() == Some(gid);
@@ -70,17 +70,18 @@ impl Facts {
         }
     }
 
-    /// The group whose members may use the blocks that are reserved for root; `None`: there is none but root.
+    /// The group whose members may use the blocks that are reserved for root. `None`: only root
+    /// may.
     pub(crate) fn reserved_group(&self) -> Option<u32> {
         Some(u32::from(self.superblock.s_def_resgid.get())).filter(|gid| *gid != 0)
     }
 
-    /// Blocks in the pool when the volume is not full.
+    /// Blocks in the pool while the volume is not full.
     fn pool_block_count(&self) -> u64 {
         (self.geometry.block_count / POOL_DIVISOR).min(POOL_COUNT_MAX)
     }
 
-    /// Free blocks that are not for this spender.
+    /// Free blocks that this spender may not use.
     pub(crate) fn withheld_block_count(&self, spender: Spender) -> u64 {
         let for_root = match spender {
             Spender::Privileged => 0,

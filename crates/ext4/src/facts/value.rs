@@ -1,6 +1,6 @@
-//! What is known of a mounted volume and does not change while it is mounted.
+//! The facts of a mounted volume: everything that is known of it and does not change.
 //!
-//! Readers of metadata need these facts and blocks, and nothing else of the volume.
+//! Readers of metadata need only these facts, and blocks.
 
 use super::checksum::Checksums;
 use super::geometry::Geometry;
@@ -13,8 +13,9 @@ pub(crate) struct Facts {
     pub(crate) geometry: Geometry,
     /// Which structures have checksums, and their seeds.
     pub(crate) checksums: Checksums,
-    /// The superblock as it was read when the volume was opened. Only fields that never change may be
-    /// used: features, hash seed, reserved blocks. [`super::source::Source::super_bytes`] gives the others.
+    /// The superblock as it was read when the volume was opened. Only fields that never change may
+    /// be used: features, hash seed, reserved blocks. [`super::source::Source::super_bytes`]
+    /// returns the others.
     pub(crate) superblock: Box<SuperBlock>,
     /// Where the file system's own metadata is.
     pub(crate) places: Places,

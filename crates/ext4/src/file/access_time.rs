@@ -1,4 +1,4 @@
-//! The access time that reading leaves.
+//! The access time that reading sets.
 
 use crate::inode::{Inode, flags, read_inode};
 use crate::memory::Mounted;
@@ -9,9 +9,9 @@ use crate::{Result, Timestamp};
 const ATIME_AGE_MAX_SECONDS: i64 = 24 * 60 * 60;
 
 impl Mounted {
-    /// The inode was read (file content, directory, symlink target): sets its access time when it
-    /// is not newer than its last change, or a day old, unless the volume is open with `noatime`.
-    /// Costs nothing otherwise.
+    /// The inode was read (file content, directory, symbolic link). Sets its access time if that is
+    /// not newer than the last change, or is a day old, unless the volume is open with `noatime`.
+    /// Otherwise this costs nothing.
     pub(super) fn note_access(&self, inode: &Inode) -> Result<()> {
         let is_kept = self.is_read_only() || self.settings.noatime;
         if is_kept || !is_access_due(inode, self.now()) {

@@ -1,9 +1,9 @@
-//! Writing several pieces of a file as one: after a crash all of them are there, or none.
+//! Writes several pieces of a file atomically: after a crash all of them are there, or none.
 //!
-//! All pieces go through one operation, so that they are in one transaction. That transaction has
-//! to hold them: [`Volume::atomic_block_limit`] blocks, fewer when those that have to be allocated lie in many
-//! block groups. The data are always journaled; modes that may put data in place over others do not offer
-//! it.
+//! All pieces go through one operation, so they are in one transaction. That transaction must have
+//! room for them: [`Volume::atomic_block_limit`] blocks, or fewer if the blocks that have to be
+//! allocated are in many block groups. The data are always journaled. Modes that may write data in
+//! place over existing data do not offer atomic writes.
 
 use super::content::{FILE_BYTES_MAX, block_of, regular_file};
 use super::write::{Chunk, EDIT_COUNT, GROWTH_LEVEL_COUNT, Undone, edits_credit_count};
@@ -13,7 +13,7 @@ use crate::memory::Mounted;
 use crate::op::Op;
 use crate::{Error, InodeNo, Result};
 
-/// The deepest tree there can be.
+/// The largest possible depth of a tree.
 const DEPTH_MAX: u16 = 5;
 
 /// Some bytes of a file and where they go.
@@ -62,8 +62,9 @@ fn check_pieces(pieces: &[Piece<'_>]) -> Result<()> {
     if end > FILE_BYTES_MAX { Err(Error::FileTooBig) } else { Ok(()) }
 }
 
-/// What the operation may change: enough for one edit for each block that holds nothing yet, or as many as
-/// a transaction has room for beside the data: blocks that are allocated together need one edit.
+/// The credits of the operation. They are enough for one edit for each block that holds nothing
+/// yet, or as many as a transaction has room for beside the data: blocks that are allocated
+/// together need one edit.
 fn credit_count(volume: &Mounted, inode: &Inode, pieces: &[Piece<'_>]) -> Result<usize> {
     let (mut block_count, mut fresh_count) = (0, 0);
     for (offset, data) in pieces {

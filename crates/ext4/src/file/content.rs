@@ -1,4 +1,5 @@
-//! What the operations on a regular file's content share: limits, checks, one block's bytes.
+//! What the operations on a regular file's content share: limits, checks, and access to single
+//! blocks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,14 +48,15 @@ pub(super) fn check_may_change(inode: &Inode, offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// The content changed now.
+/// Marks the content as changed now.
 pub(super) fn touch(op: &Op<'_>, inode: &mut Inode) {
     inode.set_mtime(op.now());
     inode.set_ctime(op.now());
     inode.bump_version();
 }
 
-/// Changes a part of a block of data that was written before. `true`: through the journal.
+/// Changes a part of a block of data that was written before. `true`: the change goes through the
+/// journal.
 pub(super) fn change_data(
     op: &mut Op<'_>,
     plan: &Plan,
@@ -67,8 +69,8 @@ pub(super) fn change_data(
     plan.put(op, Put { home, bytes, written, fresh: false, unused: false })
 }
 
-/// Makes the bytes from `from` up to `to`, which must lie in one block, zeros; nothing to do where
-/// no data is. Changes one block at most.
+/// Makes the bytes from `from` up to `to` zeros. They must be in one block. If there are no data,
+/// nothing is done. Changes at most one block.
 pub(super) fn zero_bytes(op: &mut Op<'_>, inode: &Inode, from: u64, to: u64) -> Result<()> {
     let within = place_in_block(from)..place_in_block(to - 1) + 1;
     let mapping = extent::map(&*op, inode, block_of(from), 1)?;
@@ -82,8 +84,8 @@ pub(super) fn zero_bytes(op: &mut Op<'_>, inode: &Inode, from: u64, to: u64) -> 
     Ok(())
 }
 
-/// Makes what the last block of the file holds behind the end zeros, so that it never appears when
-/// the file grows. Changes one block at most.
+/// Makes the bytes of the last block after the end of the file zeros, so that they never appear
+/// when the file grows. Changes at most one block.
 pub(super) fn zero_tail(op: &mut Op<'_>, inode: &Inode, size: u64) -> Result<()> {
     if size.is_multiple_of(BLOCK) || size > FILE_BYTES_MAX {
         return Ok(());

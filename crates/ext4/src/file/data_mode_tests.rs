@@ -1,4 +1,5 @@
-//! The data mode of a file that is looked up while somebody sets it, and blocks that change owners.
+//! The data mode of a file that is looked up while another thread sets it, and blocks that change
+//! owners.
 
 use std::sync::Arc;
 
@@ -33,8 +34,9 @@ fn set_mode(volume: &Volume, ino: InodeNo, mode: DataMode) {
     volume.set_data_mode(ino, Some(mode)).expect("the attribute can be set");
 }
 
-/// The mode lies in the inode, which is read first, other attributes in a block. Whoever set the mode
-/// while that was read was overruled by the old one, until the file's in-core inode was dropped.
+/// The mode is stored in the inode, which is read first; other attributes are in a block. If a
+/// thread set the mode while that block was read, the old mode stayed in effect until the file's
+/// in-core inode was dropped.
 #[test]
 fn regression_a_mode_that_is_set_while_the_old_one_is_looked_up() {
     type LookUp = fn(&Volume, InodeNo) -> DataMode;
@@ -82,8 +84,8 @@ fn regression_a_mode_that_is_set_while_the_old_one_is_looked_up() {
     }
 }
 
-/// Somebody read a block that was free, late, and then a checkpoint wrote it once more, also late: its next
-/// owner's data were logged as a change of what had been read.
+/// A thread read a free block late, and then a checkpoint wrote it once more, also late. The data
+/// of its next owner were logged as a change of the bytes that had been read.
 #[test]
 fn regression_a_new_block_is_not_logged_as_a_change_of_what_it_held() {
     let bench = Bench::new(DataMode::Delta, 64, 1);

@@ -1,9 +1,9 @@
 //! Allocating without writing, punching holes, zeroing ranges.
 //!
-//! Each is one operation, or, over very many extents, goes through its range in several: nobody else can
-//! change anything meanwhile, and a transaction has to hold it. An error on the way (a full volume) leaves what
-//! was done before. Only the last one changes the size: whoever is told of an error
-//! believes that the size is the old one (the kernel's FUSE does).
+//! Each is one operation. If the range has very many extents, it is done in several operations,
+//! because an operation excludes all others and must fit into a transaction. An error on the way (a
+//! full volume) leaves what was done before. Only the last operation changes the size, because a
+//! caller that gets an error assumes the old size (the kernel's FUSE does).
 
 use std::ops::Range;
 
@@ -21,15 +21,15 @@ use crate::{Error, InodeNo, Result};
 /// What `Volume::fallocate` does with a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allocate {
-    /// Allocates it, reading as zeros where it was a hole, and grows the file to its end.
+    /// Allocates it, and grows the file to its end. Holes read as zeros.
     Extend,
-    /// Allocates it; the size stays.
+    /// Allocates it without changing the size.
     KeepSize,
-    /// Makes it a hole; the size stays.
+    /// Makes it a hole without changing the size.
     PunchHole,
-    /// Makes it zeros, allocated.
+    /// Makes it allocated zeros.
     ZeroRange {
-        /// The size stays.
+        /// Keep the size.
         keep_size: bool,
     },
 }
@@ -37,19 +37,19 @@ pub enum Allocate {
 /// Blocks at the edges of a range that is zeroed.
 const EDGE_COUNT: usize = 2;
 
-/// Extents that one operation allocates or zeroes at most.
-/// Nobody else changes or commits anything meanwhile.
+/// The most extents that one operation allocates or zeroes. No other operation runs or commits
+/// meanwhile.
 const EXTENT_COUNT_MAX: usize = 1024;
-/// Blocks that one operation may change at most to punch out a range.
+/// The most blocks that one operation may change to punch out a range.
 const PUNCH_CREDIT_COUNT_MAX: usize = 2048;
 
 /// A range that is to be allocated.
 struct Filling {
     /// Logical blocks.
     blocks: Range<u64>,
-    /// Where the range starts and ends in bytes.
+    /// The range in bytes.
     bytes: Range<u64>,
-    /// Data in the range become zeros.
+    /// Whether data in the range become zeros.
     zero: bool,
     grow: bool,
 }
@@ -58,7 +58,7 @@ struct Filling {
 enum Undone {
     /// The operation has not enough credits for all of its range.
     NeedsCredits,
-    /// The volume is full. The blocks before logical block `fitting_end` were there.
+    /// The volume is full. Blocks were found up to the logical block `fitting_end`.
     NoSpace { fitting_end: u64 },
     /// Any other error.
     Failed(Error),
@@ -192,8 +192,9 @@ impl Filling {
         Filling { blocks, bytes, zero, grow }
     }
 
-    /// One operation's part of `range` (logical blocks): all, or, if it may stop, what it has credits for.
-    /// Returns where to go on. When it fails, `progress` says how far it came.
+    /// One operation's part of `range` (logical blocks): all of it, or, if it may stop, the part
+    /// that it has credits for. Returns where to continue. If it fails, `progress` says how far it
+    /// came.
     fn step(
         &self,
         op: &mut Op<'_>,
@@ -227,7 +228,7 @@ impl Filling {
         Ok(next)
     }
 
-    /// Allocates or zeroes the start of `range`: so many blocks.
+    /// Allocates or zeroes the start of `range`. Returns the number of blocks.
     fn fill_next(&self, op: &mut Op<'_>, inode: &mut Inode, range: Range<u64>) -> Result<u32> {
         let short = |n: u64| u32::try_from(n).expect("the range ends below the largest file");
         let logical = range.start;
@@ -263,14 +264,14 @@ impl Filling {
     }
 }
 
-/// Logical blocks that lie wholly within a range of bytes; empty at its start when there is none.
+/// Logical blocks that are wholly within a range of bytes. If there are none, an empty range at its
+/// start.
 fn whole_blocks(bytes: &Range<u64>) -> Range<u64> {
     let start = bytes.start.div_ceil(BLOCK);
     start..(bytes.end / BLOCK).max(start)
 }
 
-/// Zeroes the bytes of the range that lie in blocks which are not wholly in it. Changes two blocks
-/// at most.
+/// Zeroes the bytes of the range in blocks that are only partly in it. Changes at most two blocks.
 fn zero_edges(op: &mut Op<'_>, inode: &Inode, bytes: &Range<u64>) -> Result<()> {
     let whole = whole_blocks(bytes);
     let head_end = bytes.end.min(whole.start * BLOCK);

@@ -9,7 +9,7 @@ use crate::{Allocate, DataMode, Error, InodeNo, Result, SeekTo, Volume};
 pub(crate) const BLOCK: u64 = 4096;
 pub(super) const MODES: [DataMode; 7] = DataMode::ALL;
 
-/// Groups of 1 MiB, so that a file lies in many; nothing has a checksum.
+/// Groups of 1 MiB, so that a file is in many groups. Nothing has a checksum.
 pub(super) const SMALL_GROUPS: [&str; 6] =
     ["-g", "256", "-O", "^metadata_csum,^64bit,^flex_bg,^resize_inode", "-N", "1024"];
 

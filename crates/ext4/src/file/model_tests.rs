@@ -160,8 +160,8 @@ fn small_groups_and_no_checksums() {
     }
 }
 
-/// Threads with a file each, commits and checkpoints in the background: nothing waits for ever, and
-/// everyone reads what he wrote.
+/// Threads with a file each, with commits and checkpoints in the background: no thread waits for
+/// ever, and each reads what it wrote.
 #[test]
 fn writers_side_by_side() {
     for mode in MODES {

@@ -13,16 +13,16 @@ use crate::memory::{InCoreInode, Mounted};
 use crate::op::Op;
 use crate::xattr::{self, XattrName};
 
-/// A smaller append goes through the journal in `auto` mode.
+/// A shorter append goes through the journal in `auto` mode.
 const AUTO_IN_PLACE_BYTES: usize = 256 << 10;
-/// The same for a file that was synced before: one write to the journal is then worth more than
-/// writing the data once.
+/// The same bound for a file that was synced before. For such a file, one write to the journal is
+/// worth more than writing the data only once.
 const AUTO_IN_PLACE_SYNCED_BYTES: usize = 1 << 20;
-/// A file that has got so many bytes in blocks that held nothing, without a sync, gets its next
-/// whole blocks in place, however small the writes.
+/// If this many bytes were written to blocks that held nothing, without a sync, the next whole
+/// blocks go in place, however small the writes are.
 const AUTO_BULK_BYTES: u64 = 1 << 20;
 
-/// How the data of one operation on one file go.
+/// How the data of one operation on one file are written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) mode: DataMode,
@@ -30,20 +30,20 @@ pub(crate) struct Plan {
     len_bytes: usize,
     threshold_bytes: usize,
     was_synced: bool,
-    /// Much was appended without a sync.
+    /// Whether much was appended without a sync.
     is_bulk: bool,
 }
 
 /// Some bytes of a block of data.
 pub(crate) struct Put {
     pub(crate) home: HomeBlock,
-    /// All of the block, as it will be.
+    /// The whole block, as it will be.
     pub(crate) bytes: BlockRef,
-    /// The bytes that are not those of the version before.
+    /// The bytes that differ from the previous version.
     pub(crate) written: Range<usize>,
-    /// There was no version before that counts.
+    /// Whether there is no previous version that counts.
     pub(crate) fresh: bool,
-    /// Nor is there one that a crash brings back.
+    /// Whether a crash cannot bring back a previous version either.
     pub(crate) unused: bool,
 }
 
@@ -54,8 +54,9 @@ impl Put {
 }
 
 impl Plan {
-    /// Runs of whole blocks may go home straight from the caller's buffer. For `Auto` only if they
-    /// are unused: what a crash leaves there is not part of the file before the commit.
+    /// Whether runs of whole blocks may go home directly from the caller's buffer. With `Auto` only
+    /// if they are unused: before the commit, the blocks are not part of the file, whatever a crash
+    /// leaves in them.
     pub(super) fn allows_direct(&self) -> bool {
         match self.mode {
             DataMode::Ordered | DataMode::Writeback => true,
@@ -72,7 +73,7 @@ impl Plan {
         Plan { mode, ..self }
     }
 
-    /// Puts a block of data where it belongs. `true`: into the journal.
+    /// Puts a block of data. `true`: it goes through the journal.
     pub(crate) fn put(&self, op: &mut Op<'_>, put: Put) -> Result<bool> {
         // A block stays on the way that its first change took until it is home (Okeanos' update
         // sequence).
@@ -99,8 +100,9 @@ impl Plan {
     }
 }
 
-/// A block that held nothing may still be known with what it held for its former owner, or before
-/// it was punched out: then only comparing tells what changed.
+/// The form of a change of written bytes. A block that held nothing may still have an older version
+/// in memory, of its previous owner or from before it was punched out. Then only a comparison shows
+/// what changed.
 fn extent(put: &Put) -> Form {
     if put.fresh {
         return Form::Delta;
@@ -110,7 +112,7 @@ fn extent(put: &Put) -> Form {
     Form::Extent(ranges)
 }
 
-/// The mode that the inode asks for, if that is known without a look at its attributes.
+/// The mode that the inode asks for, if it is known without reading its attributes.
 fn known_mode(inode: &Inode, in_core: &InCoreInode) -> Option<Option<DataMode>> {
     if inode.has_flag(flags::JOURNAL_DATA) {
         return Some(Some(DataMode::Journal));
@@ -118,8 +120,9 @@ fn known_mode(inode: &Inode, in_core: &InCoreInode) -> Option<Option<DataMode>> 
     in_core.mode_code().map(|code| DataMode::from_number(u32::from(code)))
 }
 
-/// The mode that the inode asks for. Nobody may be setting it meanwhile, who would be overruled: the
-/// source is an operation, or the caller holds the inode's attribute lock and read the inode under it.
+/// The mode that the inode asks for. No other thread may be setting it meanwhile, because the
+/// result would overwrite the new mode. So the source is an operation, or the caller holds the
+/// inode's attribute lock and read the inode under it.
 fn look_up(source: &impl Source, inode: &Inode, in_core: &InCoreInode) -> Result<Option<DataMode>> {
     if let Some(mode) = known_mode(inode, in_core) {
         return Ok(mode);
@@ -139,7 +142,7 @@ impl Op<'_> {
         look_up(self, inode, &self.mounted().in_core(inode.ino))
     }
 
-    /// How this operation, which writes so many bytes to this file, puts them.
+    /// How this operation, which writes `len_bytes` bytes to this file, writes them.
     pub(crate) fn plan(&self, inode: &Inode, len_bytes: usize) -> Result<Plan> {
         let volume = self.mounted();
         let mode = self.mode_of(inode)?.unwrap_or(volume.settings.data_mode);
@@ -148,7 +151,7 @@ impl Op<'_> {
 }
 
 impl Mounted {
-    /// How an operation that will write so many bytes to this file puts them.
+    /// How an operation that will write `len_bytes` bytes to this file writes them.
     pub(crate) fn plan(
         &self,
         inode: &Inode,
@@ -168,8 +171,8 @@ impl Mounted {
         }
     }
 
-    /// The mode that holds: the inode's own, or the volume's. Takes the inode's attribute lock, so never
-    /// call it inside of an operation.
+    /// The mode in effect: the inode's own, or the volume's. Takes the inode's attribute lock, so
+    /// never call it inside an operation.
     pub(crate) fn mode_in(&self, inode: &Inode, in_core: &InCoreInode) -> Result<DataMode> {
         let own = match known_mode(inode, in_core) {
             Some(mode) => mode,

@@ -49,7 +49,7 @@ impl Mounted {
         Ok(len_bytes)
     }
 
-    /// Fills `out` from an inode's blocks, wherever its size ends.
+    /// Fills `out` from an inode's blocks, without regard to its size.
     fn read_mapped(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < out.len() {
@@ -70,8 +70,8 @@ impl Mounted {
         Ok(())
     }
 
-    /// Fills `out` from `skip` bytes behind the start of a run of blocks: whole blocks directly, the
-    /// edges through a copy.
+    /// Fills `out` from a run of blocks, beginning `skip` bytes after its start. Whole blocks are
+    /// read directly, the edges through a copy.
     fn read_run(&self, start: HomeBlock, skip: usize, out: &mut [u8]) -> Result<()> {
         let head_len = if skip == 0 { 0 } else { out.len().min(BLOCK_BYTES - skip) };
         let (head, rest) = out.split_at_mut(head_len);
@@ -98,7 +98,7 @@ impl Mounted {
     }
 }
 
-/// How far a read at `offset` goes when it takes all of the block in which it ends.
+/// The end of a read at `offset`, if it takes all of its last block.
 fn end_of_last_block(offset: u64, len_bytes: usize) -> usize {
     let skip = place_in_block(offset);
     if len_bytes == 0 { 0 } else { (skip + len_bytes).next_multiple_of(BLOCK_BYTES) - skip }

@@ -32,9 +32,9 @@ impl Mounted {
         if tid > self.committed() {
             self.journal.sync(tid)?;
         }
-        // Data that overwrote data in place changed nothing that a commit would have to carry, and
-        // may belong to a later transaction than the one that was committed. `Writeback` data
-        // belong to none.
+        // Overwriting data in place changes nothing that a commit would have to carry. Such data
+        // may also belong to a later transaction than the committed one. `Writeback` data belong to
+        // no transaction.
         let has_more = in_core.sync_tid() > self.committed();
         if mode == DataMode::Writeback || !mode.is_journaled() && has_more {
             self.journal.flush_in_place_of(owner)?;

@@ -12,7 +12,7 @@ use crate::{
     Allocate, DataMode, Error, InodeNo, NewNode, OpenOptions, Owner, Result, SeekTo, Volume,
 };
 
-/// The first of several operations of a truncate is durable, the others never happened.
+/// The first of several operations of a truncate is durable, and the others never ran.
 #[test]
 fn an_interrupted_truncate_is_finished_at_the_next_opening() {
     let bench = Bench::with_options(DataMode::Ordered, 96, 1, &SMALL_GROUPS);
@@ -38,7 +38,7 @@ fn an_interrupted_truncate_is_finished_at_the_next_opening() {
     bench.fsck();
 }
 
-/// It used to be read by itself, after the rest: a revolution of a disk for each file.
+/// The last block used to be read alone, after the rest: a revolution of a disk for each file.
 #[test]
 fn the_block_in_which_a_file_ends_is_read_with_the_rest() {
     let bench = Bench::new(DataMode::Ordered, 64, 1);
@@ -53,7 +53,7 @@ fn the_block_in_which_a_file_ends_is_read_with_the_rest() {
     assert_eq!(volume.read(ino, 0, &mut out).expect("a read"), len);
     assert_eq!(device.counters().read_count - before, 1);
     assert!(out[..len].iter().all(|byte| *byte == 7) && out[len..].iter().all(|byte| *byte == 0));
-    // Where there is no room for it, nothing is written behind what was asked for.
+    // Where there is no room for it, nothing is written after what was asked for.
     assert_eq!(read_all(&volume, ino, len), vec![7; len]);
     volume.close().expect("a clean close");
 }
@@ -133,7 +133,7 @@ fn writes_of_others_clear_privileges() {
     }
 }
 
-/// Each chunk of a write that finds its blocks scattered is counted once, as long as it is.
+/// Each chunk of a write to scattered blocks is counted once, with its length.
 #[test]
 fn regression_appended_bytes_are_counted_once() {
     let bench = Bench::new(DataMode::Auto, 64, 1);
@@ -238,8 +238,8 @@ fn damaged_extent_blocks_are_errors() {
     }
 }
 
-/// Without checksums nothing tells a damaged extent tree from a sound one but its own sense: every
-/// operation ends, with whatever result, and none panics.
+/// Without checksums only the extent tree's own consistency can show that it is damaged. Every
+/// operation on such a tree ends, with any result, and none panics.
 #[test]
 fn crafted_extent_trees_do_no_harm() {
     let options = ["-O", "^metadata_csum"];
@@ -271,7 +271,7 @@ fn crafted_extent_trees_do_no_harm() {
     assert!(corrupt_count > 100, "only {corrupt_count} of 300 were found out");
 }
 
-/// Runs operations on a crafted image. Whether one of them said that it is corrupt.
+/// Runs operations on a crafted image. Returns whether one of them reported it as corrupt.
 fn survive(random: &mut fastrand::Rng, bytes: Vec<u8>, ino: InodeNo) -> bool {
     let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
     let options = OpenOptions {

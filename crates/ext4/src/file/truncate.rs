@@ -1,8 +1,8 @@
-//! Setting a file's size, and freeing the blocks of a file that is no more.
+//! Sets a file's size, and frees the blocks of a deleted file.
 //!
-//! Freeing may take several operations. A file that is being cut is on the orphan list from the
-//! first (which sets its new size) to the last, so that after a crash the rest is freed at the next
-//! opening; one that is no more is there anyway.
+//! Freeing may take several operations. The first one sets the new size and puts a file that is
+//! being cut on the orphan list; the last one takes it off. So after a crash the next opening frees
+//! the rest. A deleted file is on the orphan list already.
 
 use super::content::{BLOCK, FILE_BYTES_MAX, check_may_change, regular_file, touch, zero_tail};
 use crate::extent::{self, FREE_CREDIT_COUNT, FreeBudget};
@@ -12,12 +12,12 @@ use crate::memory::Mounted;
 use crate::op::Op;
 use crate::{Error, FileKind, InodeNo, Result};
 
-/// Behind the last logical block there can be.
+/// One more than the largest logical block.
 const LOGICAL_END: u64 = 1 << 32;
 
 impl Mounted {
-    /// Sets the size of a regular file in bytes: cuts it, or lets it grow by a hole. `change` is
-    /// applied to the inode in the same operation (it must be able to run twice).
+    /// Sets the size of a regular file in bytes: cuts it, or extends it by a hole. `change` is
+    /// applied to the inode in the same operation, and must be able to run twice.
     pub(crate) fn set_size(
         &self,
         ino: InodeNo,
@@ -45,8 +45,8 @@ impl Mounted {
         }
     }
 
-    /// Goes on with cutting a file that a crash interrupted: frees what lies behind its end, and
-    /// takes it off the orphan list.
+    /// Continues cutting a file after a crash: frees the blocks after its end, and takes it off the
+    /// orphan list.
     pub(crate) fn finish_truncate(&self, ino: InodeNo) -> Result<()> {
         let in_core = self.in_core(ino);
         let _content = in_core.content.write();
@@ -54,8 +54,8 @@ impl Mounted {
         self.free_rest(ino, inode.size().div_ceil(BLOCK))
     }
 
-    /// Frees from logical block `from` on, in as many operations as that takes, and then takes the
-    /// file off the orphan list. The caller holds the content lock.
+    /// Frees the blocks from logical block `from` on, in as many operations as that takes, and then
+    /// takes the file off the orphan list. The caller holds the content lock.
     fn free_rest(&self, ino: InodeNo, from: u64) -> Result<()> {
         let mut next = Some(from);
         while let Some(from) = next {
@@ -73,8 +73,8 @@ impl Mounted {
         Ok(())
     }
 
-    /// Frees every block of an inode that has no name and no user any more, whatever its kind. It
-    /// must be on the orphan list, and stays there.
+    /// Frees all blocks of an inode that has neither a name nor a user, of any kind. It must be on
+    /// the orphan list, and stays there.
     pub(crate) fn free_inode_blocks(&self, ino: InodeNo) -> Result<()> {
         let inode = read_inode(self, ino)?;
         if !inode.maps_blocks() || extent::is_empty(&inode) {
@@ -96,8 +96,8 @@ impl Mounted {
     }
 }
 
-/// Sets the size and frees what lies behind it, as far as one operation can; puts the file on the
-/// orphan list when that is not all. Returns the logical block to go on from.
+/// Sets the size and frees the blocks after it, as far as one operation can. If that is not all,
+/// puts the file on the orphan list. Returns the logical block to continue from.
 pub(crate) fn resize(op: &mut Op<'_>, inode: &mut Inode, size_bytes: u64) -> Result<Option<u64>> {
     let old_size = inode.size();
     zero_tail(op, inode, old_size.min(size_bytes))?;
@@ -117,7 +117,7 @@ fn free_from(op: &mut Op<'_>, inode: &mut Inode, from: u64) -> Result<Option<u64
     extent::free_range(op, inode, from, LOGICAL_END, &mut budget)
 }
 
-/// What one operation with so many credits may free of this inode.
+/// What one operation with `credit_count` credits may free of this inode.
 pub(crate) fn budget(op: &Op<'_>, inode: &Inode, credit_count: usize) -> FreeBudget {
     let blocks_per_group = op.facts().geometry.blocks_per_group;
     FreeBudget::new(credit_count, extent::depth(inode), blocks_per_group)

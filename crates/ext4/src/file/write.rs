@@ -1,15 +1,15 @@
 //! Writing a file.
 //!
-//! A write is one operation, if a transaction can hold it, or cut into chunks, each one operation: blocks
-//! are mapped, allocated where there are none, and the size follows, all in one transaction with (the order
-//! of) the data:
+//! A write is one operation if a transaction can hold it. Otherwise it is cut into chunks, each of
+//! which is one operation. An operation maps blocks, allocates missing ones, and sets the size. All
+//! of this is in one transaction with the data, or ordered after them:
 //!
 //! - Data that go through the journal are blocks of the same operation.
-//! - Of data that go in place (`data_mode` decides), a run of at least 64 KiB of whole blocks is
-//!   written home from the caller's buffer after the operation was published, under a guard that
-//!   holds the commit back until it is there; other blocks are buffered, and the engine writes them
-//!   home before it commits. The file's content lock is held all the while, so nobody reads what is
-//!   not there yet.
+//! - Data that go in place (`data_mode` decides) are written in one of two ways. A run of at least
+//!   64 KiB of whole blocks is written home from the caller's buffer after the operation was
+//!   published; a guard holds the commit back until it is home. Other blocks are buffered, and the
+//!   engine writes them home before it commits. The file's content lock is held until then, so no
+//!   reader sees data that are not there yet.
 
 use std::sync::Arc;
 
@@ -26,17 +26,18 @@ use crate::memory::{InCoreInode, Mounted};
 use crate::op::{Op, Undo};
 use crate::{DataMode, Error, InodeNo, Result};
 
-/// Allocations and conversions that an operation asks credits for at first. They mostly change the same
-/// blocks, so that it can do many more; when it cannot, it is tried again with all that it may take.
+/// The number of allocations and conversions that an operation asks credits for at first. Most of
+/// them change the same blocks, so the operation can do many more. If the credits run out, it is
+/// repeated with as many as it may take.
 pub(super) const EDIT_COUNT: usize = 8;
 
-/// Levels that a tree may grow by while one operation changes it.
+/// The number of levels by which a tree may grow during one operation.
 pub(super) const GROWTH_LEVEL_COUNT: u16 = 2;
 
-/// Whole blocks that are worth an I/O of their own.
+/// The least number of whole blocks that get an I/O of their own.
 const IN_PLACE_COUNT_MIN: usize = 16;
 
-/// Blocks of one chunk whose data go home directly.
+/// The most blocks of one chunk whose data go home directly.
 const DIRECT_CHUNK_COUNT: usize = 2048;
 
 /// Blocks of metadata that an operation with this many allocations or conversions may change.
@@ -46,21 +47,22 @@ pub(super) fn edits_credit_count(edit_count: usize, depth: u16) -> usize {
     6 * edit_count + edit_credit_count(depth) + 2
 }
 
-/// Whether an operation can do one more allocation or conversion, and change `other_count` blocks besides.
+/// Whether an operation has credits for one more allocation or conversion, and for `other_count`
+/// more blocks.
 pub(super) fn has_room_for_edit(op: &Op<'_>, inode: &Inode, other_count: usize) -> bool {
     // The block that held the old end of the file was changed before.
     let edit_credits = edits_credit_count(1, extent::depth(inode)) - 1;
     op.credits_left() >= edit_credits + other_count
 }
 
-/// Some of a file's blocks, next to each other on the volume and in the file.
+/// Blocks of a file that are adjacent on the volume and in the file.
 struct Piece {
     logical: u32,
     count: u32,
     home: HomeBlock,
-    /// Holds nothing yet.
+    /// Whether they hold nothing yet.
     fresh: bool,
-    /// Nor does a crash bring back a file that has something there.
+    /// Whether a crash cannot bring back a file with data there either.
     unused: bool,
 }
 
@@ -71,29 +73,30 @@ struct InPlace {
     range: std::ops::Range<usize>,
 }
 
-/// What an operation has done of a chunk.
+/// What an operation has written of a chunk.
 pub(crate) struct Written {
     pub(crate) len_bytes: usize,
     /// Allocations and conversions.
     pub(super) edit_count: usize,
     in_place: Vec<InPlace>,
     guard: Option<InPlaceGuard>,
-    /// Some of its data are in the journal.
+    /// Whether some of its data go through the journal.
     journaled: bool,
 }
 
-/// A part of a write that one operation does.
+/// The part of a write that one operation does.
 pub(super) struct Chunk<'a> {
     ino: InodeNo,
     offset: u64,
     data: &'a [u8],
     plan: Plan,
-    /// The whole blocks go home directly.
+    /// Whether the whole blocks go home directly.
     direct: bool,
-    /// Otherwise: copies of the whole blocks in `data`, made before the handle was opened.
+    /// If they do not: copies of the whole blocks in `data`, made before the handle was opened.
     copies: Vec<BlockRef>,
     kill_privileges: bool,
-    /// The operation may write a part of it. Otherwise it writes all or is undone.
+    /// Whether the operation may write only a part of it. Otherwise it writes all of it or is
+    /// undone.
     may_stop: bool,
 }
 
@@ -103,7 +106,7 @@ pub(super) enum Undone {
     NeedsCredits,
     /// Some of the whole blocks cannot go home directly.
     NeedsCopies,
-    /// The volume is full. The first `fitting_bytes` of the data had found their blocks.
+    /// The volume is full. Blocks were found for the first `fitting_bytes` of the data.
     NoSpace { fitting_bytes: usize },
     /// Any other error.
     Failed(Error),
@@ -174,8 +177,9 @@ impl Mounted {
         Ok(done)
     }
 
-    /// Writes the start of `data`, as much as one operation can; calls `mapped` with how much that is
-    /// when only data in place are left to write. The caller holds the content lock of `in_core`.
+    /// Writes the start of `data`, as much as one operation can. When only data in place are left
+    /// to write, calls `mapped` with the number of bytes. The caller holds the content lock of
+    /// `in_core`.
     fn write_some(
         &self,
         in_core: &InCoreInode,
@@ -238,14 +242,15 @@ impl Mounted {
 }
 
 impl Written {
-    /// Its data did not all get home, which aborted the journal: new blocks are published without content.
+    /// Its data did not all reach the home device, which aborted the journal. New blocks are
+    /// published without content.
     fn note_not_sent(&self, in_core: &InCoreInode) {
         if self.edit_count > 0 {
             in_core.lose_content();
         }
     }
 
-    /// Bytes of it that count as appended: all, if some of its blocks held nothing.
+    /// The number of its bytes that count as appended: all, if some of its blocks held nothing.
     pub(crate) fn appended_bytes(&self) -> usize {
         if self.edit_count > 0 { self.len_bytes } else { 0 }
     }
@@ -279,8 +284,8 @@ impl<'a> Chunk<'a> {
         chunk
     }
 
-    /// The whole blocks of a piece may be written home behind the journal's back. A block that the
-    /// journal knows has to stay there until it is home.
+    /// Whether the whole blocks of a piece may be written home without passing through the journal.
+    /// A block that the journal has a record of must stay in the journal until it is home.
     fn may_go_directly(&self, op: &Op<'_>, piece: &Piece) -> bool {
         let is_kept_whole = self.plan.mode != DataMode::Auto || piece.unused;
         is_kept_whole && !op.is_any_logged(piece.home, u64::from(piece.count))
@@ -301,8 +306,8 @@ impl<'a> Chunk<'a> {
         start..start + (self.data.len() - start) / BLOCK_BYTES * BLOCK_BYTES
     }
 
-    /// What an operation that writes it asks for, with that many allocations and conversions if there are so
-    /// many blocks.
+    /// The credits that an operation asks for to write it, for up to `edit_count` allocations and
+    /// conversions.
     fn credit_count(&self, edit_count: usize, depth: u16) -> usize {
         self.data_credit_count() + edits_credit_count(self.block_count().min(edit_count), depth)
     }
@@ -312,7 +317,7 @@ impl<'a> Chunk<'a> {
         self.block_count() - self.whole_blocks().len() / BLOCK_BYTES + self.copies.len()
     }
 
-    /// Byte range of `data` that falls into these logical blocks.
+    /// Byte range of `data` that belongs to these logical blocks.
     fn range_of(&self, logical: u32, count: u32) -> std::ops::Range<usize> {
         let start = (u64::from(logical) * BLOCK).max(self.offset);
         let end = ((u64::from(logical) + u64::from(count)) * BLOCK).min(self.end());
@@ -320,8 +325,8 @@ impl<'a> Chunk<'a> {
         in_data(start)..in_data(end)
     }
 
-    /// The operation: maps and allocates, puts the data, sets size and times. What comes after it in the
-    /// operation may still change `reserved_count` blocks.
+    /// The operation: maps and allocates blocks, puts the data, sets size and times. Leaves credits
+    /// for `reserved_count` blocks that the operation changes after that.
     pub(crate) fn write(
         &self,
         op: &mut Op<'_>,
@@ -363,8 +368,8 @@ impl<'a> Chunk<'a> {
         Ok(written)
     }
 
-    /// Finds a block for each block of the chunk, from its start on: all, or, if it may stop, as many as the
-    /// operation has credits for, but at least one.
+    /// Finds a block for each block of the chunk, from its start on: for all, or, if the chunk may
+    /// stop, for as many as the operation has credits for, but at least one.
     fn map(
         &self,
         op: &mut Op<'_>,
@@ -420,7 +425,7 @@ impl<'a> Chunk<'a> {
         Ok(())
     }
 
-    /// Puts data that cover a part of one block. `true`: into the journal.
+    /// Puts data that cover a part of one block. `true`: they go through the journal.
     fn put_part(
         &self,
         op: &mut Op<'_>,
@@ -441,7 +446,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// A block, or several that lie together, to write `logical` and what follows it to.
+/// Finds or allocates a block, or several adjacent ones, for `logical` and the blocks after it.
 fn map_piece(op: &mut Op<'_>, inode: &mut Inode, logical: u32, count: u32) -> Result<Piece> {
     let mapping = extent::map(&*op, inode, logical, count)?;
     let count = mapping.count;
@@ -465,7 +470,7 @@ fn copy_block(bytes: &[u8]) -> BlockRef {
     Arc::new(bytes.try_into().expect("chunks of a block's size"))
 }
 
-/// Clears set-user-ID, and set-group-ID where it means that (and not mandatory locking).
+/// Clears set-user-ID, and set-group-ID if it does not stand for mandatory locking.
 fn kill_privileges(inode: &mut Inode) {
     let mode = inode.mode();
     let group = if mode & 0o010 != 0 { 0o2000 } else { 0 };

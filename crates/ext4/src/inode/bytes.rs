@@ -9,7 +9,8 @@ use super::time::{decode_time, encode_time};
 use crate::layout::inode::{GOOD_OLD_INODE_BYTES, INODE_BYTES, RawInode};
 use crate::{Attr, Error, FileKind, InodeNo, Result, Timestamp};
 
-/// `i_flags` bits that we know, under the kernel's names (without `EXT4_` and `_FL`).
+/// The bits of `i_flags` that this driver knows, under the kernel's names (without `EXT4_` and
+/// `_FL`).
 #[allow(dead_code)] // complete on purpose
 pub(crate) mod flags {
     pub(crate) const SYNC: u32 = 0x8;
@@ -33,7 +34,7 @@ pub(crate) mod flags {
 /// `i_mode`: the bits of the type.
 const S_IFMT: u16 = 0o170000;
 
-/// An inode's number and bytes. A copy: nothing changes until `Op::put_inode`.
+/// An inode's number and bytes. This is a copy: nothing changes until `Op::put_inode`.
 #[derive(Debug, Clone)]
 pub(crate) struct Inode {
     /// Its number.
@@ -69,8 +70,8 @@ fn kind_of(mode: u16) -> Option<FileKind> {
 }
 
 impl Inode {
-    /// A new inode of `kind`: zeros but for type, extra size and creation time; the caller fills
-    /// the rest. Link count 0.
+    /// A new inode of `kind` with link count 0. Everything except type, extra size and creation
+    /// time is zero; the caller fills in the rest.
     pub(crate) fn new(ino: InodeNo, kind: FileKind, generation: u32, now: Timestamp) -> Inode {
         let raw = RawInode::read_from_bytes(&[0; INODE_BYTES]).expect("256 bytes");
         let mut inode = Inode { ino, raw };
@@ -84,7 +85,7 @@ impl Inode {
         inode
     }
 
-    /// What cannot be right in an inode of any kind.
+    /// Checks what must hold for an inode of any kind. The error says what is wrong.
     pub(crate) fn check(&self) -> std::result::Result<(), &'static str> {
         if kind_of(self.mode()).is_none() {
             return Err("i_mode: no type of file");
@@ -151,7 +152,7 @@ impl Inode {
         self.raw.i_flags = U32::new(flags);
     }
 
-    /// Is this one of the [`flags`] set?
+    /// Whether this one of the [`flags`] is set.
     pub(crate) fn has_flag(&self, flag: u32) -> bool {
         self.flags() & flag != 0
     }
@@ -192,7 +193,8 @@ impl Inode {
         if word(0) != 0 { word(0) & 0xFFFF } else { word(1) }
     }
 
-    /// Sets the device number of a special file, in the old encoding when it fits (as the kernel).
+    /// Sets the device number of a special file. Uses the old encoding if the number fits, as the
+    /// kernel does.
     pub(crate) fn set_rdev(&mut self, rdev: u32) {
         self.raw.i_block.fill(0);
         let at = if rdev >> 16 == 0 { 0 } else { 4 };
@@ -206,7 +208,7 @@ impl Inode {
         if self.has_flag(flags::HUGE_FILE) { count * 8 } else { count }
     }
 
-    /// Adds (or with a negative count takes away) blocks of 4096 bytes to the space used.
+    /// Adds blocks of 4096 bytes to the space used, or with a negative count subtracts them.
     pub(crate) fn add_blocks(&mut self, block_count: i64) -> Result<()> {
         let sectors = block_count.checked_mul(8).and_then(|n| self.sectors().checked_add_signed(n));
         let Some(sectors) = sectors else {
@@ -251,8 +253,8 @@ impl Inode {
         self.raw.i_version_hi = U32::new((version >> 32) as u32);
     }
 
-    /// Whether `i_block` maps blocks, as extents or as a block map; else it holds the target of a short symbolic
-    /// link, or a device number.
+    /// Whether `i_block` maps blocks, as extents or as a block map. Otherwise it holds the target
+    /// of a short symbolic link, or a device number.
     pub(crate) fn maps_blocks(&self) -> bool {
         match self.kind() {
             FileKind::Regular | FileKind::Directory => true,
@@ -263,7 +265,7 @@ impl Inode {
         }
     }
 
-    /// `i_block`: root of the map of blocks, fast symlink target, or device number.
+    /// `i_block`: root of the block mapping, target of a short symbolic link, or device number.
     pub(crate) fn i_block(&self) -> &[u8; 60] {
         &self.raw.i_block
     }
@@ -278,8 +280,8 @@ impl Inode {
         GOOD_OLD_INODE_BYTES + extra // read_inode checked that this is at most 256
     }
 
-    /// The area of the in-inode attributes: everything behind the extra fields. Empty when the
-    /// inode has no extra fields at all.
+    /// The area of the attributes inside the inode: everything after the extra fields. Empty if the
+    /// inode has no extra fields.
     pub(crate) fn xattr_area(&self) -> &[u8] {
         match self.raw.i_extra_isize.get() {
             0 => &[],
@@ -315,7 +317,7 @@ impl Inode {
         decode_time(self.raw.i_ctime, self.extra(8, self.raw.i_ctime_extra))
     }
 
-    /// Creation; 1970 when the inode has no room for it.
+    /// Creation; 1970 if the inode has no room for it.
     pub(crate) fn crtime(&self) -> Timestamp {
         if usize::from(self.raw.i_extra_isize.get()) < 20 {
             return Timestamp::default();
@@ -354,14 +356,15 @@ impl Inode {
         usize::from(self.raw.i_extra_isize.get()) >= end
     }
 
-    /// Writes an extra field that ends `end` bytes behind the good old inode, if there is room.
+    /// Writes an extra field that ends `end` bytes after the first 128 bytes of the inode, if there
+    /// is room.
     fn put_extra(&mut self, end: usize, value: U32, field: fn(&mut RawInode) -> &mut U32) {
         if self.has_extra(end) {
             *field(&mut self.raw) = value;
         }
     }
 
-    /// The inode as operations give it out.
+    /// The attributes of the inode, as operations return them.
     pub(crate) fn attr(&self) -> Attr {
         Attr {
             ino: self.ino,

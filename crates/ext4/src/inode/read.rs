@@ -8,8 +8,8 @@ use crate::facts::{INODES_PER_BLOCK, Source, read_desc};
 use crate::layout::inode::{INODE_BYTES, RawInode};
 use crate::{Error, InodeNo, Result};
 
-/// Reads an inode as `source` sees it. `NotFound` when the number was never used or is free;
-/// an inode with link count 0 that is still an orphan is found.
+/// Reads an inode as `source` sees it. `NotFound` if the number was never used or is free. An
+/// orphan with link count 0 is found.
 pub(crate) fn read_inode(source: &impl Source, ino: InodeNo) -> Result<Inode> {
     let (block, offset) = inode_place(source, ino)?;
     let bytes = source.block(block)?;
@@ -41,7 +41,7 @@ pub(crate) fn inode_place(source: &impl Source, ino: InodeNo) -> Result<(HomeBlo
     Ok((block, (index % INODES_PER_BLOCK) as usize * INODE_BYTES))
 }
 
-/// Why an inode has no right checksum: it was never written, or it is damaged.
+/// The error for an inode with a wrong checksum: it was never written, or it is damaged.
 fn bad_inode(source: &impl Source, ino: InodeNo) -> Error {
     let is_unused = || -> Result<bool> {
         let geometry = &source.facts().geometry;

@@ -4,8 +4,8 @@ use zerocopy::little_endian::U32;
 
 use crate::Timestamp;
 
-/// 34 bits of seconds: 32 signed ones, plus two in the extra field that say how many times 2^32
-/// to add; the other 30 are nanoseconds.
+/// Decodes a time. The seconds have 34 bits: 32 signed ones, plus two in the extra field that say
+/// how many times 2^32 is added. The other 30 bits of the extra field are nanoseconds.
 pub(super) fn decode_time(seconds: U32, extra: u32) -> Timestamp {
     let low = i64::from(seconds.get().cast_signed());
     Timestamp {
@@ -14,7 +14,8 @@ pub(super) fn decode_time(seconds: U32, extra: u32) -> Timestamp {
     }
 }
 
-/// The nearest time that can be stored; without an extra field that is 1901 to 2038, in seconds.
+/// The nearest time that can be stored. Without an extra field that is a whole second from 1901 to
+/// 2038.
 pub(super) fn encode_time(time: Timestamp, has_extra: bool) -> (U32, U32) {
     let min = i64::from(i32::MIN);
     let max = if has_extra { (3 << 32) + i64::from(i32::MAX) } else { i64::from(i32::MAX) };

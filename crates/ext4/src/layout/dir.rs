@@ -1,4 +1,5 @@
-//! Directory blocks: entries one behind the other, and the checksum tail that looks like one.
+//! Directory blocks: entries one after the other, and the checksum tail, which has the form of an
+//! entry.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -21,7 +22,7 @@ pub(crate) struct DirEntryHeader {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct DirTail {
-    /// An inode number of 0: free space for those who don't know.
+    /// An inode number of 0: free space for a reader that does not know tails.
     pub det_reserved_zero1: U32,
     /// 12.
     pub det_rec_len: U16,
@@ -54,7 +55,7 @@ impl DirTail {
         }
     }
 
-    /// Whether it is one.
+    /// Whether it is a valid tail.
     pub(crate) fn is_valid(&self) -> bool {
         let fresh = DirTail { det_checksum: self.det_checksum, ..DirTail::new() };
         fresh.as_bytes() == self.as_bytes()

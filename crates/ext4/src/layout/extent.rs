@@ -1,9 +1,9 @@
 //! The bytes of an extent tree: header, extent, index entry, checksum tail.
 //!
-//! A node is a header followed by `eh_max` slots of 12 bytes, of which `eh_entries` are used,
-//! sorted by logical block. The root lies in the inode (60 bytes, 4 slots), the others fill a
-//! block each (340 slots) and end in a checksum. `eh_depth` counts the levels below a node: the
-//! slots of a node of depth 0 are extents, those of the others point to nodes.
+//! A node is a header followed by `eh_max` slots of 12 bytes. `eh_entries` of them are used, sorted
+//! by logical block. The root is stored in the inode (60 bytes, 4 slots). Every other node fills a
+//! block (340 slots) and ends with a checksum. `eh_depth` counts the levels below a node. The slots
+//! of a node of depth 0 are extents; those of other nodes point to nodes.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -18,9 +18,10 @@ pub const EXTENT_ROOT_BYTES: usize = 60;
 pub const EXTENT_ROOT_SLOTS: usize = 4;
 /// Slots of a node that fills a block.
 pub const EXTENT_BLOCK_SLOTS: usize = 340;
-/// The deepest tree there is: more levels than 2^32 blocks could ever need.
+/// The largest depth: more levels than 2^32 blocks could ever need.
 pub const EXTENT_DEPTH_MAX: u16 = 5;
-/// Blocks of the longest written extent. A larger `ee_len` says unwritten, this much too high.
+/// Blocks of the longest written extent. A larger `ee_len` marks an unwritten extent, whose length
+/// is `ee_len` minus this.
 pub const WRITTEN_COUNT_MAX: u32 = 0x8000;
 /// Blocks of the longest unwritten extent.
 pub const UNWRITTEN_COUNT_MAX: u32 = 0x7fff;
@@ -31,9 +32,9 @@ pub const UNWRITTEN_COUNT_MAX: u32 = 0x7fff;
 pub struct ExtentHeader {
     /// [`EXTENT_MAGIC`].
     pub eh_magic: U16,
-    /// Slots in use.
+    /// Used slots.
     pub eh_entries: U16,
-    /// Slots there are.
+    /// All slots.
     pub eh_max: U16,
     /// Levels below this node; 0 = leaf.
     pub eh_depth: U16,
@@ -47,7 +48,8 @@ pub struct ExtentHeader {
 pub struct Extent {
     /// First logical block.
     pub ee_block: U32,
-    /// Blocks; above [`WRITTEN_COUNT_MAX`] the extent is unwritten and that much shorter.
+    /// Number of blocks. Above [`WRITTEN_COUNT_MAX`] the extent is unwritten, and its length is
+    /// this number minus [`WRITTEN_COUNT_MAX`].
     pub ee_len: U16,
     /// First physical block, bits 32-47.
     pub ee_start_hi: U16,
@@ -69,7 +71,7 @@ pub struct ExtentIndex {
     pub ei_unused: U16,
 }
 
-/// Behind the last slot of a node that fills a block.
+/// Stored after the last slot of a node that fills a block.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 pub struct ExtentTail {

@@ -12,10 +12,11 @@ pub const LONG_DESC_BYTES: usize = 64;
 pub const INODE_UNINIT: u16 = 1;
 /// `bg_flags`: the block bitmap is not initialised.
 pub const BLOCK_UNINIT: u16 = 2;
-/// `bg_flags`: the inode table is zeroed behind the used inodes.
+/// `bg_flags`: the inode table is zeroed after the used inodes.
 pub const INODE_ZEROED: u16 = 4;
 
-/// A group descriptor under the kernel's names. Of a short one the upper half is zeros.
+/// A group descriptor under the kernel's names. In a short descriptor the second half counts as
+/// zeros.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -142,12 +143,12 @@ impl GroupDesc {
         (self.bg_inode_bitmap_csum_lo, self.bg_inode_bitmap_csum_hi) = split(csum);
     }
 
-    /// Is this one of the `bg_flags` set?
+    /// Whether this one of the `bg_flags` is set.
     pub fn has_flag(&self, flag: u16) -> bool {
         self.bg_flags.get() & flag != 0
     }
 
-    /// Takes this one of the `bg_flags` off.
+    /// Clears this one of the `bg_flags`.
     pub fn clear_flag(&mut self, flag: u16) {
         self.bg_flags = U16::new(self.bg_flags.get() & !flag);
     }

@@ -1,12 +1,12 @@
-//! The index of a directory: a root in block 0, behind `.` and `..`, and nodes that look like
-//! empty directory blocks.
+//! The index of a directory: a root in block 0, after `.` and `..`, and nodes that look like empty
+//! directory blocks.
 //!
 //! ```text
 //! root  0 `.` entry (12)  12 `..` entry (12)  24 DxRootInfo (8)  32 DxEntry ...  tail (8)
 //! node  0 empty entry (8)                                         8 DxEntry ...  tail (8)
 //! ```
-//! The hash of the first `DxEntry` is not stored (it is the lower bound of the node): its place
-//! holds `DxCountLimit`.
+//! The hash of the first `DxEntry` is not stored, because it is the lower bound of the node.
+//! `DxCountLimit` is in its place.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -31,7 +31,7 @@ pub(crate) struct DxRootInfo {
 pub(crate) struct DxCountLimit {
     /// Entries that fit.
     pub limit: U16,
-    /// Entries that are used, this first one included.
+    /// Used entries, including the first one.
     pub count: U16,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct DxCountLimit {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct DxEntry {
-    /// Lowest major hash; bit 0 set: names with this very hash are also in the leaf before.
+    /// Lowest major hash. If bit 0 is set, the previous leaf has names with this hash, too.
     pub hash: U32,
     /// Block within the directory.
     pub block: U32,
 }
 
-/// `dx_tail`, behind the last entry that fits, on volumes with checksums.
+/// `dx_tail`, after the space for entries, on volumes with checksums.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct DxTail {

@@ -1,9 +1,9 @@
-//! The inode as it lies in the inode table: 256 bytes.
+//! An inode as stored in the inode table: 256 bytes.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Size of an inode in bytes (the only one we know).
+/// Size of an inode in bytes. Only this size is supported.
 pub const INODE_BYTES: usize = 256;
 /// Bytes before `i_extra_isize`: the size of an inode in the first ext2.
 pub const GOOD_OLD_INODE_BYTES: usize = 128;
@@ -45,7 +45,7 @@ pub struct RawInode {
     pub i_crtime_extra: U32,
     pub i_version_hi: U32,
     pub i_projid: U32,
-    /// Where the in-inode attributes lie, when `i_extra_isize` is 32 (the usual).
+    /// The attributes inside the inode, if `i_extra_isize` is 32, as usual.
     pub tail: [u8; 96],
 }
 

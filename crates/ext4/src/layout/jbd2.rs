@@ -1,14 +1,14 @@
 //! The superblock of the kernel's journal (JBD2): the first 1024 bytes of the journal inode.
 //!
-//! Only as much as is needed to tell that the kernel's journal is empty, and to put our feature bit
-//! into it. All fields are big endian.
+//! Contains only what is needed to see that the kernel's journal is empty, to set our feature bit,
+//! and to store claim and external journal. All fields are big endian.
 
 use std::mem::offset_of;
 
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::claim::{Claim, ClaimMark};
+use super::claim::{Claim, ClaimField};
 
 /// Size of the JBD2 superblock in bytes.
 pub const JBD2_SUPERBLOCK_BYTES: usize = 1024;
@@ -21,40 +21,43 @@ pub const JBD2_SUPERBLOCK_V2: u32 = 4;
 pub const JBD2_KNOWN_INCOMPAT: u32 = 0x3F;
 /// Incompatible features under which the superblock has a checksum (v2 and v3).
 pub const JBD2_CSUM: u32 = 0x18;
-/// Our feature bit: an incompatible feature unknown to kernel and e2fsck. While it is set the area
-/// holds a journal of ours that may not be empty. (The ext4 superblock has such a bit too.)
+/// Our feature bit: an incompatible feature that the kernel and e2fsck do not know. While it is
+/// set, the area holds a journal of ours that may not be empty. (The ext4 superblock has such a
+/// bit, too.)
 pub const JBD2_ONEJOURNAL: u32 = 0x4000_0000;
 
-/// Start of [`ElsewhereMark`].
-pub const JBD2_ELSEWHERE: [u8; 4] = *b"OJEX";
+/// Start of [`ExternalJournalField`].
+pub const JBD2_EXTERNAL_JOURNAL: [u8; 4] = *b"OJEX";
 
-/// In what the kernel calls padding, while the volume is not closed: our journal is not here, but
-/// on a medium of its own. Zeros: it is here.
+/// Names the external journal while the volume is not closed. Stored in bytes that the kernel calls
+/// padding. Zeros: the journal is in the journal inode.
 #[derive(Debug, Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub struct ElsewhereMark {
-    /// [`JBD2_ELSEWHERE`].
+pub struct ExternalJournalField {
+    /// [`JBD2_EXTERNAL_JOURNAL`].
     pub magic: [u8; 4],
     /// Zero.
     pub reserved: U32,
-    /// CRC32C of what follows: the superblock itself need not have a checksum.
+    /// CRC32C of the following fields: the superblock itself need not have a checksum.
     pub checksum: U32,
     /// UUID of the journal, as in its label.
     pub journal_uuid: [u8; 16],
     /// The journal's incarnation.
     pub incarnation: U64,
-    /// The incarnation that it gets or has got; the same as `incarnation` when it has begun.
+    /// The incarnation that the journal will begin or has begun. Equal to `incarnation` after it
+    /// has begun.
     pub next_incarnation: U64,
 }
 
-/// A journal on a medium of its own, as the volume that was not closed knows it.
+/// An external journal, as a volume that was not closed records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct ExternalJournal {
     /// UUID of the journal, as in its label.
     pub journal_uuid: [u8; 16],
     /// The journal's incarnation.
     pub incarnation: u64,
-    /// The incarnation that it gets or has got; the same as `incarnation` when it has begun.
+    /// The incarnation that the journal will begin or has begun. Equal to `incarnation` after it
+    /// has begun.
     pub next_incarnation: u64,
 }
 
@@ -85,8 +88,8 @@ pub struct Jbd2SuperBlock {
     pub s_num_fc_blks: U32,
     pub s_head: U32,
     pub s_padding: [u8; 4],
-    pub claim: ClaimMark,
-    pub elsewhere: ElsewhereMark,
+    pub claim: ClaimField,
+    pub external_journal: ExternalJournalField,
     pub s_checksum: U32,
     pub s_users: [u8; 768],
 }
@@ -94,65 +97,69 @@ pub struct Jbd2SuperBlock {
 const _: () = assert!(size_of::<Jbd2SuperBlock>() == JBD2_SUPERBLOCK_BYTES);
 const _: () = assert!(offset_of!(Jbd2SuperBlock, s_checksum) == 0xFC);
 const _: () = assert!(offset_of!(Jbd2SuperBlock, claim) == 0x60);
-const _: () = assert!(offset_of!(Jbd2SuperBlock, elsewhere) == 0xD0);
-const _: () = assert!(size_of::<ElsewhereMark>() == 44);
+const _: () = assert!(offset_of!(Jbd2SuperBlock, external_journal) == 0xD0);
+const _: () = assert!(size_of::<ExternalJournalField>() == 44);
 
-impl ElsewhereMark {
-    fn new(elsewhere: Option<Elsewhere>) -> ElsewhereMark {
-        let Some(elsewhere) = elsewhere else { return ElsewhereMark::new_zeroed() };
-        let mut mark = ElsewhereMark {
-            magic: JBD2_ELSEWHERE,
+impl ExternalJournalField {
+    fn new(external_journal: Option<ExternalJournal>) -> ExternalJournalField {
+        let Some(external_journal) = external_journal else {
+            return ExternalJournalField::new_zeroed();
+        };
+        let mut field = ExternalJournalField {
+            magic: JBD2_EXTERNAL_JOURNAL,
             reserved: U32::new(0),
             checksum: U32::new(0),
-            journal_uuid: elsewhere.journal_uuid,
-            incarnation: U64::new(elsewhere.incarnation),
-            next_incarnation: U64::new(elsewhere.next_incarnation),
+            journal_uuid: external_journal.journal_uuid,
+            incarnation: U64::new(external_journal.incarnation),
+            next_incarnation: U64::new(external_journal.next_incarnation),
         };
-        mark.checksum.set(crc32c::crc32c(&mark.as_bytes()[offset_of!(Self, journal_uuid)..]));
-        mark
+        field.checksum.set(crc32c::crc32c(&field.as_bytes()[offset_of!(Self, journal_uuid)..]));
+        field
     }
 }
 
 impl Jbd2SuperBlock {
-    /// Is our feature bit set?
-    pub fn is_marked(&self) -> bool {
+    /// Whether our feature bit is set.
+    pub fn has_our_feature_bit(&self) -> bool {
         self.s_feature_incompat.get() & JBD2_ONEJOURNAL != 0
     }
 
-    /// Sets or removes our feature bit, and brings the checksum up to date. Both lie in the first 512
-    /// bytes, so that one sector decides.
-    pub fn set_marked(&mut self, marked: bool) {
+    /// Sets or clears our feature bit, and updates the checksum. Both are in the first 512 bytes,
+    /// so a torn write cannot change only one of them.
+    pub fn set_our_feature_bit(&mut self, is_set: bool) {
         let others = self.s_feature_incompat.get() & !JBD2_ONEJOURNAL;
-        self.s_feature_incompat.set(if marked { others | JBD2_ONEJOURNAL } else { others });
+        self.s_feature_incompat.set(if is_set { others | JBD2_ONEJOURNAL } else { others });
         self.seal();
     }
 
-    /// Our journal if it is on a medium of its own. Only of meaning on a volume with a feature bit of ours.
-    /// `Err`: neither a journal nor nothing.
+    /// The external journal, if there is one. Valid only on a volume with one of our feature bits.
+    /// `Err`: the field is neither valid nor zeros.
     #[allow(clippy::result_unit_err)] // there is nothing more to tell
-    pub fn journal_elsewhere(&self) -> Result<Option<Elsewhere>, ()> {
-        let elsewhere = Elsewhere {
-            journal_uuid: self.elsewhere.journal_uuid,
-            incarnation: self.elsewhere.incarnation.get(),
-            next_incarnation: self.elsewhere.next_incarnation.get(),
+    pub fn external_journal(&self) -> Result<Option<ExternalJournal>, ()> {
+        let external_journal = ExternalJournal {
+            journal_uuid: self.external_journal.journal_uuid,
+            incarnation: self.external_journal.incarnation.get(),
+            next_incarnation: self.external_journal.next_incarnation.get(),
         };
-        match &self.elsewhere {
-            found if *found == ElsewhereMark::new(None) => Ok(None),
-            found if *found == ElsewhereMark::new(Some(elsewhere)) => Ok(Some(elsewhere)),
+        match &self.external_journal {
+            found if *found == ExternalJournalField::new(None) => Ok(None),
+            found if *found == ExternalJournalField::new(Some(external_journal)) => {
+                Ok(Some(external_journal))
+            }
             _ => Err(()),
         }
     }
 
-    /// Notes which journal is ours, if it is on a medium of its own, and brings the checksum up to
-    /// date. All in the first 512 bytes.
-    pub fn set_journal_elsewhere(&mut self, elsewhere: Option<Elsewhere>) {
-        self.elsewhere = ElsewhereMark::new(elsewhere);
+    /// Records the external journal, or that there is none, and updates the checksum. Changes only
+    /// the first 512 bytes.
+    pub fn set_external_journal(&mut self, external_journal: Option<ExternalJournal>) {
+        self.external_journal = ExternalJournalField::new(external_journal);
         self.seal();
     }
 
-    /// Notes who has the volume open, and brings the checksum up to date. All in the first 512 bytes.
+    /// Records who has the volume open, and updates the checksum. Changes only the first 512 bytes.
     pub fn set_claim(&mut self, claim: Option<&Claim>) {
-        self.claim = ClaimMark::new(claim);
+        self.claim = ClaimField::new(claim);
         self.seal();
     }
 
@@ -162,12 +169,12 @@ impl Jbd2SuperBlock {
         }
     }
 
-    /// Does this superblock have a checksum?
+    /// Whether this superblock has a checksum.
     pub fn has_checksum(&self) -> bool {
         self.s_feature_incompat.get() & JBD2_CSUM != 0
     }
 
-    /// CRC32C of the superblock, its checksum field taken as zero.
+    /// CRC32C of the superblock, with its checksum field taken as zero.
     pub fn checksum(&self) -> u32 {
         let mut copy = self.clone();
         copy.s_checksum.set(0);
@@ -206,28 +213,31 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_changes_one_sector_and_comes_off_again() {
+    fn the_feature_bit_changes_one_sector_and_is_cleared_again() {
         let mut superblock = Jbd2SuperBlock::read_from_bytes(&golden()).unwrap();
-        superblock.set_marked(false); // gives it its checksum
+        superblock.set_our_feature_bit(false); // gives it its checksum
         let before = superblock.clone();
-        superblock.set_marked(true);
-        assert!(superblock.is_marked() && !before.is_marked());
+        superblock.set_our_feature_bit(true);
+        assert!(superblock.has_our_feature_bit() && !before.has_our_feature_bit());
         assert_ne!(superblock.s_checksum, before.s_checksum);
         assert_eq!(superblock.as_bytes()[512..], before.as_bytes()[512..]);
-        superblock.set_marked(false);
+        superblock.set_our_feature_bit(false);
         assert_eq!(superblock.as_bytes(), before.as_bytes());
     }
 
     #[test]
     fn a_journal_elsewhere_is_noted_in_one_sector_and_forgotten_again() {
         let mut superblock = Jbd2SuperBlock::read_from_bytes(&golden()).unwrap();
-        superblock.set_marked(false);
+        superblock.set_our_feature_bit(false);
         let before = superblock.clone();
-        assert_eq!(before.journal_elsewhere(), Ok(None));
-        let elsewhere =
-            Elsewhere { journal_uuid: [9; 16], incarnation: 0x0102, next_incarnation: 3 << 56 };
-        superblock.set_journal_elsewhere(Some(elsewhere));
-        assert_eq!(superblock.journal_elsewhere(), Ok(Some(elsewhere)));
+        assert_eq!(before.external_journal(), Ok(None));
+        let external_journal = ExternalJournal {
+            journal_uuid: [9; 16],
+            incarnation: 0x0102,
+            next_incarnation: 3 << 56,
+        };
+        superblock.set_external_journal(Some(external_journal));
+        assert_eq!(superblock.external_journal(), Ok(Some(external_journal)));
         let mut golden = [9; 16].to_vec();
         golden.extend(b"\0\0\0\0\0\0\x01\x02\x03\0\0\0\0\0\0\0");
         assert_eq!(superblock.as_bytes()[0xDC..0xFC], golden);
@@ -238,9 +248,9 @@ mod tests {
             let mut bytes = superblock.as_bytes().to_vec();
             bytes[at] ^= 0x10;
             let bad = Jbd2SuperBlock::read_from_bytes(&bytes).unwrap();
-            assert_eq!(bad.journal_elsewhere(), Err(()), "byte {at:#x}");
+            assert_eq!(bad.external_journal(), Err(()), "byte {at:#x}");
         }
-        superblock.set_journal_elsewhere(None);
+        superblock.set_external_journal(None);
         assert_eq!(superblock.as_bytes(), before.as_bytes());
     }
 
@@ -248,15 +258,15 @@ mod tests {
     fn the_note_is_that_of_the_page() {
         let page = include_str!("../../../../docs/format/journal.md");
         let fields = [
-            ("magic", offset_of!(ElsewhereMark, magic), 4),
-            ("reserved", offset_of!(ElsewhereMark, reserved), 4),
-            ("checksum", offset_of!(ElsewhereMark, checksum), 4),
-            ("journal_uuid", offset_of!(ElsewhereMark, journal_uuid), 16),
-            ("incarnation", offset_of!(ElsewhereMark, incarnation), 8),
-            ("next_incarnation", offset_of!(ElsewhereMark, next_incarnation), 8),
+            ("magic", offset_of!(ExternalJournalField, magic), 4),
+            ("reserved", offset_of!(ExternalJournalField, reserved), 4),
+            ("checksum", offset_of!(ExternalJournalField, checksum), 4),
+            ("journal_uuid", offset_of!(ExternalJournalField, journal_uuid), 16),
+            ("incarnation", offset_of!(ExternalJournalField, incarnation), 8),
+            ("next_incarnation", offset_of!(ExternalJournalField, next_incarnation), 8),
         ];
         for (name, offset, size_bytes) in fields {
-            let at = offset_of!(Jbd2SuperBlock, elsewhere) + offset;
+            let at = offset_of!(Jbd2SuperBlock, external_journal) + offset;
             let row = format!("\n| {at:#X} | {size_bytes} | `{name}` |").replace("0X", "0x");
             assert!(page.contains(&row), "no {row}");
         }

@@ -1,4 +1,4 @@
-//! The on-disk structures, byte for byte, one file each.
+//! The on-disk structures, byte for byte, with one file for each.
 
 pub mod claim;
 pub mod dir;

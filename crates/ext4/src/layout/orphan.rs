@@ -1,4 +1,4 @@
-//! The end of a block of the orphan file; before it lie inode numbers of 4 bytes, 0 = empty.
+//! The end of a block of the orphan file. Before it are inode numbers of 4 bytes; 0 means empty.
 
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -15,7 +15,7 @@ pub const STATE_VALID: u16 = 1;
 /// `s_state`: errors were detected.
 pub const STATE_ERROR: u16 = 2;
 
-/// `s_last_mounted` until `onejournal mkfs` has ended; then zeros.
+/// `s_last_mounted` until `onejournal mkfs` has ended; after that, zeros.
 pub const MKFS_UNDER_WAY: [u8; 64] = *b"(onejournal mkfs is under way)\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 /// `s_flags`: directory hashes treat characters as signed.
@@ -23,7 +23,7 @@ pub const FLAG_SIGNED_HASH: u32 = 1;
 /// `s_flags`: directory hashes treat characters as unsigned.
 pub const FLAG_UNSIGNED_HASH: u32 = 2;
 
-/// The superblock as it lies on the volume, under the kernel's names.
+/// The superblock as stored on the volume, under the kernel's names.
 #[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs)] // the kernel's ext4 format documentation describes every field
@@ -155,7 +155,7 @@ impl SuperBlock {
         superblock
     }
 
-    /// Blocks of the volume; the upper half counts with the `64bit` feature only.
+    /// Blocks of the volume. The upper half is used only with the `64bit` feature.
     pub fn block_count(&self, wide: bool) -> u64 {
         join(self.s_blocks_count_lo, self.s_blocks_count_hi, wide)
     }
@@ -170,7 +170,7 @@ impl SuperBlock {
         join(self.s_free_blocks_count_lo, self.s_free_blocks_count_hi, wide)
     }
 
-    /// Sets the free blocks; the upper half only with `64bit`.
+    /// Sets the number of free blocks. The upper half is set only with the `64bit` feature.
     pub fn set_free_block_count(&mut self, count: u64, wide: bool) {
         self.s_free_blocks_count_lo = U32::new((count & 0xFFFF_FFFF) as u32);
         if wide {

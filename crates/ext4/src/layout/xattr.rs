@@ -31,11 +31,11 @@ pub(crate) struct XattrHeader {
 #[repr(C)]
 pub(crate) struct XattrEntry {
     pub e_name_len: u8,
-    /// Which prefix the name has.
+    /// The number that stands for the prefix of the name.
     pub e_name_index: u8,
     /// Where the value starts; 0 for an empty value.
     pub e_value_offs: U16,
-    /// Inode that holds the value (feature ea_inode), else 0.
+    /// Inode that holds the value (feature ea_inode), otherwise 0.
     pub e_value_inum: U32,
     /// Bytes of the value.
     pub e_value_size: U32,
@@ -43,7 +43,7 @@ pub(crate) struct XattrEntry {
     pub e_hash: U32,
 }
 
-/// Marks both places.
+/// Magic number of both places.
 pub(crate) const XATTR_MAGIC: u32 = 0xea02_0000;
 /// Bytes of the block's header.
 pub(crate) const XATTR_HEADER_BYTES: usize = size_of::<XattrHeader>();

@@ -1,8 +1,8 @@
-//! Where the search for a free block of each group begins.
+//! For each group, the place where the search for a free block begins.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Hints of all groups. A wrong hint costs time and nothing else.
+/// Hints of all groups. A wrong hint costs only time.
 pub(crate) struct AllocHints {
     /// Index in the group. Blocks before it are probably in use.
     block_hints: Vec<AtomicU32>,

@@ -1,10 +1,11 @@
-//! Counters of files: what was written to each, and what that made the volume write.
+//! Counters of files: what was written to each file, and what the volume wrote because of that.
 //!
-//! They outlive a file's closing but not the mount, in a table of bounded size: two generations of
-//! files. One that is used moves to the younger; when that is half of the limit, the older is dropped and
-//! the younger takes its place. So what is dropped was not used for the last 2048 other files.
+//! The counters outlive the closing of a file, but not the mount. The table has a bounded size and
+//! two generations of files. A file that is used moves to the younger generation. When that has
+//! half of the limit, the older one is dropped and the younger takes its place. So a file whose
+//! counters are dropped was not used while 2048 other files were.
 //!
-//! Lock: one mutex, a leaf, held for a few look-ups.
+//! Lock: one mutex, taken last, held for a few look-ups.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,12 +15,12 @@ use journal::{BlockOwner, Observer, Written, WrittenAs};
 
 use crate::InodeNo;
 
-/// Most files that are remembered.
+/// The most files in the table.
 const FILE_LIMIT: usize = 4096;
 /// Record forms; their numbers begin with 1.
 const FORM_COUNT: usize = 5;
 
-/// What is known of a file since the mount.
+/// The counters of a file since the mount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileStat {
     /// Writes.
@@ -29,18 +30,18 @@ pub struct FileStat {
     /// Calls of `fsync` and `fdatasync`.
     pub fsyncs: u64,
     /// Bytes of its data in the journal by record form (block, sparse, extent, delta, xor-lzo):
-    /// tags and changes, before payloads are packed and padded.
+    /// tags and changes, before compression and padding.
     pub journal_bytes: [u64; FORM_COUNT],
     /// Bytes of its data written in place.
     pub in_place_bytes: u64,
     /// Bytes of its data that checkpoints brought home.
     pub home_bytes: u64,
-    /// Counters were dropped before these began: the file's own may have been among them.
+    /// Whether counters were dropped before these began. The file's own may have been among them.
     pub may_be_partial: bool,
 }
 
 impl FileStat {
-    /// Bytes that were written for it to any place; before payloads are packed and padded.
+    /// Bytes that were written for it to any place, before compression and padding.
     pub fn written_bytes(&self) -> u64 {
         self.journal_bytes.iter().sum::<u64>() + self.in_place_bytes + self.home_bytes
     }
@@ -72,12 +73,12 @@ pub(crate) struct FileStats {
 }
 
 impl FileStats {
-    /// Whose data the content of this file is, as the journal counts it.
+    /// The owner under which the journal counts the content of this file.
     pub(crate) fn owner(ino: InodeNo) -> BlockOwner {
         BlockOwner(ino.0.into())
     }
 
-    /// The application wrote so much at once.
+    /// Counts a write of `len_bytes` bytes by the application.
     pub(crate) fn note_write(&self, ino: InodeNo, len_bytes: usize) {
         let mut table = self.table.lock();
         let stat = table.stat(ino);
@@ -89,19 +90,20 @@ impl FileStats {
         self.table.lock().stat(ino).fsyncs += 1;
     }
 
-    /// Data of the file were written home past the engine's buffers.
+    /// Counts data of the file that were written home without the engine's buffers.
     pub(crate) fn note_in_place(&self, ino: InodeNo, len_bytes: usize) {
         self.table.lock().stat(ino).add(WrittenAs::InPlace, len_bytes as u64);
     }
 
-    /// The number now belongs to a new file.
+    /// Drops the counters: the number now belongs to a new file.
     pub(crate) fn forget(&self, ino: InodeNo) {
         let mut table = self.table.lock();
         table.young.remove(&ino);
         table.old.remove(&ino);
     }
 
-    /// The files for which most was written, at most `limit` of them, in this order. None for which nothing was.
+    /// The files with the most bytes written, at most `limit` of them, in this order. Files without
+    /// written bytes are left out.
     pub(crate) fn most_written(&self, limit: usize) -> Vec<(InodeNo, FileStat)> {
         let mut files: Vec<_> = {
             let table = self.table.lock();

@@ -6,10 +6,11 @@
 //! 3. every transaction that changed the inode is committed,
 //! 4. and its content is not lost.
 //!
-//! So an inode that has no in-core inode has nothing to sync. In-core inodes without a pin wait in a queue of their
-//! shard until they can be dropped.
+//! So an inode without an in-core inode has nothing to sync. In-core inodes without a pin wait in a
+//! queue of their shard until they can be dropped.
 //!
-//! Lock: one mutex a shard. Under it, the journal is asked which transaction is committed; no other call leaves this file.
+//! Lock: one mutex for each shard. While it is held, the journal is asked which transaction is
+//! committed; nothing else outside of this file is called.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -37,12 +38,12 @@ pub(crate) struct InCoreInode {
     data: DataHints,
 }
 
-/// What writing its content asks first; see `data_mode`.
+/// What a write to the content needs to know first; see `data_mode`.
 struct DataHints {
-    /// The mode that the inode asks for, as a number; [`UNKNOWN_MODE`]: not looked up yet.
+    /// The mode that the inode asks for, as a number. [`UNKNOWN_MODE`]: not looked up yet.
     mode_code: AtomicU8,
     was_synced: AtomicBool,
-    /// Bytes that blocks which held nothing got since the last sync.
+    /// Bytes written since the last sync to blocks that held nothing.
     appended_bytes: AtomicU64,
 }
 
@@ -59,7 +60,7 @@ impl Default for DataHints {
 }
 
 impl InCoreInode {
-    /// The last transaction that changed the inode: what `fsync` commits.
+    /// The last transaction that changed the inode. `fsync` commits it.
     pub(crate) fn sync_tid(&self) -> Tid {
         Tid(self.sync_tid.load(Ordering::Acquire))
     }
@@ -69,20 +70,21 @@ impl InCoreInode {
         Tid(self.datasync_tid.load(Ordering::Acquire))
     }
 
-    /// The last transaction that made written blocks unwritten: until it is committed, a crash brings back
-    /// what they hold. (It changed the inode, too, so the in-core inode stays as long.)
+    /// The last transaction that made written blocks unwritten. Until it is committed, a crash
+    /// brings back what they hold. (It changed the inode, too, so the in-core inode is not dropped
+    /// before that.)
     pub(crate) fn unwritten_tid(&self) -> Tid {
         Tid(self.unwritten_tid.load(Ordering::Acquire))
     }
 
-    /// Written blocks were made unwritten by `tid`.
+    /// `tid` made written blocks unwritten.
     pub(crate) fn note_unwritten(&self, tid: Tid) {
         self.unwritten_tid.fetch_max(tid.0, Ordering::AcqRel);
         self.note_change(tid, true);
     }
 
-    /// Blocks that are part of the file now did not get their data: they still hold whatever they held for
-    /// somebody else.
+    /// Whether blocks that are now part of the file did not get their data. They still hold data of
+    /// their previous owner.
     pub(crate) fn is_content_lost(&self) -> bool {
         self.is_content_lost.load(Ordering::Acquire)
     }
@@ -92,7 +94,7 @@ impl InCoreInode {
         self.is_content_lost.store(true, Ordering::Release);
     }
 
-    /// It was made without a name, and may get one.
+    /// Whether it was made without a name, and may get one.
     pub(crate) fn is_linkable(&self) -> bool {
         self.is_linkable.load(Ordering::Acquire)
     }
@@ -112,18 +114,18 @@ impl InCoreInode {
         self.data.mode_code.store(code.unwrap_or(UNKNOWN_MODE), Ordering::Release);
     }
 
-    /// Somebody has synced the file since it is in memory.
+    /// Whether the file was synced since its inode is in memory.
     pub(crate) fn was_synced(&self) -> bool {
         self.data.was_synced.load(Ordering::Relaxed)
     }
 
-    /// The file was synced, or (`false`) is a new one.
+    /// Records that the file was synced, or (`false`) that it is new.
     pub(crate) fn set_synced(&self, was_synced: bool) {
         self.data.was_synced.store(was_synced, Ordering::Relaxed);
         self.data.appended_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Bytes that blocks which held nothing got since the last sync.
+    /// Bytes written since the last sync to blocks that held nothing.
     pub(crate) fn appended_bytes(&self) -> u64 {
         self.data.appended_bytes.load(Ordering::Relaxed)
     }
@@ -146,24 +148,24 @@ struct Entry {
     in_core: Arc<InCoreInode>,
     pin_count: u64,
     eviction: Eviction,
-    /// It is in the queue of its shard.
+    /// Whether it is in the queue of its shard.
     is_queued: bool,
 }
 
-/// Whether somebody looks if an inode is to be freed, and frees it.
+/// Whether a thread examines if an inode has to be freed, and frees it.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Eviction {
     #[default]
     None,
     UnderWay,
-    /// And somebody else took the last pin off meanwhile.
+    /// As before, and another thread removed the last pin meanwhile.
     Again,
 }
 
 #[derive(Default)]
 struct Shard {
     entries: HashMap<InodeNo, Entry>,
-    /// Every inode without a pin is here once, others perhaps.
+    /// Every inode without a pin is here once. Others may be here, too.
     unpinned: VecDeque<InodeNo>,
 }
 
@@ -178,8 +180,8 @@ impl InCoreInodes {
         &self.shards[ino.0 as usize % SHARD_COUNT]
     }
 
-    /// The in-core inode, made when there is none. `committed` gives the journal's newest durable
-    /// transaction, for dropping in-core inodes that are not needed any more.
+    /// The in-core inode, which is made if there is none. `committed` returns the journal's newest
+    /// durable transaction; it is needed to drop in-core inodes that are not used any more.
     pub(crate) fn get(&self, ino: InodeNo, committed: impl FnOnce() -> Tid) -> Arc<InCoreInode> {
         let mut shard = self.shard(ino).lock();
         if let Some(entry) = shard.entries.get(&ino) {
@@ -197,7 +199,7 @@ impl InCoreInodes {
         self.shard(ino).lock().entries.entry(ino).or_default().pin_count += 1;
     }
 
-    /// Takes `count` pins off. True when these were the last.
+    /// Removes `count` pins. True if these were the last.
     pub(crate) fn unpin(&self, ino: InodeNo, count: u64, committed: Tid) -> bool {
         let mut shard = self.shard(ino).lock();
         let Some(entry) = shard.entries.get_mut(&ino) else { return false };
@@ -213,13 +215,13 @@ impl InCoreInodes {
         was_pinned
     }
 
-    /// Nobody pins the inode.
+    /// Whether the inode has no pin.
     pub(crate) fn is_unpinned(&self, ino: InodeNo) -> bool {
         self.shard(ino).lock().entries.get(&ino).is_none_or(|entry| entry.pin_count == 0)
     }
 
-    /// Begins to look whether the inode is to be freed. `false`: it is pinned, or somebody does it already, who will look
-    /// again.
+    /// Begins to examine whether the inode has to be freed. `false`: it is pinned, or another
+    /// thread is examining it and will examine it again.
     pub(crate) fn begin_eviction(&self, ino: InodeNo) -> bool {
         let mut shard = self.shard(ino).lock();
         let entry = shard.entries.entry(ino).or_default();
@@ -232,7 +234,7 @@ impl InCoreInodes {
         is_ours
     }
 
-    /// Ends it. `true`: it is to be looked at again, which has begun.
+    /// Ends the examination. `true`: the inode must be examined again, and this has begun.
     pub(crate) fn end_eviction(&self, ino: InodeNo) -> bool {
         let mut shard = self.shard(ino).lock();
         let Some(entry) = shard.entries.get_mut(&ino) else { return false };
@@ -246,7 +248,8 @@ impl InCoreInodes {
 }
 
 impl Shard {
-    /// Lets an inode that nobody pins wait until its in-core inode can be dropped.
+    /// Puts an inode without pins into the queue, where it waits until its in-core inode can be
+    /// dropped.
     fn queue(&mut self, ino: InodeNo) {
         if let Some(entry) = self.entries.get_mut(&ino)
             && !entry.is_queued
@@ -256,8 +259,8 @@ impl Shard {
         }
     }
 
-    /// Drops a few in-core inodes that nobody needs. Bounded work: two a call, so that the queue shrinks
-    /// faster than it grows.
+    /// Drops a few in-core inodes that are not needed. The work is bounded: two for each call, so
+    /// the queue shrinks faster than it grows.
     fn collect(&mut self, committed: Tid) {
         for _ in 0..2 {
             let Some(ino) = self.unpinned.pop_front() else { return };
@@ -300,7 +303,7 @@ mod tests {
         assert!(Arc::ptr_eq(&held, &in_core.get(b, || Tid(5))));
     }
 
-    /// Each FORGET of a file that was deleted just now added two.
+    /// Each FORGET of a file that had just been deleted added two entries.
     #[test]
     fn regression_the_queue_is_not_longer_than_what_is_in_it() {
         let in_core = InCoreInodes::default();

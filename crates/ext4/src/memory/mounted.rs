@@ -16,7 +16,7 @@ use crate::data_mode::DataMode;
 use crate::facts::{Facts, Source};
 use crate::{Error, InodeNo, Result, Timestamp};
 
-/// The settings of a mount that operations look at. See [`crate::OpenOptions`].
+/// The settings of a mount that operations use. See [`crate::OpenOptions`].
 pub(crate) struct Settings {
     pub(crate) read_only: bool,
     pub(crate) noatime: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Settings {
 
 /// A mounted volume, as its operations see it.
 ///
-/// Dropping it without closing the journal is a crash: nothing that is not durable yet is brought home.
+/// Dropping it without closing the journal is like a crash: nothing is brought home.
 pub struct Mounted {
     pub(crate) journal: Journal,
     pub(crate) settings: Settings,
@@ -40,11 +40,11 @@ pub struct Mounted {
     pub(crate) orphans: Orphans,
     /// State of [`Mounted::random`].
     pub(crate) random: AtomicU64,
-    /// The last transaction that renamed a directory, by number: what is below it is reached by
-    /// another path since.
+    /// The last transaction that renamed a directory. Since then, everything below that directory
+    /// has another path.
     pub(crate) renamed_dir_tid: AtomicU64,
-    /// Held shared from when a write in `writeback` mode is answered until its data are home: no transaction
-    /// waits for those, but a sync of the volume has to.
+    /// Held shared from the answer to a write in `writeback` mode until its data are home. No
+    /// transaction waits for these data, but a sync of the volume must.
     pub(crate) answered: RwLock<()>,
 }
 
@@ -65,7 +65,7 @@ impl Source for Mounted {
 }
 
 impl Mounted {
-    /// The volume is read-only: it was opened so, or the medium failed.
+    /// Whether the volume is read-only: it was opened so, or the medium failed.
     pub(crate) fn is_read_only(&self) -> bool {
         self.settings.read_only || self.journal.abort_reason().is_some()
     }
@@ -75,7 +75,7 @@ impl Mounted {
         (self.settings.clock)()
     }
 
-    /// Fails on a volume that was opened read-only.
+    /// An error on a volume that was opened read-only.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.settings.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }

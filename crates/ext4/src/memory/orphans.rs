@@ -1,9 +1,10 @@
 //! Orphans: inodes that have to be freed, or cut to their size, when the volume is opened after a
-//! crash. With the `orphan_file` feature they stand in the blocks of a file, else (and when that
-//! is full) in a list that begins in the superblock and goes on through `i_dtime`.
+//! crash. With the `orphan_file` feature they are stored in the blocks of a file. Without it, or if
+//! that file is full, they are in a list that begins in the superblock and continues through
+//! `i_dtime`.
 //!
-//! The table in memory mirrors what the volume says, as the operation that is open sees it. An
-//! operation that touched it and is dropped makes it invalid; the next user reads it again.
+//! The table in memory mirrors the volume as the open operation sees it. If an operation that
+//! changed the table is dropped, the table becomes invalid, and the next user reads it again.
 //!
 //! Lock: the table's mutex, taken inside a handle. It is held while blocks are read.
 
@@ -21,7 +22,7 @@ use crate::{Error, InodeNo, Result};
 
 pub(crate) const TAIL_OFFSET: usize = ORPHANS_PER_BLOCK * 4;
 
-/// Where the orphan file lies.
+/// The place of the orphan file.
 #[derive(Debug, Clone)]
 pub(crate) struct OrphanFile {
     /// Its blocks, in order.
@@ -36,7 +37,7 @@ pub(crate) struct Orphans {
     table: Mutex<Option<Table>>,
 }
 
-/// Neighbours in the list; next is the way `i_dtime` points.
+/// Neighbours in the list. *Next* is the direction in which `i_dtime` points.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Links {
     pub(crate) previous: Option<InodeNo>,
@@ -48,24 +49,24 @@ pub(crate) struct Table {
     head: Option<InodeNo>,
     links: HashMap<InodeNo, Links>,
     pub(crate) slots: HashMap<InodeNo, usize>,
-    /// Slots of the file that became empty, and the first that was never used.
+    /// Slots of the file that became empty, and the first slot that was never used.
     empty: Vec<usize>,
     fresh: usize,
 }
 
-/// Where an orphan stands.
+/// Where an orphan is stored.
 pub(crate) enum OrphanLink {
     Slot(usize),
     List(Links),
 }
 
 impl Orphans {
-    /// Nothing is known yet. `file`: with the `orphan_file` feature.
+    /// An empty table that was not read yet. `file`: with the `orphan_file` feature.
     pub(crate) fn new(file: Option<OrphanFile>) -> Orphans {
         Orphans { file, table: Mutex::new(None) }
     }
 
-    /// The table has to be read again.
+    /// Makes the table invalid, so that it is read again.
     pub(crate) fn invalidate(&self) {
         *self.table.lock() = None;
     }
@@ -82,14 +83,14 @@ impl Orphans {
         Ok(work(table.as_mut().expect("it was just read")))
     }
 
-    /// What `i_dtime` of an inode on the list must hold; `None` when it is not on the list.
+    /// The value of `i_dtime` for an inode on the list; `None` if it is not on the list.
     pub(crate) fn next_of(&self, source: &impl Source, ino: InodeNo) -> Result<Option<u32>> {
         self.with(source, |table| {
             table.links.get(&ino).map(|links| links.next.map_or(0, |next| next.0))
         })
     }
 
-    /// All orphans, the newest of the list first.
+    /// All orphans. Those of the list come newest first.
     pub(crate) fn all(&self, source: &impl Source) -> Result<Vec<InodeNo>> {
         self.with(source, |table| {
             let next = |ino: &InodeNo| table.links.get(ino).and_then(|links| links.next);
@@ -118,7 +119,7 @@ impl Orphans {
     }
 }
 
-/// Follows the list. An inode cannot be on it twice, so a loop is found.
+/// Follows the list. A loop is noticed, because an inode cannot be on the list twice.
 fn load_list(source: &impl Source, superblock: &SuperBlock, table: &mut Table) -> Result<()> {
     let mut previous = None;
     let mut word = superblock.s_last_orphan.get();
@@ -144,7 +145,7 @@ fn load_list(source: &impl Source, superblock: &SuperBlock, table: &mut Table) -
     Ok(())
 }
 
-/// Only files of users can be orphans.
+/// Only users' files can be orphans.
 fn check_candidate(source: &impl Source, ino: InodeNo) -> Result<()> {
     let geometry = &source.facts().geometry;
     if ino.0 < geometry.first_inode || ino.0 > geometry.inode_count {
@@ -210,7 +211,7 @@ impl Table {
         })
     }
 
-    /// Puts the inode at the list's head and gives the one behind it.
+    /// Puts the inode at the head of the list. Returns the inode that follows it.
     pub(crate) fn push(&mut self, ino: InodeNo) -> Option<InodeNo> {
         let next = self.head.replace(ino);
         if let Some(links) = next.and_then(|next| self.links.get_mut(&next)) {

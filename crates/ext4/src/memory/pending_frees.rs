@@ -1,9 +1,9 @@
 //! Pending frees: blocks that were freed by transactions that are not committed yet.
 //!
-//! The bitmaps say that these blocks are free, but the allocator passes them over. Data written into them in place
-//! would destroy content that a crash brings back.
+//! The bitmaps show these blocks as free, but the allocator passes them over. Data written in place
+//! into them would destroy content that a crash brings back.
 //!
-//! Lock: one mutex, a leaf, taken inside a handle.
+//! Lock: one mutex, taken last, inside a handle.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -16,7 +16,7 @@ struct Waiting {
     /// End and transaction of each freed range, by its start. They do not overlap: a block must
     /// be allocated before it can be freed again.
     ranges: BTreeMap<u64, (u64, Tid)>,
-    /// Starts in the order in which they were freed, so by transaction.
+    /// Starts in the order in which the ranges were freed, and so by transaction.
     order: VecDeque<(Tid, u64)>,
 }
 
@@ -27,14 +27,14 @@ pub(crate) struct PendingFrees {
 }
 
 impl PendingFrees {
-    /// `range` was freed by `tid`.
+    /// Adds `range`, which `tid` freed.
     pub(crate) fn add(&self, range: Range<u64>, tid: Tid) {
         let mut state = self.state.lock();
         state.ranges.insert(range.start, (range.end, tid));
         state.order.push_back((tid, range.start));
     }
 
-    /// The newest transaction whose frees still wait for its commit.
+    /// The newest transaction whose freed blocks still wait for its commit.
     pub(crate) fn newest(&self, committed: Tid) -> Option<Tid> {
         let mut state = self.state.lock();
         state.expire(committed);

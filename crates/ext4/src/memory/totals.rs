@@ -1,5 +1,6 @@
-//! The free counts of the whole volume. They are kept in memory and written with the superblock
-//! when it changes anyway; after a crash they are counted again from the group descriptors.
+//! The numbers of free blocks and inodes of the whole volume. They are kept in memory, and written
+//! with the superblock when it changes for another reason. After a crash they are counted again
+//! from the group descriptors.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,7 +27,7 @@ impl Totals {
         self.free_inode_count.load(Ordering::Relaxed)
     }
 
-    /// Applies what a finished operation changed.
+    /// Adds the changes of a finished operation.
     pub(crate) fn add(&self, block_count: i64, inode_count: i64) {
         add(&self.free_block_count, block_count);
         add(&self.free_inode_count, inode_count);

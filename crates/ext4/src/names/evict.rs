@@ -1,10 +1,12 @@
-//! Freeing inodes that have no name any more: when the last pin goes, and when a volume is opened
-//! after a crash or closed.
+//! Frees inodes without a name: when the last pin is removed, and when a volume is opened after a
+//! crash or closed.
 //!
-//! An inode is freed when it has no name and no pin. Between the look at its pins and the look at its names it may be found by
-//! its last name, be opened and lose the name; between the two looks and the freeing, somebody else may free it, and its
-//! number may be another file's. So one looks at a time, at the names first: without a name nobody can pin it, and without
-//! another who frees it the number stays.
+//! An inode is freed if it has neither name nor pin. Two races are avoided. An inode could be found
+//! by its last name, opened, and then lose the name, between the check of its pins and the check of
+//! its names. And another thread could free it between check and freeing, so that its number
+//! belongs to another file. So one thread at a time examines an inode, and checks the names first:
+//! an inode without a name cannot get a new pin, and its number stays while no other thread frees
+//! it.
 
 use crate::inode::{Inode, read_inode};
 use crate::memory::Mounted;
@@ -12,7 +14,7 @@ use crate::op::{Op, credits};
 use crate::xattr;
 use crate::{Error, FileKind, InodeNo, Result};
 
-/// Attribute block (its bits, or its reference count), orphan, inode.
+/// For the attribute block (its bits, or its reference count), the orphan, and the inode.
 const CREDITS: usize = 1 + credits::FREE_BLOCKS + credits::ORPHAN + credits::FREE_INODE;
 
 impl Mounted {
@@ -68,7 +70,7 @@ impl Mounted {
         })
     }
 
-    /// Frees or cuts every orphan there is. One that cannot be is left alone with a warning.
+    /// Frees or cuts every orphan. If that fails for an orphan, it is left alone with a warning.
     pub(crate) fn clean_up_orphans(&self) -> Result<()> {
         let orphans = self.orphans.all(self)?;
         for ino in orphans {

@@ -1,4 +1,4 @@
-//! Names: which are allowed, looking them up, and what the changes of directories share.
+//! Names: which are allowed, how they are looked up, and what the changes of directories share.
 
 use crate::dir::{self, FoundEntry};
 use crate::error::{Error, Result};
@@ -15,15 +15,16 @@ const NAME_MAX: usize = 255;
 /// Most links to an inode.
 pub(super) const LINK_MAX: u32 = 65_000;
 
-/// Blocks that adding or removing one name changes: up to two new blocks (leaf and node), the old
-/// leaf, node and root, and the directory's inode. Counted before the operation: the tree may have
-/// grown by a level when it begins.
+/// The number of blocks that adding or removing one name changes: up to two new blocks (leaf and
+/// node), the old leaf, node and root, and the directory's inode. It is computed before the
+/// operation, so the tree may have grown by a level when the operation begins.
 pub(super) fn insert_credit_count(dir: &Inode) -> usize {
     const GROWTH: usize = 8;
     2 * (extent::append_credit_count(dir) + 1) + 3 + credits::PUT_INODE + GROWTH
 }
 
-/// Refuses what cannot be a name. `.` and `..` are names, though not of what is made or removed.
+/// Refuses bytes that cannot be a name. `.` and `..` are accepted; they are refused only for names
+/// that are made or removed.
 pub(super) fn check_name(name: &[u8]) -> Result<()> {
     match name.len() {
         0 => Err(Error::InvalidArgument),
@@ -35,13 +36,14 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// Refuses `.` and `..` too.
+/// Refuses `.` and `..` as well.
 pub(super) fn check_changeable_name(name: &[u8]) -> Result<()> {
     check_name(name)?;
     if matches!(name, b"." | b"..") { Err(Error::InvalidArgument) } else { Ok(()) }
 }
 
-/// A directory that is not removed.
+/// Reads a directory that is about to get a name, before the operation begins. Gives it an extent
+/// tree, so that it can grow.
 pub(super) fn read_dir_inode(source: &impl Source, ino: InodeNo) -> Result<Inode> {
     let dir = read_inode(source, ino)?;
     match dir.kind() {
@@ -72,7 +74,7 @@ fn read_target(source: &impl Source, dir: &Inode, ino: InodeNo) -> Result<Inode>
     }
 }
 
-/// The entry with this name and what it names.
+/// The entry with this name, and the inode that it names.
 pub(super) fn find_target(
     source: &impl Source,
     dir: &Inode,
@@ -84,7 +86,7 @@ pub(super) fn find_target(
     }
 }
 
-/// Refuses to take names out of this directory.
+/// Refuses to remove names from this directory.
 pub(super) fn check_removable_from(dir: &Inode) -> Result<()> {
     if dir.has_flag(flags::IMMUTABLE | flags::APPEND) { Err(Error::NotPermitted) } else { Ok(()) }
 }
@@ -99,8 +101,8 @@ pub(super) fn check_linkable(inode: &Inode) -> Result<()> {
     if inode.has_flag(flags::IMMUTABLE | flags::APPEND) { Err(Error::NotPermitted) } else { Ok(()) }
 }
 
-/// Counts the `..` of one more subdirectory. An indexed directory may have any number: its count
-/// is 1, "not counted", from the limit on.
+/// Counts the `..` of one more subdirectory. An indexed directory may have any number of them: from
+/// the limit on its count is 1, which means "not counted".
 pub(super) fn add_subdirectory(op: &Op<'_>, dir: &mut Inode) -> Result<()> {
     let ro_compat = op.facts().superblock.s_feature_ro_compat.get();
     let uncounted = ro_compat & ro_compat::DIR_NLINK != 0 && dir::is_indexed(dir);
@@ -113,14 +115,14 @@ pub(super) fn add_subdirectory(op: &Op<'_>, dir: &mut Inode) -> Result<()> {
     Ok(())
 }
 
-/// Takes the `..` of a subdirectory away.
+/// Subtracts the `..` of a subdirectory.
 pub(super) fn remove_subdirectory(dir: &mut Inode) {
     if dir.link_count() > 2 {
         dir.set_link_count(dir.link_count() - 1);
     }
 }
 
-/// Changes a directory's inode: times and version follow.
+/// Changes a directory's inode, and updates its times and version.
 pub(super) fn change_dir(
     op: &mut Op<'_>,
     ino: InodeNo,
@@ -136,8 +138,8 @@ pub(super) fn change_dir(
     Ok(())
 }
 
-/// Takes a link away from an inode; without any it becomes an orphan, and is freed when nobody
-/// pins it any more.
+/// Removes a link of an inode. Without any link it becomes an orphan, and is freed when it has no
+/// pin any more.
 pub(super) fn drop_link(op: &mut Op<'_>, inode: &mut Inode) -> Result<()> {
     let left = match inode.kind() {
         FileKind::Directory => 0,

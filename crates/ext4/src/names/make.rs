@@ -1,4 +1,4 @@
-//! Making inodes: files, directories, symbolic links, special files; and more names for them.
+//! Makes inodes (files, directories, symbolic links, special files), and further names for them.
 
 use super::lookup::{self, change_dir, read_dir_inode};
 use crate::dir;
@@ -13,11 +13,11 @@ use crate::xattr::{self, ACL_ACCESS, ACL_DEFAULT, Acl};
 
 /// Longest target of a symbolic link in bytes.
 const TARGET_MAX: usize = 4095;
-/// Targets up to this lie in the inode.
+/// Targets up to this length are stored in the inode.
 const FAST_TARGET_MAX: usize = 59;
 const SET_GROUP_ID: u16 = 0o2000;
 
-/// What a new inode takes over from its directory: secrm, unrm, compr, sync, nodump, noatime,
+/// Flags that a new inode inherits from its directory: secrm, unrm, compr, sync, nodump, noatime,
 /// nocompr, journal-data, notail, dirsync, dax.
 const INHERITED_FLAGS: u32 =
     0x1 | 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x400 | 0x4000 | 0x8000 | 0x1_0000 | 0x0200_0000;
@@ -58,8 +58,8 @@ fn inherited_flags(dir: &Inode, kind: FileKind) -> u32 {
     }
 }
 
-/// POSIX: the directory's default list becomes the access list, narrowed by the permissions, and
-/// the umask does not count; without one the umask does.
+/// The rule of POSIX: if the directory has a default list, it becomes the access list, narrowed by
+/// the permissions, and the umask is ignored. Otherwise the umask is used.
 fn inherit(
     op: &Op<'_>,
     dir: &Inode,
@@ -83,8 +83,8 @@ fn inherit(
     })
 }
 
-/// A fresh inode with owner, flags and link count; of its permissions only set-group-ID, which a
-/// directory hands down to directories (and its group to all).
+/// A new inode with owner, flags and link count. Of the permissions, only set-group-ID is set here:
+/// directories inherit it from their directory (and every inode inherits the group).
 fn new_inode(op: &mut Op<'_>, dir: &Inode, kind: FileKind, owner: Owner) -> Result<Inode> {
     let ino = op.alloc_inode(dir.ino, kind)?;
     let generation = op.new_generation();
@@ -102,7 +102,7 @@ fn new_inode(op: &mut Op<'_>, dir: &Inode, kind: FileKind, owner: Owner) -> Resu
     Ok(inode)
 }
 
-/// A directory's data mode is that of the files and directories made in it.
+/// New files and directories inherit the data mode of their directory.
 fn hand_down_data_mode(op: &mut Op<'_>, dir: &Inode, inode: &mut Inode) -> Result<()> {
     let in_core = op.mounted().in_core(inode.ino);
     // The in-core inode may still be there of the inode's former incarnation.
@@ -119,7 +119,7 @@ fn hand_down_data_mode(op: &mut Op<'_>, dir: &Inode, inode: &mut Inode) -> Resul
     }
 }
 
-/// Writes what the kind of the new inode asks for.
+/// Writes the content that the kind of the new inode requires.
 fn fill(op: &mut Op<'_>, inode: &mut Inode, parent: InodeNo, node: NewNode<'_>) -> Result<()> {
     match node {
         NewNode::Regular => extent::init_root(inode),
@@ -202,7 +202,8 @@ impl Mounted {
         })
     }
 
-    /// The inode was made without a name and is in use: it may get one. (It cannot be freed meanwhile.)
+    /// Whether the inode was made without a name and is in use, so that it may get one. (It cannot
+    /// be freed meanwhile.)
     fn is_linkable(&self, ino: InodeNo) -> bool {
         self.in_core(ino).is_linkable() && !self.in_core.is_unpinned(ino)
     }
@@ -249,7 +250,8 @@ impl Mounted {
     }
 }
 
-/// A new inode with all that it takes over from `dir` and the caller; link count 1 (a directory: 2). The caller puts it.
+/// A new inode with everything that it inherits from `dir` and the caller. Its link count is 1 (a
+/// directory: 2). The caller puts it.
 fn make_inode(
     op: &mut Op<'_>,
     dir: &Inode,
@@ -271,8 +273,9 @@ fn make_inode(
     Ok(inode)
 }
 
-/// Puts a whiteout into `dir`: a character device 0:0 that nobody may open. To overlayfs it says that a name of a lower
-/// layer is gone. The caller has freed the name in this operation and puts the directory.
+/// Puts a whiteout into `dir`: a character device 0:0 that cannot be opened. To overlayfs it says
+/// that a name of a lower layer is deleted. The caller has freed the name in this operation, and
+/// puts the directory.
 pub(super) fn insert_whiteout(
     op: &mut Op<'_>,
     dir: &mut Inode,
@@ -284,7 +287,7 @@ pub(super) fn insert_whiteout(
     dir::insert(op, dir, name, inode.ino, FileKind::CharDevice)
 }
 
-/// The directory, in which the name is free and may be added.
+/// Returns the directory, after checking that the name is free and may be added.
 fn check_new_name(op: &Op<'_>, parent: InodeNo, name: &[u8]) -> Result<Inode> {
     let dir = read_dir_inode(op, parent)?;
     if matches!(name, b"." | b"..") || dir::find(op, &dir, name)?.is_some() {

@@ -1,17 +1,18 @@
-//! Reading a directory, resumable at any entry although the directory changes meanwhile.
+//! Reads a directory. Reading can continue at any entry, although the directory changes meanwhile.
 //!
-//! On volumes with dir_index entries come in the order of their names' hashes, and a cursor is a
-//! hash: splitting leaves and making an index move entries about but not in this order, so an
-//! entry that stays is delivered once. The 63 bits of a position are
+//! On volumes with dir_index, entries are delivered in the order of their names' hashes, and a
+//! cursor is a hash. Splitting leaves and making an index move entries, but do not change this
+//! order. So an entry that exists all the time is delivered once. The 63 bits of a position are
 //!
 //! ```text
 //! major hash without its lowest bit (31) | minor hash, or CRC32C of the name for legacy hashes (32)
 //! ```
-//! and the cursor behind an entry is its position + [`BEHIND`]; 1 is behind `.`, 2 behind `..`.
-//! Names with equal positions share a cursor: that behind the last of them. The others carry the
-//! cursor before them all, so whoever stops among them sees them again and misses none.
+//! and the cursor after an entry is its position + [`BEHIND`]. The cursor 1 is after `.`, and 2
+//! after `..`. Names with equal positions share the cursor after the last of them. The others carry
+//! the cursor before all of them. So a reader that stops among them sees them again, and misses
+//! none.
 //!
-//! Other directories come in the order of their blocks, and a cursor is a byte offset.
+//! Other directories are read in the order of their blocks, and a cursor is a byte offset.
 //!
 //! The lock on the directory's content is held for one step (a leaf), never during a callback.
 
@@ -26,18 +27,18 @@ use crate::types::{DirEntry, FileKind, InodeNo};
 
 const BLOCK: u64 = journal::BLOCK_BYTES as u64;
 
-/// Cursor behind an entry less its position: 0 to 2 are taken by the start, `.` and `..`.
+/// Cursor after an entry minus its position: 0 to 2 stand for the start, `.` and `..`.
 const BEHIND: u64 = 3;
 
 /// Leaves that one hash value may fill before the index counts as damaged.
 const CHAIN_LIMIT: usize = 4096;
 
-/// Entries that are delivered together, with their names in one buffer.
+/// Entries that are delivered together. Their names are in one buffer.
 #[derive(Default)]
 struct Step {
     items: Vec<Item>,
     names: Vec<u8>,
-    /// Where to go on; `None` at the end.
+    /// Where to continue; `None` at the end.
     next: Option<u64>,
 }
 
@@ -64,7 +65,7 @@ impl Step {
         }
     }
 
-    /// Sorts by position, and gives equal positions (all but the last) the cursor before them.
+    /// Sorts by position. Of equal positions, all but the last get the cursor before them.
     fn sort(&mut self) {
         let names = &self.names;
         self.items.sort_by(|a, b| {
@@ -79,7 +80,7 @@ impl Step {
         }
     }
 
-    /// Gives the entries out; `false` when the receiver has enough.
+    /// Delivers the entries; `false` if the receiver wants no more.
     fn deliver(&self, each: &mut dyn FnMut(DirEntry<'_>) -> bool) -> bool {
         self.items.iter().all(|item| {
             each(DirEntry {
@@ -157,7 +158,7 @@ impl Mounted {
         Ok(step)
     }
 
-    /// One leaf, and those that continue it.
+    /// Reads one leaf, and the leaves that continue it.
     fn indexed_step(&self, dir: &Inode, start: u64, step: &mut Step) -> Result<()> {
         let mut path = Path::find(self, dir, |_| major_of(start))?;
         for _ in 0..CHAIN_LIMIT {
@@ -197,7 +198,7 @@ impl Mounted {
         Ok(())
     }
 
-    /// One block of a directory whose cursors are byte offsets.
+    /// Reads one block of a directory whose cursors are byte offsets.
     fn linear_step(&self, dir: &Inode, cursor: u64) -> Result<Step> {
         let mut step = Step::default();
         let Ok(logical) = u32::try_from(cursor / BLOCK) else { return Ok(step) };
@@ -231,7 +232,7 @@ fn major_of(position: u64) -> u32 {
     u32::try_from(position >> 32).expect("positions have 63 bits") << 1
 }
 
-/// Where a name comes in its directory.
+/// The position of a name in its directory.
 fn position(hasher: &NameHasher, name: &[u8]) -> u64 {
     let mut hash = hasher.hash(name);
     if hasher.version == HashVersion::Legacy {

@@ -1,4 +1,4 @@
-//! Renaming: within a directory or to another one, over an existing name, or two names exchanged.
+//! Renames within a directory or to another one, over an existing name, or exchanges two names.
 
 use std::collections::HashSet;
 
@@ -12,8 +12,8 @@ use crate::memory::Mounted;
 use crate::op::{Op, credits};
 use crate::types::{FileKind, InodeNo, RenameHow};
 
-/// Besides the new name's insertion: two leaves, four inodes, two `..`, the orphan list.
-/// And a whiteout: an inode, and its name where one was taken away.
+/// Credits beside those of inserting the new name: two leaves, four inodes, two `..`, the orphan
+/// list. A whiteout needs an inode, and a name in place of the one that was removed.
 const CREDITS: usize =
     2 + 4 * credits::PUT_INODE + 2 + credits::ORPHAN + credits::ALLOC_INODE + credits::PUT_INODE;
 
@@ -48,7 +48,7 @@ impl Mounted {
     }
 }
 
-/// Does it; returns the replaced inode, which is pinned.
+/// Renames. Returns the replaced inode, which is pinned.
 fn rename(
     op: &mut Op<'_>,
     from: NamedEntry<'_>,
@@ -88,8 +88,8 @@ fn rename(
     }
 }
 
-/// Puts a whiteout where the moved inode was, if that is wanted. There is room for it in the block that the old entry was
-/// taken from.
+/// Puts a whiteout in place of the moved inode, if that is wanted. The block from which the old
+/// entry was removed has room for it.
 fn leave_whiteout(op: &mut Op<'_>, from: NamedEntry<'_>, how: RenameHow) -> Result<()> {
     let RenameHow::Whiteout(owner) = how else { return Ok(()) };
     change_dir(op, from.parent, |op, dir| make::insert_whiteout(op, dir, from.name, owner))
@@ -113,7 +113,7 @@ fn check_no_loop(op: &Op<'_>, moved: &Inode, from: InodeNo, to: InodeNo) -> Resu
     Ok(())
 }
 
-/// Changes one of the two directories: counts a subdirectory that it gains or loses.
+/// Changes one of the two directories. Counts a subdirectory that it gains or loses.
 fn change_parent(
     op: &mut Op<'_>,
     parent: InodeNo,
@@ -134,7 +134,7 @@ fn change_parent(
     })
 }
 
-/// The moved inode: its ctime, and `..` when it is a directory with a new parent.
+/// Updates the moved inode: its ctime, and `..` if it is a directory with a new parent.
 fn finish_moved(op: &mut Op<'_>, ino: InodeNo, from: InodeNo, to: InodeNo) -> Result<()> {
     let mut inode = op.inode(ino)?;
     inode.set_ctime(op.now());

@@ -1,4 +1,4 @@
-//! Taking names away.
+//! Removes names.
 
 use super::lookup::{self, change_dir, find_target, read_dir_inode};
 use crate::dir::{self, FoundEntry};
@@ -8,7 +8,7 @@ use crate::memory::Mounted;
 use crate::op::{Op, credits};
 use crate::types::{FileKind, InodeNo};
 
-/// The leaf, the directory's inode, the victim's, the orphan list.
+/// Credits for the leaf, the directory's inode, the victim's inode, and the orphan list.
 const CREDITS: usize = 1 + 2 * credits::PUT_INODE + credits::ORPHAN;
 
 impl Mounted {
@@ -43,7 +43,7 @@ impl Mounted {
         })
     }
 
-    /// `remove` takes the name away and returns whose it was.
+    /// `remove` removes the name and returns the inode that had it.
     fn remove_name(
         &self,
         parent: InodeNo,

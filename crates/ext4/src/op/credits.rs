@@ -1,6 +1,8 @@
-//! Blocks that the parts of an operation may change, to add up what [`super::Op`] is asked for.
+//! The number of blocks that each part of an operation may change. Their sum is the credits of an
+//! [`super::Op`].
 //!
-//! Asking for more than is used costs nothing but an earlier commit of a nearly full transaction.
+//! Asking for more credits than are used costs little: a nearly full transaction is committed
+//! earlier.
 
 /// One `alloc_blocks`: bitmap and descriptor.
 pub(crate) const ALLOC_BLOCKS: usize = 2;

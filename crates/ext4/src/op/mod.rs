@@ -1,4 +1,4 @@
-//! One operation: a journal handle and what it changes.
+//! One operation: a journal handle and what the operation changes.
 
 pub(crate) mod credits;
 mod operation;

@@ -1,9 +1,9 @@
-//! An operation: one journal handle, and what it changes besides blocks.
+//! An operation: one journal handle, and the changes that it makes beside blocks.
 //!
-//! Until [`Op::finish`] nothing of it can be seen; dropping it instead undoes everything. What an
-//! operation keeps in memory (free counts, freed ranges, which inodes changed) is collected here
-//! and applied at the end; only the orphan table is changed at once, and is read again from the
-//! volume when an operation that touched it is dropped.
+//! Until [`Op::finish`] no change of it is visible, and dropping it undoes everything. What an
+//! operation changes in memory (free counts, freed ranges, changed inodes) is collected here and
+//! applied at the end. Only the orphan table is changed at once. If an operation that changed it is
+//! dropped, the table is read again from the volume.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use crate::{Error, InodeNo, Result, Timestamp};
 
 /// Why an operation is undone: an error, or a reason that its caller acts on.
 pub(crate) trait Undo: From<Error> {
-    /// There were not enough free blocks.
+    /// Whether there were not enough free blocks.
     fn is_no_space(&self) -> bool;
 }
 
@@ -33,7 +33,7 @@ impl Undo for Error {
 /// An operation in progress. Only one exists at a time on a volume.
 pub(crate) struct Op<'v> {
     volume: &'v Mounted,
-    /// `None` only while `finish` takes it out.
+    /// `None` only while `finish` consumes it.
     handle: Option<Handle<'v>>,
     now: Timestamp,
     changed: Vec<InodeNo>,
@@ -50,8 +50,9 @@ pub(crate) struct Op<'v> {
 }
 
 impl Mounted {
-    /// Begins an operation that changes up to `credit_count` blocks. Waits while another is open:
-    /// never call it while one is open in the same thread. `Error::ReadOnly` on such a volume.
+    /// Begins an operation that changes up to `credit_count` blocks. Waits while another operation
+    /// is open, so never call it while one is open in the same thread. `Error::ReadOnly` on a
+    /// read-only volume.
     pub(crate) fn op(&self, credit_count: usize) -> Result<Op<'_>> {
         self.check_writable()?;
         let handle = self.journal.begin(credit_count)?;
@@ -73,11 +74,11 @@ impl Mounted {
         })
     }
 
-    /// Runs `body` in an operation and finishes it; when `body` fails, everything is undone.
+    /// Runs `body` in an operation and finishes it. If `body` fails, everything is undone.
     ///
-    /// `body` must be able to run twice: when it fails with `NoSpace` while there are blocks whose
-    /// free is not committed yet, they are committed and `body` runs once more in a new operation.
-    /// So take results out through the return value, not through captured variables, and hold no
+    /// `body` must be able to run twice. If it fails with `NoSpace` while freed blocks wait for
+    /// their commit, they are committed, and `body` runs once more in a new operation. So take
+    /// results out through the return value, not through captured variables, and hold no
     /// `InPlaceGuard` of an earlier operation (the commit would wait for it for ever).
     pub(crate) fn with_op<T>(
         &self,
@@ -87,7 +88,7 @@ impl Mounted {
         self.try_op(credit_count, body)
     }
 
-    /// [`Mounted::with_op`] with a body that has reasons of its own to undo the operation.
+    /// [`Mounted::with_op`] with a body that has its own reasons to undo the operation.
     pub(crate) fn try_op<T, U: Undo>(
         &self,
         credit_count: usize,
@@ -136,27 +137,27 @@ impl<'v> Op<'v> {
         self.handle.as_mut().expect("only finish takes the handle")
     }
 
-    /// Blocks that the operation may change beside those that it has.
+    /// The number of further blocks that the operation may change.
     pub(crate) fn credits_left(&self) -> usize {
         self.handle().credits_left()
     }
 
-    /// The volume, for as long as the operation may live.
+    /// The volume, with the lifetime that the operation may have.
     pub(crate) fn mounted(&self) -> &'v Mounted {
         self.volume
     }
 
-    /// On whose behalf it takes blocks.
+    /// The kind of user for whom it takes blocks.
     pub(crate) fn spender(&self) -> Spender {
         self.spender
     }
 
-    /// Free blocks of the volume, as this operation leaves them so far.
+    /// Free blocks of the volume, including the changes of this operation.
     pub(crate) fn free_block_count(&self) -> u64 {
         self.volume.totals.free_block_count().saturating_add_signed(self.free_block_delta)
     }
 
-    /// The operation's time: one value, whenever it is asked.
+    /// The operation's time. It is the same at every call.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
@@ -173,7 +174,7 @@ impl<'v> Op<'v> {
         Ok(self.handle_mut().create(block)?)
     }
 
-    /// Blocks that are put from now on hold data of this file: they are counted as its own.
+    /// Counts the blocks that are put from now on as data of this file.
     pub(crate) fn own_data(&mut self, ino: InodeNo) {
         self.handle_mut().set_owner(FileStats::owner(ino));
     }
@@ -203,17 +204,17 @@ impl<'v> Op<'v> {
         Ok(self.handle_mut().put_ordered(block, bytes)?)
     }
 
-    /// The journal holds a record of the block, or is getting one.
+    /// Whether the journal holds a record of the block, or will get one.
     pub(crate) fn is_logged(&self, block: HomeBlock) -> bool {
         self.handle().is_logged(block)
     }
 
-    /// The journal holds a record of one of the blocks, or is getting one.
+    /// Whether the journal holds a record of one of the blocks, or will get one.
     pub(crate) fn is_any_logged(&self, start: HomeBlock, count: u64) -> bool {
         self.handle().is_any_logged(start, count)
     }
 
-    /// Data of the block wait to be written home before this transaction commits.
+    /// Whether data of the block wait to be written home before this transaction commits.
     pub(crate) fn is_buffered_in_place(&self, block: HomeBlock) -> bool {
         self.handle().is_buffered_in_place(block)
     }
@@ -228,20 +229,20 @@ impl<'v> Op<'v> {
         read_inode(self, ino)
     }
 
-    /// Writes the inode (with its checksum) into its table block; `fsync` and `fdatasync` of it
-    /// commit this operation.
+    /// Writes the inode (with its checksum) into its table block. From then on, `fsync` and
+    /// `fdatasync` of it commit this operation.
     pub(crate) fn put_inode(&mut self, inode: &Inode) -> Result<()> {
         self.changed.push(inode.ino);
         self.store_inode(inode)
     }
 
-    /// [`Op::put_inode`] when only times changed: `fdatasync` does without this operation.
+    /// [`Op::put_inode`] for a change of times only: `fdatasync` need not commit this operation.
     pub(crate) fn put_inode_times(&mut self, inode: &Inode) -> Result<()> {
         self.touched.push(inode.ino);
         self.store_inode(inode)
     }
 
-    /// [`Op::put_inode`] without anything for `fsync` to wait for.
+    /// [`Op::put_inode`] for a change that `fsync` need not commit.
     pub(crate) fn store_inode(&mut self, inode: &Inode) -> Result<()> {
         let (block, offset) = inode_place(self, inode.ino)?;
         let mut raw = inode.raw.clone();
@@ -255,28 +256,30 @@ impl<'v> Op<'v> {
         Ok(())
     }
 
-    /// This directory's content changed: its content lock is held while the operation is published.
+    /// Records that this directory's content changed. Its content lock is held while the operation
+    /// is published.
     pub(crate) fn directory_changed(&mut self, ino: InodeNo) {
         self.directories.push(ino);
     }
 
-    /// Written blocks of this inode become unwritten, but a crash may yet bring them back.
+    /// Records that written blocks of this inode become unwritten. A crash may still bring them
+    /// back.
     pub(crate) fn blocks_unwritten(&mut self, ino: InodeNo) {
         self.unwritten.push(ino);
     }
 
-    /// No crash gives the inode content that its unwritten blocks hold.
+    /// Whether no crash can bring back the content of the inode's unwritten blocks.
     pub(crate) fn are_unwritten_blocks_unused(&self, ino: InodeNo) -> bool {
         self.volume.in_core(ino).unwritten_tid() <= self.volume.committed()
     }
 
-    /// A directory gets another name or parent: every `fsync` waits for this operation, since it cannot
-    /// know whether its file is below.
+    /// Records that a directory gets another name or parent. Every `fsync` then waits for this
+    /// operation, because it cannot know whether its file is below that directory.
     pub(crate) fn dir_renamed(&mut self) {
         self.renames_dir = true;
     }
 
-    /// Pins the inode once, if and when the operation is published (before anyone can see it).
+    /// Pins the inode once, when the operation is published, before other threads can see it.
     pub(crate) fn pin(&mut self, ino: InodeNo) {
         self.pins.push(ino);
     }
@@ -286,13 +289,14 @@ impl<'v> Op<'v> {
         (self.volume.random() >> 32) as u32 // 32 random bits are wanted
     }
 
-    /// These blocks were freed: what the engine still holds of them is dropped.
+    /// Records that these blocks were freed, so that the engine drops what it still holds of them.
     pub(crate) fn forget_blocks(&mut self, start: HomeBlock, count: u64) {
         self.handle_mut().forget(start, count);
         self.freed.push(start.0..start.0 + count);
     }
 
-    /// These blocks were allocated: whatever was read of them while they were free is not what is there.
+    /// Records that these blocks were allocated. Anything that was read of them while they were
+    /// free is dropped.
     pub(crate) fn forget_former_owner(&mut self, start: HomeBlock, count: u64) {
         self.handle_mut().forget(start, count);
     }
@@ -307,7 +311,7 @@ impl<'v> Op<'v> {
         Ok(SuperBlock::of_block(&*self.super_bytes()?))
     }
 
-    /// Changes the superblock; its free counts and write time are brought up to date as well.
+    /// Changes the superblock. Its free counts and write time are updated, too.
     pub(crate) fn change_superblock(&mut self, change: impl FnOnce(&mut SuperBlock)) -> Result<()> {
         let mut superblock = self.superblock()?;
         change(&mut superblock);
@@ -348,8 +352,8 @@ impl<'v> Op<'v> {
         Ok(tid)
     }
 
-    /// What the operation changed in memory; before it is published, so that nobody who sees its
-    /// blocks can miss it.
+    /// Applies what the operation changed in memory. This happens before it is published, so that
+    /// every thread that sees its blocks sees these changes, too.
     fn apply(&mut self, tid: Tid) {
         let volume = self.volume;
         self.pins.drain(..).for_each(|ino| volume.in_core.pin(ino));

@@ -1,4 +1,4 @@
-//! Putting inodes among the orphans, and taking them off.
+//! Puts inodes on the orphan list or file, and takes them off.
 
 use zerocopy::IntoBytes;
 
@@ -10,8 +10,8 @@ use crate::memory::{OrphanLink, TAIL_OFFSET, check_block, read_slot};
 use crate::{Error, InodeNo, Result};
 
 impl Op<'_> {
-    /// Puts an inode among the orphans. Nothing happens when it is there. The inode is stored; the
-    /// caller may change and put it again.
+    /// Makes an inode an orphan, unless it is one already. The inode is stored; the caller may
+    /// change it and put it again.
     pub(crate) fn orphan_add(&mut self, inode: &mut Inode) -> Result<()> {
         let (volume, ino) = (self.mounted(), inode.ino);
         let orphans = &volume.orphans;
@@ -35,8 +35,8 @@ impl Op<'_> {
         }
     }
 
-    /// Takes an inode from the orphans. Nothing happens when it is not among them. The inode is
-    /// stored; the caller may change and put it again.
+    /// Takes an inode off the orphans, if it is one. The inode is stored; the caller may change it
+    /// and put it again.
     pub(crate) fn orphan_remove(&mut self, inode: &mut Inode) -> Result<()> {
         let (volume, ino) = (self.mounted(), inode.ino);
         let orphans = &volume.orphans;
@@ -64,7 +64,7 @@ impl Op<'_> {
         }
     }
 
-    /// Sets `orphan_present`: whoever opens the volume next must look into the orphan file.
+    /// Sets `orphan_present`: the next opening must read the orphan file.
     fn announce_orphans(&mut self) -> Result<()> {
         let features = self.superblock()?.s_feature_ro_compat.get();
         if features & ro_compat::ORPHAN_PRESENT != 0 {

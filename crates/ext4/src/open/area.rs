@@ -1,5 +1,6 @@
-//! The journal area: the blocks of the ext4 journal inode. The first holds the superblock of the
-//! kernel's journal and stays; the engine lives in the others while the kernel's journal is empty.
+//! The journal area: the blocks of the ext4 journal inode. The first block holds the superblock of
+//! the kernel's journal and is kept. The engine uses the others while the kernel's journal is
+//! empty.
 
 use std::ops::Range;
 
@@ -11,23 +12,24 @@ use super::raw::{RawVolume, read_block};
 use crate::facts::incompat;
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::{
-    Elsewhere, JBD2_KNOWN_INCOMPAT, JBD2_MAGIC, JBD2_ONEJOURNAL, JBD2_SUPERBLOCK_V2, Jbd2SuperBlock,
+    ExternalJournal, JBD2_KNOWN_INCOMPAT, JBD2_MAGIC, JBD2_ONEJOURNAL, JBD2_SUPERBLOCK_V2,
+    Jbd2SuperBlock,
 };
 use crate::layout::superblock::SuperBlock;
 use crate::{Error, InodeNo, Result};
 
-/// Where the journal lies, and what the kernel's superblock of it says.
+/// The place of the journal, and what the JBD2 superblock says.
 pub(super) struct JournalArea {
     /// The block with the JBD2 superblock.
     pub(crate) jbd2_block: HomeBlock,
     /// The other blocks, as runs of block numbers.
     pub(crate) runs: Vec<Range<u64>>,
-    /// Is one of our feature bits set?
+    /// Whether one of our feature bits is set.
     pub(super) has_our_bits: bool,
-    /// Who has the volume open, or had; `Err`: that cannot be read.
+    /// Who has the volume open, or had it open; `Err`: the claim cannot be read.
     pub(crate) claim: std::result::Result<Option<Claim>, ()>,
-    /// Our journal if it is on a medium of its own; only on a volume with our feature bits.
-    pub(crate) elsewhere: Option<Elsewhere>,
+    /// The external journal, if there is one. Only on a volume with our feature bits.
+    pub(crate) external_journal: Option<ExternalJournal>,
 }
 
 impl JournalArea {
@@ -47,16 +49,22 @@ impl JournalArea {
         check_jbd2(&jbd2)?;
         check_length(&jbd2, inode.size() / BLOCK_BYTES as u64)?;
         let has = |bit| superblock.s_feature_incompat.get() & bit != 0;
-        let has_our_bits = jbd2.is_marked() || has(incompat::ONEJOURNAL);
+        let has_our_bits = jbd2.has_our_feature_bit() || has(incompat::ONEJOURNAL);
         if jbd2.s_start.get() != 0 || !has_our_bits && has(incompat::RECOVER) {
             let why = "the kernel's journal is not empty; run: e2fsck -p TARGET";
             return Err(Error::Incompatible(why.into()));
         }
-        let elsewhere = if has_our_bits { jbd2.journal_elsewhere() } else { Ok(None) };
-        let elsewhere = elsewhere.map_err(|()| {
+        let external_journal = if has_our_bits { jbd2.external_journal() } else { Ok(None) };
+        let external_journal = external_journal.map_err(|()| {
             Error::corrupt("note of where our journal is", "the superblock of the kernel's journal")
         })?;
-        Ok(JournalArea { jbd2_block, runs, has_our_bits, claim: jbd2.claim.claim(), elsewhere })
+        Ok(JournalArea {
+            jbd2_block,
+            runs,
+            has_our_bits,
+            claim: jbd2.claim.claim(),
+            external_journal,
+        })
     }
 
     /// The engine's space on `device`.
@@ -69,7 +77,7 @@ impl JournalArea {
         journal::Space::new(device, extents)
     }
 
-    /// Every block of the journal, that of its superblock too.
+    /// Every block of the journal, including the one with its superblock.
     pub(super) fn all_runs(&self) -> Vec<Range<u64>> {
         let mut all = self.runs.clone();
         all.push(self.jbd2_block.0..self.jbd2_block.0 + 1);
@@ -80,7 +88,7 @@ impl JournalArea {
 /// Blocks for records in the smallest journal that the kernel takes.
 const JBD2_MIN_BLOCKS: u64 = 1024;
 
-/// The kernel refuses a journal that says it is longer than its file, or that has too few blocks.
+/// The kernel refuses a journal that claims to be longer than its file, or that has too few blocks.
 fn check_length(jbd2: &Jbd2SuperBlock, file_blocks: u64) -> Result<()> {
     let (length, first) = (u64::from(jbd2.s_maxlen.get()), u64::from(jbd2.s_first.get()));
     let wrong = if length > file_blocks {

@@ -1,27 +1,27 @@
-//! Who may open a volume that somebody has claimed.
+//! Decides whether a claimed volume may be opened.
 //!
-//! While a volume is open for writing it says by whom: machine, boot and process. Locks keep two
-//! users of one machine apart ([`device::Disk`]); the claim is for machines that share a disk, for
-//! a disk that was moved after a crash, and for ways past the locks.
+//! While a volume is open for writing, its claim says which machine, boot and process has it open.
+//! Locks exclude two users of one machine ([`device::Disk`]). The claim is for machines that share
+//! a disk, for a disk that was moved after a crash, and for users that the locks do not find.
 //!
 //! | the volume was not closed, and its claim is of | |
 //! |---|---|
-//! | nobody (the crash came between the two feature bits) | recovered |
-//! | this boot, a process that is gone | recovered |
+//! | no user (the crash came between the two feature bits) | recovered |
+//! | this boot, a process that has ended | recovered |
 //! | an earlier boot of this machine | recovered |
-//! | this boot, a process that lives | refused; `take_over` goes on |
-//! | another machine | refused; `take_over` goes on |
-//! | what cannot be read | refused; `take_over` goes on |
+//! | this boot, a process that lives | refused; `take_over` overrides |
+//! | another machine | refused; `take_over` overrides |
+//! | an unreadable claim | refused; `take_over` overrides |
 //!
-//! The boot counts before the machine: containers on one kernel have machine ids of their own. Two
-//! machines without an id are taken for one.
+//! The boot is compared before the machine, because containers on one kernel have machine ids of
+//! their own. Two machines without an id count as one.
 //!
-//! A claim is written together with the inner feature bit and removed together with it, so it costs no
-//! write of its own. Between the reading of one and the writing of another lies a moment in which
-//! two machines can both find the volume free. Heartbeats close it: with them the claim is written
-//! first, and read again after a time in which another machine that did the same would have shown.
-//! A claim with heartbeats is watched for that time before it is believed to be dead, whatever else
-//! holds, unless its process is known to be gone.
+//! A claim is written and cleared together with the inner feature bit, so it costs no write of its
+//! own. Between reading a claim and writing one, there is a moment in which two machines can both
+//! find the volume free. Heartbeats close this gap: with them the claim is written first, and read
+//! again after a time in which another machine that did the same would have become visible. A claim
+//! with heartbeats is watched for that time before it counts as dead, in every case, unless its
+//! process is known to have ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,32 +33,33 @@ use super::found::{FoundVolume, find};
 use crate::layout::claim::Claim;
 use crate::{Error, Result};
 
-/// Who opens a volume.
+/// The user that opens a volume.
 #[derive(Clone)]
 pub struct Claimant {
-    /// What the volume is told; the sequence counts on from here.
+    /// The claim that is written. Its sequence continues from here.
     pub claim: Claim,
-    /// Whether the process that gave a sign of this name lives, on this machine and in this boot.
+    /// Whether the process that published the sign of life with this name lives, on this machine
+    /// and in this boot.
     pub lives: Arc<dyn Fn(u64) -> bool + Send + Sync>,
     /// Returns after that time.
     pub wait: Arc<dyn Fn(Duration) + Send + Sync>,
-    /// Opens the volume even if the claim of another one stands against it.
+    /// Opens the volume in spite of another user's claim.
     pub take_over: bool,
 }
 
-/// Whose claim it is.
+/// The owner of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Nobodys,
-    /// Of a process of this boot that is gone.
+    /// A process of this boot that has ended.
     Gone,
-    /// Of a process of this boot that lives.
+    /// A process of this boot that lives.
     Living,
-    /// Of an earlier boot of this machine.
+    /// An earlier boot of this machine.
     Earlier,
-    /// Of another machine.
+    /// Another machine.
     Foreign,
-    /// Not to be read.
+    /// Unreadable.
     Unreadable,
 }
 
@@ -79,12 +80,12 @@ impl Claimant {
     }
 }
 
-/// Refuses a volume that somebody else may have open. Writes nothing.
+/// Refuses a volume that another user may have open. Writes nothing.
 pub fn check_claim(device: &Arc<dyn BlockDevice>, claimant: &Claimant) -> Result<()> {
     check(&find(device)?, claimant)
 }
 
-/// The same, of a volume that was found.
+/// The same for a volume that was found.
 pub(crate) fn check(found: &FoundVolume, claimant: &Claimant) -> Result<()> {
     let whose = claimant.whose(&found.area.claim);
     let claim = found.area.claim.as_ref().ok().and_then(Option::as_ref);
@@ -111,7 +112,7 @@ pub(crate) fn check(found: &FoundVolume, claimant: &Claimant) -> Result<()> {
     }
 }
 
-/// Waits for a sign of life.
+/// Waits for a heartbeat.
 fn watch(feature_bits: &FeatureBits, claim: &Claim, claimant: &Claimant) -> Result<()> {
     (claimant.wait)(patience(claim.heartbeat_s));
     if feature_bits.claim()?.as_ref() == Ok(&Some(claim.clone())) {
@@ -120,12 +121,12 @@ fn watch(feature_bits: &FeatureBits, claim: &Claim, claimant: &Claimant) -> Resu
     Err(beaten(format!("{} has it open: its heartbeats go on", describe(claim))))
 }
 
-/// What no option gets past.
+/// The error of a claim that no option overrides.
 pub(super) fn beaten(why: String) -> Error {
     Error::Claimed { why, may_take_over: false }
 }
 
-/// With heartbeats: claims the volume, durably, and waits until everybody would have noticed.
+/// With heartbeats: claims the volume durably, and waits until every other user would have noticed.
 pub(crate) fn take(feature_bits: &FeatureBits, claimant: &Claimant) -> Result<()> {
     if claimant.claim.heartbeat_s == 0 {
         return Ok(());
@@ -139,7 +140,7 @@ pub(crate) fn take(feature_bits: &FeatureBits, claimant: &Claimant) -> Result<()
     }
 }
 
-/// Longer than two heartbeats, one of which may just have been missed.
+/// Longer than two heartbeats, because one may just have been missed.
 fn patience(heartbeat_s: u32) -> Duration {
     Duration::from_secs(u64::from(heartbeat_s) * 2 + 1)
 }

@@ -5,22 +5,25 @@
 //! | outer | `s_feature_incompat` of the ext4 superblock, with `needs_recovery` | every tool refuses the volume before it writes anything |
 //! | inner | `s_feature_incompat` of the superblock of the kernel's journal (JBD2) | users who clear the outer bit by force |
 //!
-//! The inner bit alone is not enough: `e2fsck -p` would note an error in the superblock.
+//! The inner bit alone is not enough: `e2fsck -p` would record an error in the superblock.
 //!
-//! If our journal is on a medium of its own, its UUID and incarnation are noted beside the inner bit, so that no other journal
-//! and no old copy is taken for it. The note is written first and removed last. When a volume that was not closed gets a
-//! new incarnation, both incarnations are noted until the new one has begun: the journal is in one of them after any crash.
+//! If our journal is external, a field beside the inner bit names its UUID and incarnation, so that
+//! no other journal and no old copy is used in its place. The field is written first and cleared
+//! last. When a volume that was not closed gets a new incarnation, the field holds both
+//! incarnations until the new one has begun. So the journal is in one of them after any crash.
 //!
-//! The claim ([`super::claim`]), which says who has the volume open, is written and removed in the same write as the inner
-//! bit.
+//! The claim ([`super::claim`]) says who has the volume open. It is written and cleared in the same
+//! write as the inner bit.
 //!
-//! Order: outer bit, inner bit, each durable; then the first transaction is written. When everything is home, the bits are
-//! removed in the opposite order. A volume with either bit is ours to recover. The journal's header, which is durable
-//! before the outer bit is set, says what is in the journal.
+//! Order: the outer bit and then the inner bit become durable, and only then the first transaction
+//! is written. When everything is home, the bits are cleared in the opposite order. A volume with
+//! either bit is recovered by OneJournal. The journal's header, which is durable before the outer
+//! bit is set, says what is in the journal.
 //!
-//! Torn writes: the inner bit and its checksum are in one sector of 512 bytes. The ext4 superblock has two sectors, and its
-//! checksum is in the second. Outside of our journal it is written for one change at a time ([`ONE_CHANGE`]), and each
-//! change is in the first sector. So after a torn write one of two readings has the right checksum ([`read_superblock`]).
+//! Torn writes: the inner bit and its checksum are in one sector of 512 bytes. The ext4 superblock
+//! has two sectors, and its checksum is in the second. Outside of our journal, it is written for
+//! one change at a time ([`ONE_CHANGE`]), and each change is in the first sector. So after a torn
+//! write, one of two versions has the right checksum ([`read_superblock`]).
 
 use std::sync::Arc;
 
@@ -31,23 +34,23 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::raw::{read_block, write_block};
 use crate::facts::{Checksums, incompat};
 use crate::layout::claim::Claim;
-use crate::layout::jbd2::{Elsewhere, JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
+use crate::layout::jbd2::{ExternalJournal, JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
 use crate::layout::superblock::{
     MKFS_UNDER_WAY, STATE_ERROR, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock,
 };
 use crate::{Error, Result};
 
-/// Sets our feature bits on a volume and removes them.
+/// Sets and clears our feature bits on a volume.
 pub(crate) struct FeatureBits {
     device: Arc<dyn BlockDevice>,
     /// The block that holds the JBD2 superblock.
     jbd2_block: HomeBlock,
 }
 
-/// The bits of the outer feature bit.
+/// The bits that form the outer feature bit.
 pub(super) const OUTER: u32 = incompat::RECOVER | incompat::ONEJOURNAL;
 
-/// What is changed in a superblock in place, there and back; never two of them at a time.
+/// The changes that are made to a superblock in place, in both directions, one at a time.
 const ONE_CHANGE: [fn(&mut SuperBlock); 3] = [
     |superblock| {
         let features = superblock.s_feature_incompat.get();
@@ -60,24 +63,26 @@ const ONE_CHANGE: [fn(&mut SuperBlock); 3] = [
     },
 ];
 
-/// A superblock, and whether its checksum was right as it is or with one change turned.
+/// A superblock, and whether its checksum was right as it is, or only with one change reversed.
 pub(super) struct FoundSuperBlock {
     pub(crate) superblock: SuperBlock,
     pub(super) is_sound: bool,
-    /// It was right with one change turned: the superblock on the device is torn.
+    /// Whether it was right only with one change reversed. The superblock on the device is then
+    /// torn.
     pub(super) is_torn: bool,
 }
 
 impl FoundSuperBlock {
-    /// Does it bear our feature bit?
+    /// Whether it has our feature bit.
     pub(super) fn has_our_bits(&self) -> bool {
         self.superblock.s_feature_incompat.get() & incompat::ONEJOURNAL != 0
     }
 }
 
-/// Reads the superblock. Of a torn write of one change it gives the reading that has the
-/// right checksum. One that has it in neither is given too: if the volume bears our feature bit, the
-/// journal may hold the right one, and until then everything in it is only believed if it fits.
+/// Reads the superblock. After a torn write of one change, returns the version with the right
+/// checksum. If neither version has it, the superblock is returned as it is: if the volume has our
+/// feature bit, the journal may hold the right one. Until recovery, everything in such a superblock
+/// is used only if it is consistent.
 pub(super) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBlock> {
     if device.size_bytes() < 4096 {
         return Err(Error::Incompatible("not an ext4 volume: too small".into()));
@@ -97,8 +102,8 @@ pub(super) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBloc
     Ok(FoundSuperBlock { superblock, is_sound: false, is_torn: false })
 }
 
-/// Writes the superblock anew with one change of [`ONE_CHANGE`], durably. One that is torn is first
-/// written as it reads: what a cut leaves then never has two changes half done.
+/// Writes the superblock with one change of [`ONE_CHANGE`], durably. A torn superblock is first
+/// written in its readable version, so that a power cut never leaves two changes half done.
 pub(crate) fn change_superblock(
     device: &dyn BlockDevice,
     change: impl FnOnce(&mut SuperBlock),
@@ -120,7 +125,7 @@ fn write_superblock(device: &dyn BlockDevice, superblock: &SuperBlock) -> Result
     write_block(device, HomeBlock(0), &block)
 }
 
-/// Records errors in the superblock, durably. Our feature bits stay as they are.
+/// Marks the volume as having errors in the superblock, durably. Our feature bits stay as they are.
 pub(super) fn note_errors(device: &dyn BlockDevice) -> Result<()> {
     change_superblock(device, |superblock| {
         superblock.s_state.set(superblock.s_state.get() | STATE_ERROR);
@@ -145,38 +150,46 @@ impl FeatureBits {
         self.jbd2_block
     }
 
-    /// Sets both feature bits, durably, and with the inner one the claim. The engine is open and has not
-    /// committed anything. `elsewhere`: its journal if that is on a medium of its own.
-    pub(crate) fn set(&self, elsewhere: Option<Elsewhere>, claim: Option<&Claim>) -> Result<()> {
-        self.note_elsewhere(elsewhere)?;
+    /// Sets both feature bits durably, and the claim together with the inner one. The engine is
+    /// open and has not committed anything. `external_journal`: the external journal, if there is
+    /// one.
+    pub(crate) fn set(
+        &self,
+        external_journal: Option<ExternalJournal>,
+        claim: Option<&Claim>,
+    ) -> Result<()> {
+        self.write_external_journal(external_journal)?;
         self.set_outer(true)?;
         self.set_inner(true, claim)
     }
 
-    /// Removes both feature bits, durably. The engine is closed, everything is home.
+    /// Clears both feature bits durably. The engine is closed and everything is home.
     pub(crate) fn remove(&self) -> Result<()> {
         self.set_inner(false, None)?;
         self.set_outer(false)?;
-        self.note_elsewhere(None)
+        self.write_external_journal(None)
     }
 
-    /// Notes which journal is ours, durably.
-    pub(super) fn note_elsewhere(&self, elsewhere: Option<Elsewhere>) -> Result<()> {
+    /// Records the external journal durably.
+    pub(super) fn write_external_journal(
+        &self,
+        external_journal: Option<ExternalJournal>,
+    ) -> Result<()> {
         let jbd2 = jbd2_of(&*read_block(&*self.device, self.jbd2_block)?);
-        if jbd2.journal_elsewhere() == Ok(elsewhere) {
+        if jbd2.external_journal() == Ok(external_journal) {
             return Ok(());
         }
-        self.change_inner(|jbd2| jbd2.set_journal_elsewhere(elsewhere))
+        self.change_inner(|jbd2| jbd2.set_external_journal(external_journal))
     }
 
-    fn set_inner(&self, marked: bool, claim: Option<&Claim>) -> Result<()> {
+    fn set_inner(&self, is_set: bool, claim: Option<&Claim>) -> Result<()> {
         self.change_inner(|jbd2| {
-            jbd2.set_marked(marked);
+            jbd2.set_our_feature_bit(is_set);
             jbd2.set_claim(claim);
         })
     }
 
-    /// The claim on the volume; `Err` inside: it cannot be read.
+    /// The claim on the volume. Inner `Err`: it cannot be read.
     pub(crate) fn claim(&self) -> Result<std::result::Result<Option<Claim>, ()>> {
         Ok(jbd2_of(&*read_block(&*self.device, self.jbd2_block)?).claim.claim())
     }
@@ -207,10 +220,10 @@ impl FeatureBits {
         Ok(block)
     }
 
-    fn set_outer(&self, marked: bool) -> Result<()> {
+    fn set_outer(&self, is_set: bool) -> Result<()> {
         change_superblock(&*self.device, |superblock| {
             let others = superblock.s_feature_incompat.get() & !OUTER;
-            superblock.s_feature_incompat.set(if marked { others | OUTER } else { others });
+            superblock.s_feature_incompat.set(if is_set { others | OUTER } else { others });
         })
     }
 }
@@ -235,7 +248,8 @@ mod tests {
         block
     }
 
-    /// After a cut in one change the next one is cut, too: without the write in between, two changes are half done.
+    /// After one change is cut, the next one is cut, too. Without the write in between, two changes
+    /// would be half done.
     #[test]
     fn a_torn_superblock_whose_next_change_is_cut_can_be_read() {
         let (first_sector, second_sector) = (1024..1536, 1536..2048);

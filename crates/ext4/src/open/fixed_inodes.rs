@@ -1,6 +1,6 @@
-//! The inodes that a mount cannot do without: the root directory's and those of files that belong to the
-//! file system itself. They are checked before anything is written, as strictly as the kernel's ext4
-//! does it: a volume that it refuses for their sake is refused here.
+//! The inodes that a mount needs: that of the root directory, and those of files that belong to the
+//! file system itself. They are checked before anything is written, as strictly as the kernel's
+//! ext4 checks them: a volume that it refuses because of them is refused here, too.
 
 use journal::HomeBlock;
 use zerocopy::FromBytes;
@@ -15,7 +15,7 @@ use crate::xattr::XattrSet;
 use crate::{Error, FileKind, InodeNo, Result};
 
 impl RawVolume {
-    /// Refuses a volume whose root directory is no directory, or one that cannot be read.
+    /// Refuses a volume whose root is not a directory, or cannot be read.
     pub(crate) fn check_root(&self, superblock: &SuperBlock) -> Result<()> {
         let what = "root directory";
         let inode = self.read_fixed_inode(InodeNo::ROOT, what)?;

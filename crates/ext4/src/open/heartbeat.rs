@@ -1,13 +1,14 @@
-//! The heartbeat of a claim: a thread that counts it up at intervals, for those who share the disk.
+//! The heartbeat of a claim: a thread that increments it at intervals, so that other users of the
+//! disk see it.
 //!
-//! Each beat first reads the claim. If it is not the one that was written last, another machine has
-//! taken the volume over, and the journal is aborted: nothing more is written here. That is a late
-//! notice and no fence: what was written between the other's claim and the next beat is mixed with
-//! what the other one wrote. A beat that fails aborts the journal, too, because the others then
-//! believe that this machine is gone.
+//! Each beat first reads the claim. If it is not the claim that was written last, another machine
+//! has taken the volume over. The journal is then aborted, and this machine writes nothing more.
+//! That is a late notice and does not fence this machine: what it wrote between the other machine's
+//! claim and the next beat is mixed with the other machine's writes. A beat that fails aborts the
+//! journal, too, because other machines then assume that this one has ended.
 //!
-//! A beat is one write and no flush: others read it from the disk's cache, and after a power cut an
-//! old number does as well.
+//! A beat is one write without a flush. Other machines read it from the disk's cache, and after a
+//! power cut an old number is good enough.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -20,14 +21,14 @@ use super::feature_bits::FeatureBits;
 use crate::layout::claim::Claim;
 use crate::{Error, Result};
 
-/// The thread, until dropped.
+/// The thread, which ends when this is dropped.
 pub(super) struct Heartbeat {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Heartbeat {
-    /// Starts to beat for `claim`, which is on the volume.
+    /// Starts the heartbeat of `claim`, which is on the volume.
     pub(crate) fn start(
         feature_bits: FeatureBits,
         claim: Claim,
@@ -60,7 +61,7 @@ impl Drop for Heartbeat {
     }
 }
 
-/// One beat: `claim` must be on the volume, and is there with the next number afterwards.
+/// One beat. `claim` must be on the volume; afterwards the claim there has the next number.
 fn beat(feature_bits: &FeatureBits, claim: &mut Claim) -> Result<()> {
     match feature_bits.claim()? {
         Ok(Some(found)) if found == *claim => {}

@@ -18,7 +18,7 @@ use crate::facts::{Checksums, Geometry};
 use crate::layout::superblock::{MKFS_UNDER_WAY, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, SuperBlock};
 use crate::{Error, Result};
 
-/// Was `mkfs` of what is on the device cut before its end?
+/// Whether `mkfs` of the volume on the device was cut before its end.
 pub fn is_mkfs_under_way(device: &dyn BlockDevice) -> Result<bool> {
     let superblock = read_superblock(device)?.superblock;
     let is_volume = superblock.s_magic.get() == SUPERBLOCK_MAGIC;
@@ -53,7 +53,7 @@ pub fn finish_mkfs(device: &dyn BlockDevice) -> Result<()> {
     change_superblock(device, |superblock| superblock.s_last_mounted = [0; 64])
 }
 
-/// A copy begins its group.
+/// Removes the mark from a copy of the superblock, which is at the start of its group.
 fn finish_copy(device: &dyn BlockDevice, geometry: &Geometry, group: u32) -> Result<()> {
     let home = geometry.first_block(group);
     let mut block = read_block(device, home)?;

@@ -1,4 +1,4 @@
-//! Opening and closing a volume, and what is done to one that is not open.
+//! Opening and closing a volume, and operations on a volume that is not open.
 
 mod area;
 mod claim;

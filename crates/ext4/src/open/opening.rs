@@ -8,10 +8,11 @@
 //!
 //! Nothing is written to a volume that is refused.
 //!
-//! Closing: free the files that were unlinked but open, bring everything home, remove the feature bits.
+//! Closing: frees files that were deleted but still open, brings everything home, and clears the
+//! feature bits.
 //!
-//! Opening reads a few blocks, however large the volume is. It reads all descriptors only after a crash, or when one flex
-//! group has all metadata (`packed_meta_blocks`): then once.
+//! Opening reads a few blocks, however large the volume is. It reads all descriptors, once, in two
+//! cases: after a crash, and if one flex group has all metadata (`packed_meta_blocks`).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -29,22 +30,23 @@ use super::raw::RawVolume;
 use super::recover::recover;
 use crate::facts::{Facts, Places, merge, read_desc, ro_compat};
 use crate::layout::claim::Claim;
-use crate::layout::jbd2::Elsewhere;
+use crate::layout::jbd2::ExternalJournal;
 use crate::layout::superblock::{STATE_ERROR, SuperBlock};
 use crate::memory::{AllocHints, FileStats, InCoreInodes, Mounted, Orphans, PendingFrees, Totals};
 use crate::{Error, Result};
 
-/// Size in bytes of the journal in memory that a read-only volume gets: it is never written.
+/// Size in bytes of the journal in memory that a read-only volume gets. It is never written.
 const READ_ONLY_JOURNAL_BYTES: usize = 8 << 20;
 
-/// An open volume, and what says so on its device.
+/// An open volume, and what marks it as open on its device.
 pub(crate) struct Opened {
     pub(crate) mounted: Mounted,
     /// `None` on a read-only volume.
     pub(crate) feature_bits: Option<FeatureBits>,
-    /// Of its claim, if that has one.
+    /// The heartbeat of its claim, if it has one.
     heartbeat: Option<Heartbeat>,
-    /// Holds the sign of life of this process, by which others know that the claim is of one that lives.
+    /// Holds the sign of life of this process, by which others see that the owner of the claim
+    /// lives.
     claimant: Option<Claimant>,
 }
 
@@ -95,7 +97,7 @@ impl Opened {
         self.feature_bits.as_ref().map_or(0, |_| self.mounted.journal.header().space_bytes)
     }
 
-    /// Starts the heartbeat if the claim is to have one.
+    /// Starts the heartbeat if the claim has one.
     fn start_heartbeat(&mut self, feature_bits: FeatureBits, claim: Option<Claim>) -> Result<()> {
         if let Some(claim) = claim.filter(|claim| claim.heartbeat_s > 0) {
             self.heartbeat =
@@ -135,7 +137,7 @@ fn start(volume: &Mounted, crashed: bool) -> Result<()> {
     volume.clean_up_orphans()
 }
 
-/// After a crash the superblock's totals are old: the descriptors know better.
+/// After a crash the superblock's totals are out of date: they are counted from the descriptors.
 fn count_free_space(volume: &Mounted) -> Result<()> {
     let (mut blocks, mut inodes) = (0, 0);
     for group in 0..volume.facts.geometry.group_count {
@@ -171,7 +173,7 @@ fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Res
     }
     let place = place::to_use(&found, &options)?;
     let incarnation = incarnation(&found.superblock, options.random_seed);
-    let elsewhere = note_next_incarnation(&found, &place, incarnation)?;
+    let external_journal = note_next_incarnation(&found, &place, incarnation)?;
     let engine_options = Options {
         region_count: u32::try_from(options.region_count).unwrap_or(u32::MAX),
         delta_codec: options.delta_codec,
@@ -183,7 +185,7 @@ fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Res
     let feature_bits = found.feature_bits();
     let mut opened = build(found, &options, place.space, engine_options, true)?;
     let claim = options.claimant.as_ref().map(|claimant| claimant.claim.clone());
-    feature_bits.set(elsewhere, claim.as_ref())?;
+    feature_bits.set(external_journal, claim.as_ref())?;
     let beating = claim.filter(|_| options.background);
     let started = opened.start_heartbeat(feature_bits, beating);
     match started.and_then(|()| start(&opened.mounted, crashed)) {
@@ -195,24 +197,28 @@ fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Res
     }
 }
 
-/// What the volume will note of a journal elsewhere when `incarnation` has begun. If it was not closed, it
-/// notes both incarnations now: a crash from here on leaves the journal in either.
+/// Returns the field for the external journal after `incarnation` has begun. If the volume was not
+/// closed, it writes both incarnations now, because from here on a crash leaves the journal in
+/// either of them.
 fn note_next_incarnation(
     found: &FoundVolume,
     place: &JournalPlace,
     incarnation: u64,
-) -> Result<Option<Elsewhere>> {
-    let Some((journal_uuid, was)) = place.elsewhere else { return Ok(None) };
-    let next = Elsewhere { journal_uuid, incarnation, next_incarnation: incarnation };
+) -> Result<Option<ExternalJournal>> {
+    let Some((journal_uuid, was)) = place.external_journal else { return Ok(None) };
+    let next = ExternalJournal { journal_uuid, incarnation, next_incarnation: incarnation };
     if let Some(was) = was
-        && found.area.elsewhere.is_some()
+        && found.area.external_journal.is_some()
     {
-        found.feature_bits().note_elsewhere(Some(Elsewhere { incarnation: was, ..next }))?;
+        found
+            .feature_bits()
+            .write_external_journal(Some(ExternalJournal { incarnation: was, ..next }))?;
     }
     Ok(Some(next))
 }
 
-/// A failed opening must not leave a volume that only we can open, if it can be helped.
+/// Undoes a failed opening. If possible, the volume must not be left in a state that only
+/// OneJournal can open.
 fn abandon(opened: Opened) {
     let Opened { mounted, feature_bits: Some(feature_bits), heartbeat, claimant: _sign_of_life } =
         opened
@@ -222,7 +228,7 @@ fn abandon(opened: Opened) {
     let closed = mounted.journal.close().map_err(Error::from);
     drop(heartbeat);
     if let Err(error) = closed.and_then(|()| feature_bits.remove()) {
-        tracing::warn!("the volume stays marked: {error}");
+        tracing::warn!("the volume keeps its feature bits: {error}");
     }
 }
 
@@ -276,7 +282,8 @@ fn build(
     })
 }
 
-/// A number for the engine's new incarnation that differs from mount to mount even if the seed does not.
+/// A number for the engine's new incarnation. It differs from mount to mount even if the seed does
+/// not.
 fn incarnation(superblock: &SuperBlock, seed: u64) -> u64 {
     let words = [
         u64::from(superblock.s_mnt_count.get()),

@@ -1,4 +1,4 @@
-//! How a volume is opened.
+//! The options of opening a volume.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,37 +9,37 @@ use super::claim::Claimant;
 use crate::memory::Settings;
 use crate::{DataMode, Timestamp};
 
-/// How a volume is opened.
+/// The options of opening a volume.
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// Nothing is changed, except that a journal of ours that is not empty is recovered first.
+    /// Changes nothing, except that a journal that is not empty is recovered first.
     pub read_only: bool,
     /// Reading sets no access times.
     pub noatime: bool,
-    /// Where the data of files go that do not ask for something else.
+    /// The data mode of files that do not ask for another one.
     pub data_mode: DataMode,
     /// Writes of fewer bytes than this go through the journal with `DataMode::Selective`.
     pub threshold_bytes: usize,
-    /// The journal's own medium; `None`: the volume's journal inode. An empty one becomes this
-    /// volume's journal.
+    /// The external journal. `None`: the journal is in the volume's journal inode. An empty medium
+    /// becomes this volume's journal.
     pub journal: Option<Medium>,
-    /// Who opens it; `None`: nobody who matters. Then no claim is written, and one that is there is
-    /// not looked at.
+    /// The user that opens it. `None`: no claim is written, and an existing claim is ignored.
     pub claimant: Option<Claimant>,
     /// Regions of the journal, 2 to 16.
     pub region_count: usize,
     /// How deltas are encoded.
     pub delta_codec: DeltaCodec,
-    /// Commit on its own after this time; `None`: only when asked to.
+    /// Commits after this time without a request. `None`: only on request.
     pub commit_interval: Option<Duration>,
-    /// Threads for checkpoints and the commit timer; without them everything happens in the
+    /// Runs threads for checkpoints and the commit timer. Without them, everything happens in the
     /// caller's thread, deterministically.
     pub background: bool,
     /// The clock that gives inodes their times.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Seed of inode generations and of the journal's incarnation. Must differ between mounts.
     pub random_seed: u64,
-    /// Go on although the journal is damaged before its end: what lies behind the damage is lost.
+    /// Continues although the journal is damaged before its end. Everything after the damage is
+    /// lost.
     pub discard_damaged: bool,
 }
 
@@ -73,14 +73,15 @@ fn system_time() -> Timestamp {
     }
 }
 
-/// A number that differs between processes and calls: std's hash keys are random.
+/// A number that differs between processes and calls, from the random hash keys of the standard
+/// library.
 pub(super) fn system_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(SystemTime::now())
 }
 
 impl OpenOptions {
-    /// What operations look at.
+    /// The options that operations use.
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             read_only: self.read_only,

@@ -1,4 +1,4 @@
-//! Where the engine's journal of a volume lies: in the journal inode, or on a medium of its own.
+//! The place of a volume's journal: in the journal inode, or on a medium of its own.
 //!
 //! | the volume | medium given | |
 //! |---|---|---|
@@ -7,28 +7,27 @@
 //! | closed | with this volume's label | used |
 //! | not closed, journal inode | none | recovered |
 //! | not closed, journal inode | any | recovered from the inode; then as if closed |
-//! | not closed, journal elsewhere | that journal in that incarnation | recovered |
-//! | not closed, journal elsewhere | none, empty, an old copy, or another one | refused |
+//! | not closed, external journal | that journal in that incarnation | recovered |
+//! | not closed, external journal | none, empty, an old copy, or another one | refused |
 //! | any | with another volume's label, or with anything else on it | refused |
 
 use journal::{End, Header, JournalError, Label, Medium, Space, space_of};
 
 use super::found::FoundVolume;
 use super::options::OpenOptions;
-use crate::layout::jbd2::Elsewhere;
+use crate::layout::jbd2::ExternalJournal;
 use crate::{Error, Result};
 
 /// The place of a journal.
 pub(crate) struct JournalPlace {
     pub(crate) space: Space,
-    /// UUID of the journal if it is on a medium of its own, and the incarnation that it is in if it has
-    /// begun one.
-    pub(crate) elsewhere: Option<([u8; 16], Option<u64>)>,
+    /// UUID of the external journal, if there is one, and its incarnation if it has begun one.
+    pub(crate) external_journal: Option<([u8; 16], Option<u64>)>,
 }
 
 /// The journal of a volume that was not closed.
 pub(super) fn to_recover(found: &FoundVolume, given: Option<&Medium>) -> Result<Space> {
-    let Some(noted) = found.area.elsewhere else {
+    let Some(noted) = found.area.external_journal else {
         return Ok(found.area.space(found.raw.device.clone())?);
     };
     let volume_uuid = found.superblock.s_uuid;
@@ -60,8 +59,9 @@ pub(super) fn to_recover(found: &FoundVolume, given: Option<&Medium>) -> Result<
     }
 }
 
-/// The journal is in the incarnation in which the volume has it: neither is a copy from another time.
-fn check_incarnation(header: &Header, noted: &Elsewhere) -> Result<()> {
+/// Checks that the journal is in the incarnation that the volume records. Otherwise one of them is
+/// a copy from another time.
+fn check_incarnation(header: &Header, noted: &ExternalJournal) -> Result<()> {
     if header.is_of_incarnation(noted.incarnation)
         || header.is_of_incarnation(noted.next_incarnation)
     {
@@ -76,11 +76,11 @@ fn check_incarnation(header: &Header, noted: &Elsewhere) -> Result<()> {
     )))
 }
 
-/// The journal that the volume gets now; it has been recovered if that was needed.
+/// The journal that the volume uses from now on. It has been recovered if that was necessary.
 pub(super) fn to_use(found: &FoundVolume, options: &OpenOptions) -> Result<JournalPlace> {
     let Some(medium) = &options.journal else {
         let space = found.area.space(found.raw.device.clone())?;
-        return Ok(JournalPlace { space, elsewhere: None });
+        return Ok(JournalPlace { space, external_journal: None });
     };
     let volume_uuid = found.superblock.s_uuid;
     let (label, incarnation) = match label_of(medium, &volume_uuid)? {
@@ -93,12 +93,13 @@ pub(super) fn to_use(found: &FoundVolume, options: &OpenOptions) -> Result<Journ
     };
     Ok(JournalPlace {
         space: space_of(medium)?,
-        elsewhere: Some((label.journal_uuid, incarnation)),
+        external_journal: Some((label.journal_uuid, incarnation)),
     })
 }
 
-/// The volume was closed, or has been recovered: history that this journal still holds is that of
-/// a copy of the volume, and would be lost. Returns the incarnation of the journal.
+/// Checks that this journal holds no history. The volume was closed or has been recovered, so such
+/// history would belong to a copy of the volume, and would be lost. Returns the incarnation of the
+/// journal.
 fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<u64>> {
     let scan = match journal::scan(&space_of(medium)?, volume_uuid) {
         Ok(scan) => scan,
@@ -116,10 +117,10 @@ fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<
     ))
 }
 
-/// The journal as it is, to be looked at only.
+/// The journal as it is, for reading only.
 pub(super) fn to_look_at(found: &FoundVolume, given: Option<&Medium>) -> Result<Space> {
     match given {
-        Some(medium) if found.area.elsewhere.is_none() => {
+        Some(medium) if found.area.external_journal.is_none() => {
             match label_of(medium, &found.superblock.s_uuid)? {
                 Some(_) => Ok(space_of(medium)?),
                 None => Err(Error::Incompatible(

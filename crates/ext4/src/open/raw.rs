@@ -1,4 +1,4 @@
-//! Reading the volume before its journal is open: straight from the device.
+//! Reads the volume before its journal is open, directly from the device.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::inode::{Inode, flags};
 use crate::layout::group::GroupDesc;
 use crate::{Error, InodeNo, Result};
 
-/// Extents that a file of the file system itself may have: far more than any has.
+/// The most extents that a file of the file system itself may have: far more than any has.
 const EXTENT_LIMIT: usize = 16384;
 
 /// A volume without its journal.
@@ -23,9 +23,10 @@ pub(super) struct RawVolume {
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) geometry: Geometry,
     pub(crate) checksums: Checksums,
-    /// The block of descriptors that was read last: neighbours are mostly asked for next.
+    /// The block of descriptors that was read last, because the next request is mostly for a
+    /// neighbour.
     descs: Mutex<Option<(HomeBlock, Box<BlockBytes>)>>,
-    /// Fixed metadata of each flex group that was asked for, by its first group.
+    /// Fixed metadata of each flex group that was asked for, by the flex group's first group.
     fixed: Mutex<HashMap<u32, Arc<[Range<u64>]>>>,
 }
 
@@ -66,8 +67,9 @@ impl RawVolume {
         RawVolume { device, geometry, checksums, descs, fixed }
     }
 
-    /// With `packed_meta_blocks` mke2fs puts the bitmaps and inode tables of all groups at the front of the
-    /// volume, although flex groups are smaller. Then all groups are one flex group here.
+    /// With `packed_meta_blocks`, mke2fs puts the bitmaps and inode tables of all groups at the
+    /// front of the volume, although flex groups are smaller. Then all groups count as one flex
+    /// group here.
     pub(super) fn find_packed_metadata(&mut self) -> Result<()> {
         let second = self.geometry.groups_per_flex;
         if second >= self.geometry.group_count {
@@ -94,8 +96,8 @@ impl RawVolume {
         Ok(desc)
     }
 
-    /// Fixed metadata of the flex group that `group` is in. With all metadata at the front of the volume
-    /// (`packed_meta_blocks`) that is one flex group of all groups, so it is read once.
+    /// Fixed metadata of the flex group that contains `group`. If all metadata are at the front of
+    /// the volume (`packed_meta_blocks`), that is one flex group of all groups, so it is read once.
     fn fixed_ranges(&self, group: u32) -> Result<Arc<[Range<u64>]>> {
         let flex = self.geometry.flex_groups(group);
         if let Some(known) = self.fixed.lock().get(&flex.start) {
@@ -177,7 +179,7 @@ impl Walk<'_> {
         self.node(&view, &WHOLE_FILE)
     }
 
-    /// Depth sinks by one in each step down (`of_block` checks it), so this ends.
+    /// The depth decreases by one at each step down (`of_block` checks that), so this ends.
     fn node(&mut self, view: &NodeView<'_>, window: &Window) -> std::result::Result<(), Stop> {
         let depth = view.head().depth;
         if depth == 0 {

@@ -1,4 +1,4 @@
-//! Recovering a volume that was not closed.
+//! Recovers a volume that was not closed.
 
 use journal::RecoverOptions;
 

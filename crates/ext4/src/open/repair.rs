@@ -1,10 +1,10 @@
-//! Repairing a volume that is not mounted, so that a power cut at any point leaves one that the next
-//! mount or fsck can repair.
+//! Repairs a volume that is not mounted. After a power cut at any point, the next mount or fsck can
+//! repair the volume.
 //!
-//! e2fsck writes in place, in no order that survives a power cut; a superblock torn between its two
-//! sectors of 512 bytes is lost where it has no copy (below 128 MiB). So e2fsck works on a view of the
-//! volume ([`apply_repair`] takes what it left), and what it changed reaches the volume through our
-//! journal:
+//! e2fsck writes in place, in no order that survives a power cut. A superblock that is torn between
+//! its two sectors of 512 bytes is lost if it has no copy (below 128 MiB). So e2fsck works on a
+//! view of the volume, [`apply_repair`] takes the result, and the changes reach the volume through
+//! our journal:
 //!
 //! | what e2fsck changed | how it is applied | what a cut leaves |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | more | several, block 0 in the last | also a part of the repair, marked as having errors |
 //! | also where the journal is, or what is in it | in place, but block 0 by a transaction | the same |
 //!
-//! A volume that is marked as having errors is not mounted; e2fsck looks at all of it again.
+//! A volume that is marked as having errors is not mounted, and e2fsck checks all of it again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,23 +32,25 @@ use crate::layout::claim::Claim;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
 use crate::{Error, Result};
 
-/// Regions of the journal for a repair: few, so that a transaction can be large.
+/// Number of regions of the journal for a repair. Few regions allow a large transaction.
 const REGION_COUNT: u32 = 2;
 
-/// Writes a superblock that was torn while a feature bit was changed anew. Nothing else is changed.
+/// Repairs a superblock that was torn while a feature bit was changed. Changes nothing else.
 pub fn mend_superblock(device: &Arc<dyn BlockDevice>) -> Result<()> {
     feature_bits::change_superblock(&**device, |_| ())
 }
 
-/// Can e2fsck be asked about a volume that [`crate::Survey`] finds damaged? Not while it has our feature bits: the
-/// journal may hold its newest state. Nor when the superblock cannot be believed.
+/// Whether e2fsck can check a volume that [`crate::Survey`] finds damaged. It cannot if the volume
+/// has our feature bits, because the journal may hold its newest state, or if the superblock is not
+/// reliable.
 pub fn can_be_repaired(device: &Arc<dyn BlockDevice>) -> Result<bool> {
     let found = feature_bits::read_superblock(&**device)?;
     Ok(found.is_sound && !found.has_our_bits())
 }
 
-/// Brings home what the journal holds and removes the feature bits from a volume that cannot be opened because
-/// it is damaged, or marked as having errors: e2fsck sees to that, and it does not touch a volume with our feature bits.
+/// Brings home what the journal holds, and clears the feature bits. This is for a volume that
+/// cannot be opened because it is damaged or marked as having errors: e2fsck repairs such a volume,
+/// but does not touch one with our feature bits.
 pub fn recover_only(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<()> {
     let found = find(device)?;
     if let Some(claimant) = &options.claimant {
@@ -61,11 +63,11 @@ pub fn recover_only(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Res
     found.feature_bits().remove()
 }
 
-/// Makes the volume on `device` what `repaired` holds, which differs in the blocks `changed` only. The
-/// volume was closed or recovered.
+/// Gives the volume on `device` the content of `repaired`, which differs only in the blocks
+/// `changed`. The volume was closed or recovered.
 ///
-/// Refuses, without writing anything, if we could not open what e2fsck left. While the volume has our feature bits it says
-/// that `claim` has it.
+/// Refuses, without writing anything, if the repaired volume could not be opened. While the volume
+/// has our feature bits, its claim is `claim`.
 pub fn apply_repair(
     device: &Arc<dyn BlockDevice>,
     repaired: &Arc<dyn BlockDevice>,
@@ -106,7 +108,7 @@ pub fn apply_repair(
     Repair { device, repaired, claim, must_note_errors: true }.commit(&BTreeSet::from([0]))
 }
 
-/// Is the journal where it was, and its inside unchanged?
+/// Whether the journal is where it was, and its content is unchanged.
 fn same_journal(before: &FoundVolume, after: &FoundVolume, changed: &BTreeSet<u64>) -> bool {
     let (old, new) = (&before.area, &after.area);
     let is_inside = |block: &u64| old.all_runs().iter().any(|run| run.contains(block));
@@ -120,12 +122,13 @@ struct Repair<'a> {
     device: &'a Arc<dyn BlockDevice>,
     repaired: &'a Arc<dyn BlockDevice>,
     claim: Option<&'a Claim>,
-    /// The volume is marked as having errors: block 0, which says otherwise, comes last.
+    /// Whether the volume is marked as having errors first. Block 0, which clears that, is written
+    /// last.
     must_note_errors: bool,
 }
 
 impl Repair<'_> {
-    /// Brings these blocks home by transactions, block 0 in the last.
+    /// Brings these blocks home by transactions, with block 0 in the last one.
     fn commit(&self, changed: &BTreeSet<u64>) -> Result<()> {
         let found = find(self.device)?;
         let options = Options {
@@ -166,7 +169,8 @@ impl Repair<'_> {
     }
 }
 
-/// The repaired superblock goes home while the volume has its feature bits.
+/// Sets the outer bit in the repaired superblock, because it goes home while the volume has its
+/// feature bits.
 fn set_outer_bit(block: &mut journal::BlockBytes) -> Result<()> {
     let mut superblock = SuperBlock::of_block(block);
     let features = superblock.s_feature_incompat.get();

@@ -1,4 +1,5 @@
-//! Looking at a volume without opening it: is it one, is it clean, where is its journal?
+//! Examines a volume without opening it: whether it is one, whether it is clean, and where its
+//! journal is.
 
 use std::sync::Arc;
 
@@ -11,29 +12,29 @@ use super::place;
 use crate::Result;
 use crate::layout::superblock::STATE_ERROR;
 
-/// What a look at a volume tells. Nothing is changed.
+/// The result of examining a volume. Nothing is changed.
 pub struct Survey {
-    /// The volume's UUID, which its journal bears too.
+    /// The volume's UUID, which its journal has, too.
     pub uuid: [u8; 16],
-    /// The volume was not closed: its journal may hold history that is not home.
+    /// Whether the volume was not closed, so that its journal may hold history that is not home.
     pub needs_recovery: bool,
-    /// The superblock was torn while a feature bit was changed; it is readable, but not for other tools
-    /// ([`crate::mend_superblock`]).
+    /// Whether the superblock was torn while a feature bit was changed. OneJournal can read it, but
+    /// other tools cannot ([`crate::mend_superblock`]).
     pub is_torn: bool,
-    /// The volume is marked as having errors.
+    /// Whether the volume is marked as having errors.
     pub has_errors: bool,
-    /// Who has the volume open, or has not closed it, if it says that.
+    /// Who has the volume open, or did not close it, if it has a claim.
     pub claimed_by: Option<String>,
-    /// Where the engine's journal lies: `Err` when it is on a medium that was not given, or not on
-    /// the one that was.
+    /// The space of the journal. `Err` if it is on a medium that was not given, or not on the given
+    /// one.
     pub space: Result<Space>,
     /// Size of the volume in 4 KiB blocks.
     pub block_count: u64,
 }
 
 impl Survey {
-    /// Looks at the volume on `device`, whose journal is on `journal` if that is given. The errors are those of `Volume::open`: what that would
-    /// refuse is refused here.
+    /// Examines the volume on `device`, whose journal is on `journal` if that is given. Refuses
+    /// what `Volume::open` would refuse, with the same errors.
     pub fn take(device: &Arc<dyn BlockDevice>, journal: Option<&Medium>) -> Result<Survey> {
         let found = find(device)?;
         Ok(Survey {

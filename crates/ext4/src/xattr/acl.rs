@@ -1,5 +1,5 @@
 //! POSIX access control lists: ext4's form on disk, Linux's form in `system.posix_acl_*`
-//! attributes, and their rules (which list is valid, what chmod and inheritance do to it).
+//! attributes, and their rules (which list is valid, and how chmod and inheritance change it).
 //!
 //! ```text
 //! disk   version 1 (u32), entries: tag, perm (u16 each), id (u32) only for named users and groups
@@ -13,7 +13,7 @@ const XATTR_VERSION: u32 = 2;
 const NO_ID: u32 = u32::MAX;
 const PERMISSIONS: u16 = 0o7;
 
-/// Whom an entry is about.
+/// The kind of user that an entry is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Tag {
     UserObject,
@@ -64,7 +64,7 @@ struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Acl(Vec<Entry>);
 
-/// Takes `N` bytes off the front.
+/// Removes `N` bytes from the front.
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (head, rest) = bytes.split_first_chunk::<N>()?;
     *bytes = rest;
@@ -77,8 +77,8 @@ fn take_tag_and_permissions(bytes: &mut &[u8]) -> Option<(Tag, u16)> {
 }
 
 impl Acl {
-    /// From an attribute's value in Linux's form. `None`: a list without entries, which means
-    /// that there shall be no list.
+    /// From an attribute's value in Linux's form. `None`: a list without entries, which removes the
+    /// list.
     pub(crate) fn from_xattr(value: &[u8]) -> Result<Option<Acl>> {
         let mut rest = value;
         match take(&mut rest).map(u32::from_le_bytes) {
@@ -147,8 +147,8 @@ impl Acl {
         bytes
     }
 
-    /// One owner, one group and one other entry, in the order of the tags; named entries have an
-    /// id and need the one mask entry.
+    /// Whether there are exactly one owner, one group and one other entry, in the order of the
+    /// tags. Named entries must have an id, and require exactly one mask entry.
     fn is_valid(&self) -> bool {
         let count = |tag| self.0.iter().filter(|entry| entry.tag == tag).count();
         let named = count(Tag::User) + count(Tag::Group) > 0;
@@ -181,20 +181,20 @@ impl Acl {
         bits(Tag::UserObject) << 6 | bits(self.group_class()) << 3 | bits(Tag::Other)
     }
 
-    /// Whether the mode says all that the list says, so that it need not be stored.
+    /// Whether the mode expresses the whole list, so that it need not be stored.
     pub(crate) fn is_minimal(&self) -> bool {
         self.0.len() == 3
     }
 
-    /// What chmod does to an access list.
+    /// Changes an access list as chmod does.
     pub(crate) fn chmod(&mut self, mode: u16) {
         self.set_permissions(Tag::UserObject, mode >> 6 & PERMISSIONS);
         self.set_permissions(self.group_class(), mode >> 3 & PERMISSIONS);
         self.set_permissions(Tag::Other, mode & PERMISSIONS);
     }
 
-    /// Makes a parent's default list the access list of a new inode that is made with `mode`;
-    /// returns the mode's nine permission bits.
+    /// Turns a parent's default list into the access list of a new inode that is made with `mode`.
+    /// Returns the nine permission bits of the mode.
     pub(crate) fn inherit(&mut self, mode: u16) -> u16 {
         self.chmod(self.mode() & mode);
         self.mode()

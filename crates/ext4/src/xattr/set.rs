@@ -1,5 +1,5 @@
-//! A set of extended attributes as it lies in an inode or in an external block: decoded into
-//! plain values, changed there, and encoded anew as a whole.
+//! A set of extended attributes as stored in an inode or in an external block. It is decoded into
+//! plain values, changed, and encoded again as a whole.
 
 use journal::{BLOCK_BYTES, BlockBytes};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -51,7 +51,7 @@ impl XattrName {
         Err(Error::NotSupported)
     }
 
-    /// The full name; `None` for one that this driver has no name for.
+    /// The full name; `None` if this driver does not know the prefix.
     pub(crate) fn full(&self) -> Option<Vec<u8>> {
         let known = WHOLE_NAMES.iter().filter(|_| self.rest.is_empty()).chain(&PREFIXES);
         let (_, prefix) = known.into_iter().find(|(index, _)| *index == self.index)?;
@@ -80,7 +80,8 @@ impl Xattr {
         self.value.len().next_multiple_of(4)
     }
 
-    /// `e_hash`: five bits of rotation for each byte of the name, sixteen for each word of the value.
+    /// `e_hash`: rotates by five bits for each byte of the name, and by sixteen for each word of
+    /// the value.
     fn hash(&self) -> u32 {
         let name = self.name.rest.iter().fold(0_u32, |h, byte| h.rotate_left(5) ^ u32::from(*byte));
         self.value.chunks(4).fold(name, |h, chunk| {
@@ -91,7 +92,7 @@ impl Xattr {
     }
 }
 
-/// The attributes of one place.
+/// The attributes of one place: the inode or the external block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct XattrSet(pub Vec<Xattr>);
 
@@ -100,7 +101,7 @@ fn corrupt(what: &str) -> Error {
 }
 
 impl XattrSet {
-    /// What the spare bytes of an inode hold.
+    /// Decodes the spare bytes of an inode.
     pub(crate) fn from_inode_area(area: &[u8]) -> Result<XattrSet> {
         match area.split_first_chunk::<WORD_BYTES>() {
             Some((magic, entries)) if *magic == XATTR_MAGIC.to_le_bytes() => decode(entries, 0),
@@ -108,7 +109,7 @@ impl XattrSet {
         }
     }
 
-    /// What an external block holds, with the number of inodes that share it.
+    /// Decodes an external block. Returns also the number of inodes that share it.
     pub(super) fn from_block(block: &BlockBytes) -> Result<(XattrSet, u32)> {
         let (header, _) =
             XattrHeader::ref_from_prefix(block).map_err(|_| corrupt("block header"))?;
@@ -132,7 +133,7 @@ impl XattrSet {
         }
     }
 
-    /// Takes an attribute out; `false`: it was not there.
+    /// Removes an attribute; `false` if it did not exist.
     pub(crate) fn remove(&mut self, name: &XattrName) -> bool {
         let before = self.0.len();
         self.0.retain(|xattr| xattr.name != *name);
@@ -155,7 +156,7 @@ impl XattrSet {
         self.fits(BLOCK_BYTES - XATTR_HEADER_BYTES)
     }
 
-    /// Writes the set, which fits, into the spare bytes of an inode.
+    /// Writes the set into the spare bytes of an inode. It must fit.
     pub(super) fn to_inode_area(&self, area: &mut [u8]) {
         area.fill(0);
         if !self.0.is_empty() {
@@ -165,7 +166,7 @@ impl XattrSet {
         }
     }
 
-    /// Writes the set, which fits, into a block of one owner. The checksum is the caller's.
+    /// Writes the set into a block with one owner. It must fit. The caller sets the checksum.
     pub(super) fn to_block(&self, block: &mut BlockBytes) {
         block.fill(0);
         let mut sorted = self.0.clone();
@@ -182,7 +183,7 @@ impl XattrSet {
     }
 }
 
-/// `h_hash`; 0 as soon as one entry hashes to 0, which forbids sharing.
+/// `h_hash`; 0 if an entry hashes to 0, which forbids sharing.
 fn block_hash(sorted: &[Xattr]) -> u32 {
     let hashes: Vec<u32> = sorted.iter().map(Xattr::hash).collect();
     if hashes.contains(&0) {

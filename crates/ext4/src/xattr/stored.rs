@@ -1,7 +1,7 @@
-//! Extended attributes of an inode: first in its spare bytes, then in one external block.
+//! The extended attributes of an inode: first in its spare bytes, then in one external block.
 //!
-//! Linux lets inodes with equal attributes share a block; such a block is copied before a change.
-//! Access control lists are converted between their form on disk and Linux's, and setting the
+//! Linux lets inodes with equal attributes share a block. Such a block is copied before it is
+//! changed. Access control lists are converted between their form on disk and Linux's. Setting the
 //! access list also sets the mode.
 
 use journal::{BlockRef, HomeBlock};
@@ -142,8 +142,8 @@ fn seal(op: &mut Op<'_>, home: HomeBlock) -> Result<()> {
     Ok(())
 }
 
-/// Gives up the inode's external block: it is freed, or has one owner less. The caller puts the
-/// inode back.
+/// Releases the inode's external block: frees it, or removes one owner. The caller puts the inode
+/// back.
 pub(crate) fn release_block(op: &mut Op<'_>, inode: &mut Inode) -> Result<()> {
     let Some((home, block)) = read_block(op, inode)? else { return Ok(()) };
     let (_, refcount) = XattrSet::from_block(&block)?;
@@ -167,7 +167,7 @@ pub(crate) fn get_acl(
     get(source, inode, name)?.map(|value| Acl::from_disk(&value)).transpose()
 }
 
-/// Lets the access list of an inode, if it has one, say what its new mode says.
+/// Changes the access list of an inode, if it has one, so that it agrees with the inode's new mode.
 pub(crate) fn follow_chmod(op: &mut Op<'_>, inode: &mut Inode) -> Result<()> {
     if let Some(mut acl) = get_acl(op, inode, &ACL_ACCESS)? {
         acl.chmod(inode.mode());

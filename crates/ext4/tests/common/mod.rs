@@ -1,4 +1,4 @@
-//! Images that `mke2fs` makes and `e2fsck` judges, as devices in memory.
+//! Images that `mke2fs` makes and `e2fsck` checks, as devices in memory.
 
 #![allow(dead_code)] // each test program uses its part
 

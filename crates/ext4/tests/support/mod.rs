@@ -94,7 +94,7 @@ pub fn lookup(volume: &Volume, parent: InodeNo, name: &[u8]) -> Result<Attr> {
 /// One entry, owned.
 pub type Listed = (Vec<u8>, InodeNo, Option<FileKind>);
 
-/// All entries from `cursor` on, at most `limit`; and the cursor behind them.
+/// All entries from `cursor` on, at most `limit`; and the cursor after them.
 pub fn read_some(volume: &Volume, dir: InodeNo, cursor: u64, limit: usize) -> (Vec<Listed>, u64) {
     let (mut entries, mut last) = (Vec::new(), cursor);
     let mut each = |entry: onejournal_ext4::DirEntry<'_>| {

@@ -85,7 +85,7 @@ impl Handoff {
     /// payload as soon as there is one.
     pub(crate) fn serve(&self, header: InHeader, head: &[u8], data: &[u8]) -> (Answer, Vec<u8>) {
         let spare = self.spares.lock().pop();
-        // Larger than a transfer: it then lies in huge pages, which direct I/O likes.
+        // Larger than a transfer: it then is in huge pages, which direct I/O likes.
         let mut copy = spare.unwrap_or_else(|| AlignedBuf::zeroed(MAX_TRANSFER_BYTES + 1));
         copy[..data.len()].copy_from_slice(data);
         let answered = Arc::new(Answered::default());

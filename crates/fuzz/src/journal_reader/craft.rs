@@ -1,11 +1,11 @@
-//! A journal made after the instructions of an input.
+//! Makes a journal by the instructions of an input.
 //!
 //! ```text
 //! input:   kind, regions, region size, header patches | record, record, ... (up to 32)
 //! record:  what (one in stock, or written out), flags, [tid], [place], patches
 //! ```
-//! Unless its flags say otherwise a record gets the incarnation, the next number and, after the patches,
-//! the right checksum. So has the header.
+//! Unless its flags say otherwise, a record gets the incarnation, the next number and, after the
+//! patches, the right checksum. The same holds for the header.
 
 use journal::format::{
     COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES,
@@ -18,7 +18,7 @@ use super::stock;
 use crate::input::Input;
 use crate::patch::Patch;
 
-/// Of the volume.
+/// UUID of the volume.
 pub const UUID: [u8; 16] = *b"a crafted volume";
 /// Blocks of the volume.
 pub const HOME_BLOCKS: usize = 32;
@@ -29,20 +29,20 @@ const BLOCK_BYTES: usize = 4096;
 const INCARNATION: u64 = 0x11fe;
 const RECORD_LIMIT: usize = 32;
 
-/// What the journal lies on.
+/// The medium of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A device with small sectors.
     Block512,
     /// A device with large sectors.
     Block4096,
-    /// Bytes.
+    /// NVRAM.
     Nvram,
 }
 
 /// A journal and the volume it belongs to.
 pub struct Crafted {
-    /// What the journal lies on.
+    /// The medium of the journal.
     pub kind: Kind,
     /// Bytes of the volume.
     pub home: Vec<u8>,
@@ -56,7 +56,7 @@ impl Crafted {
     }
 }
 
-/// Makes what the input says.
+/// Makes the journal and the volume from the input.
 pub fn craft(input: &mut Input<'_>) -> Crafted {
     let kind = [Kind::Block512, Kind::Block4096, Kind::Nvram][input.below(3)];
     let region_count = 2 + input.below(3);
@@ -86,8 +86,8 @@ pub fn craft(input: &mut Input<'_>) -> Crafted {
     Crafted { kind, home, journal: writer.journal }
 }
 
-/// The bytes at the start of `record`, which has `commit_at` bytes before its commit record, were
-/// committed in that incarnation.
+/// Records that the bytes at the start of `record`, which has `commit_at` bytes before its commit
+/// record, were committed in that incarnation.
 pub(super) fn is_certified(record: &[u8], commit_at: usize, incarnation: u64) -> bool {
     let Ok((commit, _)) = RawCommit::read_from_prefix(&record[commit_at..]) else { return false };
     commit.checksum.get() == checksum(&record[..commit_at], incarnation)
@@ -102,7 +102,7 @@ struct Writer {
     step_bytes: usize,
     region_bytes: usize,
     region_count: usize,
-    /// Where the next record goes.
+    /// The region of the next record.
     region: usize,
     at: usize,
     tid: u64,
@@ -148,13 +148,13 @@ impl Writer {
         }
     }
 
-    /// One extent from the start of the medium on.
+    /// The layout: one extent from the start of the medium.
     fn layout_checksum(&self) -> u32 {
         let bounds = [0, self.journal.len() as u64];
         bounds.iter().fold(0, |sum, bound| crc32c::crc32c_append(sum, &bound.to_le_bytes()))
     }
 
-    /// Over all regions.
+    /// A reach over all regions.
     fn reach_offset(&self, tail_region: usize) -> u64 {
         let last = (tail_region + self.region_count - 1) % self.region_count;
         REGIONS_OFFSET + ((last + 1) * self.region_bytes) as u64
@@ -190,7 +190,8 @@ impl Writer {
         self.tid = self.tid.wrapping_add(1);
     }
 
-    /// Behind the last record, or at the start of the next region; cut off at the end of it.
+    /// Puts a record after the last one, or at the start of the next region. It is cut off at the
+    /// end of the region.
     fn place(&mut self, bytes: &[u8]) {
         if self.at > 0 && self.at + bytes.len() > self.region_bytes {
             self.region = (self.region + 1) % self.region_count;
@@ -216,7 +217,7 @@ fn patches(input: &mut Input<'_>, bytes: &mut [u8]) {
     }
 }
 
-/// Makes the commit record at the end of `record` certify what is before it.
+/// Gives the commit record at the end of `record` the right checksum.
 fn seal(record: &mut [u8]) {
     let commit_at = record.len() - COMMIT_BYTES;
     let tid = U64::read_from_bytes(&record[16..24]).expect("eight bytes");

@@ -28,7 +28,7 @@ impl Machine {
         Machine { home: Arc::new(memory(&crafted.home, 512)), journal }
     }
 
-    /// The same media, used by someone who knows nothing of them yet.
+    /// The same media after a restart.
     pub(super) fn power_up(&self) -> Machine {
         Machine { home: self.home.clone(), journal: self.journal.clone() }
     }
@@ -63,7 +63,7 @@ fn memory(bytes: &[u8], sector_bytes: usize) -> MemoryDevice {
     MemoryDevice::from_bytes(bytes.to_vec(), sector_bytes)
 }
 
-/// Some sectors of `new`, the others of `old`.
+/// A mixture: some sectors of `new`, and the others of `old`.
 pub(super) fn mixture(old: &[u8], new: &[u8], salt: u8) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(u64::from(salt));
     let sectors = old.chunks(512).zip(new.chunks(512));

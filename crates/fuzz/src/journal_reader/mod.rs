@@ -1,14 +1,14 @@
 //! Scan and recovery of a crafted journal.
 //!
-//! What must hold whatever the journal says:
+//! These properties must hold, whatever the journal says:
 //!
-//! 1. a record counts as history only if its checksum is right, computed here a second time;
-//!    transactions follow each other by number, records lie inside of the journal;
-//! 2. a dry run says what recovery says, and writes nothing;
-//! 3. recovery that fails has changed nothing;
-//! 4. recovery once more changes nothing at home, and finds nothing to do;
-//! 5. recovery that was cut, with any sectors of its writes home, ends in the same volume when it
-//!    is run again.
+//! 1. A record counts as history only if its checksum is right, which is computed here a second
+//!    time. Transactions follow each other by number, and records are inside the journal.
+//! 2. A dry run reports the same as recovery, and writes nothing.
+//! 3. A recovery that fails has changed nothing.
+//! 4. A second recovery changes nothing at home, and finds nothing to do.
+//! 5. If recovery is cut, with any sectors of its writes home, and run again, it ends in the same
+//!    volume.
 
 pub mod craft;
 mod media;
@@ -20,7 +20,7 @@ use crate::input::Input;
 use craft::{Crafted, UUID};
 use media::Machine;
 
-/// Does what the input says, with recovery done like `options` say.
+/// Runs the input, with the recovery options `options`.
 pub fn run(input: &[u8], options: &RecoverOptions) {
     let mut input = Input::new(input);
     let discard_damaged = input.u8() & 1 == 1;
@@ -32,7 +32,7 @@ pub fn run(input: &[u8], options: &RecoverOptions) {
     check_recovery(&crafted, &options, salt, scanned);
 }
 
-/// Property 1. How many transactions there are.
+/// Checks property 1. Returns the number of transactions.
 fn check_scan(crafted: &Crafted) -> Option<usize> {
     let machine = Machine::new(crafted);
     let scan = journal::scan(&machine.space(), &UUID).ok()?;
@@ -55,7 +55,7 @@ fn check_records(crafted: &Crafted, scan: &Scan) {
     }
 }
 
-/// Property 2, first half.
+/// Checks the first half of property 2.
 fn check_dry_run(crafted: &Crafted, options: &RecoverOptions) {
     let dry = Machine::new(crafted);
     let real = Machine::new(crafted);
@@ -68,7 +68,7 @@ fn told(result: &Result<Recovery, JournalError>) -> Result<Recovery, String> {
     result.clone().map_err(|error| error.to_string())
 }
 
-/// Properties 3, 4 and 5.
+/// Checks properties 3, 4 and 5.
 fn check_recovery(crafted: &Crafted, options: &RecoverOptions, salt: u8, scanned: Option<usize>) {
     let machine = Machine::new(crafted);
     let recovery = match machine.recover(options) {

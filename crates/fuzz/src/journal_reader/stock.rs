@@ -1,4 +1,4 @@
-//! Records that the real engine wrote: what crafted journals are made of.
+//! Records that the real engine wrote, from which journals are crafted.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,5 @@
-//! Changing a volume that may be anything: a fixed, short list of operations on what was seen.
+//! Changes a volume with any content: a fixed, short list of operations on the inodes that were
+//! found.
 
 use ext4::{
     Allocate, FileKind, InodeNo, NewNode, Owner, RenameHow, Result, SetAttr, Volume, XattrFlags,
@@ -9,7 +10,7 @@ use super::walk::Seen;
 /// Inodes of each type that are changed.
 const CHANGED_COUNT: usize = 4;
 
-/// Does the operations; each may fail.
+/// Performs the operations. Each may fail.
 pub(super) fn change(volume: &Volume, seen: &Seen) {
     let of = |kind: FileKind| {
         let those = seen.inodes.iter().filter(move |(_, found, _)| *found == kind);

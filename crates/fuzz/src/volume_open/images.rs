@@ -1,4 +1,5 @@
-//! The volumes that crafted ones are made of: made by mke2fs, filled by the real file system.
+//! The volumes from which crafted ones are made. mke2fs makes them, and the real file system fills
+//! them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,19 +14,19 @@ use super::{BLOCK_BYTES, options};
 pub struct Seed {
     /// Its bytes.
     pub image: Image,
-    /// Power was cut: there is something to recover.
+    /// Whether the power was cut, so that there is something to recover.
     pub is_crashed: bool,
-    /// Where a patch is worth its while: pieces of [`PIECE_BYTES`] that hold something, without data and
-    /// most of the journal; byte offsets.
+    /// Byte offsets of the places that are worth patching: pieces of [`PIECE_BYTES`] that are not
+    /// uniform, without data and most of the journal.
     pub targets: Vec<u64>,
-    /// How its checksums are put right.
+    /// Corrects its checksums.
     pub seals: Seals,
 }
 
-/// Size of a piece that is patched: an inode's.
+/// Size of a piece that is patched: that of an inode.
 pub const PIECE_BYTES: usize = 256;
 
-/// Each form of ext4, closed and after a crash. Panics without e2fsprogs.
+/// A volume of each shape, closed and after a crash. Panics without e2fsprogs.
 pub fn seeds() -> &'static [Seed] {
     static SEEDS: OnceLock<Vec<Seed>> = OnceLock::new();
     SEEDS.get_or_init(|| {
@@ -55,7 +56,8 @@ fn seed(shape: Shape, is_crashed: bool) -> Seed {
     Seed { image, is_crashed, targets, seals }
 }
 
-/// The superblock of the kernel's journal and the two headers of ours are worth it too.
+/// The places that are worth patching. They include the superblock of the kernel's journal and the
+/// two headers of ours.
 fn targets(image: &Image, formatted: &Formatted) -> Vec<u64> {
     let heads = formatted.journal_extents[..3].iter().map(|bytes| bytes.start / 4096);
     let mut blocks: Vec<u64> = heads.collect();
@@ -72,14 +74,14 @@ fn targets(image: &Image, formatted: &Formatted) -> Vec<u64> {
     pieces.filter(|at| !is_uniform(image, *at, PIECE_BYTES)).collect()
 }
 
-/// All bytes are equal.
+/// Whether all bytes are equal.
 fn is_uniform(image: &Image, offset: u64, len_bytes: usize) -> bool {
     let mut bytes = vec![0; len_bytes];
     image.read(offset, &mut bytes);
     bytes.iter().all(|byte| *byte == bytes[0])
 }
 
-/// Something of everything.
+/// Makes some inodes of every kind.
 fn fill(volume: &Volume) {
     let big = node(volume, InodeNo::ROOT, b"big", NewNode::Directory);
     let holes = file(volume, InodeNo::ROOT, b"holes", 0);

@@ -3,9 +3,10 @@
 //! ```text
 //! input:   which volume, how | place, patch, place, patch, ... (up to 24)
 //! ```
-//! What must hold whatever the volume says: every call ends, with an answer or an error; opened
-//! read-only and without a journal to recover it is not written to; read twice it is the same.
-//! How much is asked is bounded ([`walk`]), not how much the volume pretends to have.
+//! These properties must hold, whatever the volume says. Every call ends, with an answer or an
+//! error. A volume that is opened read-only, without a journal to recover, is not written to. If it
+//! is read twice, both results are equal. The number of requests is bounded ([`walk`]), whatever
+//! size the volume claims to have.
 
 mod change;
 pub mod images;
@@ -25,12 +26,12 @@ use images::{PIECE_BYTES, Seed};
 const BLOCK_BYTES: usize = 4096;
 const PATCH_LIMIT: usize = 24;
 
-/// What is put between the file system and the device; the usual case is nothing.
+/// Wraps the device, between it and the file system.
 pub type Wrap = dyn Fn(Arc<SimDevice>) -> Arc<dyn BlockDevice> + Sync;
 
-/// Who holds the device.
+/// The surroundings of a run.
 pub struct Hands<'a> {
-    /// What stands between the file system and the device.
+    /// The wrapper of the device.
     pub wrap: &'a Wrap,
 }
 
@@ -40,7 +41,7 @@ impl Default for Hands<'_> {
     }
 }
 
-/// Does what the input says.
+/// Runs the input.
 pub fn run(input: &[u8], hands: &Hands<'_>) {
     let mut input = Input::new(input);
     let seed = &images::seeds()[input.below(images::seeds().len())];
@@ -65,7 +66,8 @@ pub fn run(input: &[u8], hands: &Hands<'_>) {
     }
 }
 
-/// The volume of `seed` with the patches of the input, its checksums put right if asked for.
+/// The volume of `seed` with the patches of the input. Its checksums are corrected if the input
+/// says so.
 fn crafted(seed: &Seed, is_sealed: bool, input: &mut Input<'_>) -> Image {
     let mut image = seed.image.clone();
     let mut changed = Vec::new();
@@ -86,7 +88,7 @@ fn crafted(seed: &Seed, is_sealed: bool, input: &mut Input<'_>) -> Image {
     image
 }
 
-/// Everything in the caller's thread, with a clock that stands still.
+/// Options for opening it: everything in the caller's thread, with a clock that stands still.
 fn options(read_only: bool, how: u8) -> OpenOptions {
     OpenOptions {
         read_only,

@@ -1,8 +1,9 @@
-//! Putting the checksums of a patched volume right: a second implementation of ext4's, from the
-//! kernel's documentation of the format.
+//! Corrects the checksums of a patched volume. This is a second implementation of ext4's checksums,
+//! from the kernel's documentation of the format.
 //!
-//! Which checksum a block has is found out on the volume before it is patched: it is that of the
-//! kind under whose rule it is right. Where no block has any (no `metadata_csum`), nothing is to be done.
+//! The kind of a block is found on the volume before it is patched: it is the kind under whose rule
+//! the block's checksum is right. If no block has a checksum (no `metadata_csum`), nothing has to
+//! be done.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,7 +24,7 @@ const CSUM_SEED: u32 = 0x2000;
 const INODE_UNINIT: u16 = 1;
 const BLOCK_UNINIT: u16 = 2;
 
-/// What a block is, and what its checksum starts from.
+/// The kind of a block, and the start value of its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Superblock,
@@ -43,7 +44,7 @@ enum Kind {
     JournalHeader,
 }
 
-/// How the checksums of one volume are put right.
+/// Corrects the checksums of one volume.
 pub struct Seals {
     kinds: BTreeMap<u64, Kind>,
     seed: u32,
@@ -51,7 +52,7 @@ pub struct Seals {
     inodes_per_group: usize,
 }
 
-/// As ext4 chains it: the state goes in and out without inversion.
+/// CRC32C as ext4 chains it: the state is neither inverted before nor after.
 fn crc(state: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!state, bytes)
 }
@@ -81,7 +82,7 @@ fn read(image: &Image, block: u64) -> Block {
 }
 
 impl Seals {
-    /// Finds out what the blocks of a sound volume are.
+    /// Finds the kinds of the blocks of an undamaged volume.
     pub fn of(image: &Image, journal: &[Range<u64>]) -> Seals {
         let first = read(image, 0);
         let superblock = &first[1024..2048];
@@ -139,7 +140,7 @@ impl Seals {
         }
     }
 
-    /// What checksums of the inodes in use start from.
+    /// The start values of the checksums of the inodes in use.
     fn owners(&self, table: &[u8], first: u32) -> Vec<u32> {
         let inodes = table.chunks(INODE_BYTES).zip(first..);
         let used = inodes.filter(|(raw, _)| half(raw, 0x1A) > 0);
@@ -165,7 +166,7 @@ impl Seals {
         sealed == bytes
     }
 
-    /// Where in the block the checksum lies; `None`: it cannot be of that kind.
+    /// The offset of the checksum in the block. `None`: the block cannot be of that kind.
     fn checksum_place(&self, kind: Kind, bytes: &[u8]) -> Option<usize> {
         match kind {
             Kind::Leaf(_) => Some(BLOCK_BYTES - 4),
@@ -179,7 +180,8 @@ impl Seals {
         }
     }
 
-    /// Puts the checksums right in all of the `changed` blocks, and where they are kept elsewhere.
+    /// Corrects the checksums in all of the `changed` blocks, and those that are stored in other
+    /// blocks.
     pub fn seal(&self, image: &mut Image, changed: &[u64]) {
         let has_checksums = self.kinds.contains_key(&0);
         for block in changed {

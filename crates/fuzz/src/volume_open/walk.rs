@@ -1,27 +1,27 @@
-//! Asking a volume everything, but not endlessly.
+//! Reads everything on a volume, with a bound on the number of requests.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ext4::{FileKind, InodeNo, SeekTo, Volume};
 
-/// Inodes that are looked at.
+/// The most inodes that are read.
 const INODE_LIMIT: usize = 64;
-/// Entries of a directory that are taken.
+/// The most entries of a directory that are read.
 const ENTRY_LIMIT: usize = 80;
-/// Bytes that are read at a place.
+/// Bytes that are read at one place.
 const READ_BYTES: usize = 8192;
 
-/// What was seen.
+/// What was found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Inodes with their type and the directory they were found in, first first.
+    /// Inodes with their type and the directory in which they were found, in the order of finding.
     pub inodes: Vec<(InodeNo, FileKind, InodeNo)>,
     /// A hash of all answers.
     pub digest: u64,
 }
 
-/// Looks at the volume from the root on.
+/// Reads the volume, beginning with the root.
 pub fn walk(volume: &Volume) -> Seen {
     let mut hasher = DefaultHasher::new();
     let mut seen = Seen::default();

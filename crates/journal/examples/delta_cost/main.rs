@@ -4,16 +4,18 @@
 //! cargo run --release -p onejournal-journal --example delta_cost -- [BEFORE AFTER]...
 //! ```
 //!
-//! Without arguments the pairs are made up after the layouts of SQLite's b-tree leaves and of ext4's
-//! metadata. BEFORE and AFTER are two states of one file or image (a database before and after a
-//! transaction, say): their blocks that differ are the pairs; several such are one case each.
+//! Without arguments, the pairs are generated in the layouts of SQLite's b-tree leaves and of
+//! ext4's metadata. BEFORE and AFTER are two states of one file or image, for example a database
+//! before and after a transaction. The blocks in which they differ are the pairs. Each two files
+//! are one case.
 //!
-//! A time is that of one pass over all pairs of the case divided by their number, the median over the
-//! rounds; in each round every codec has its turn. `runs` is the default delta, `extent` takes the ranges
-//! that the writer knows (a page for SQLite, a structure for ext4), `xor-lzo` is DJFS' delta, `lz4` the
-//! new version by itself, compressed as a payload is; `-` is a form that is not smaller than the block.
-//! `forms` counts the pairs for which the codec did not give up. The last line of a case is what LZ4 makes
-//! of all its deltas by `runs` as one payload.
+//! A time is the time of one pass over all pairs of the case, divided by their number; the program
+//! prints the median over the rounds. In each round every codec has its turn. `runs` is the default
+//! delta. `extent` takes the ranges that the writer knows (a page for SQLite, a structure for
+//! ext4). `xor-lzo` is DJFS' delta. `lz4` is the new version alone, compressed as a payload is. `-`
+//! marks a form that is not smaller than the block. `forms` counts the pairs for which the codec
+//! did not give up. The last line of a case is the size of all its `runs` deltas when LZ4
+//! compresses them as one payload.
 
 mod pairs;
 
@@ -137,7 +139,7 @@ fn print_payload(case: &str, lists: &[Option<Vec<u8>>]) {
     println!("{case:<16} all runs, {} bytes, with lz4: {result}, {ns:.0} ns", payload.len());
 }
 
-/// What the codec makes of each pair; `None` where it gives up.
+/// The encoding of each pair; `None` if the codec gives up.
 fn encode_and_check(
     pairs: &[Pair],
     encode: Encode,
@@ -169,7 +171,7 @@ fn encode_pass_ns(pairs: &[Pair], encode: Encode) -> f64 {
     start.elapsed().as_nanos() as f64 / pairs.len() as f64
 }
 
-/// Applies all to the same block: the codecs do not care what it holds.
+/// Applies all encodings to the same block: the time does not depend on what the block holds.
 fn apply_pass_ns(pairs: &[Pair], lists: &[Option<Vec<u8>>], apply: Apply) -> f64 {
     let mut block = pairs[0].base;
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Two versions of a block: made up after real layouts, or found in two states of a file.
+//! Pairs of versions of a block, generated in real layouts or found in two states of a file.
 
 use fastrand::Rng;
 use onejournal_journal::codec::extent::Ranges;
@@ -53,14 +53,14 @@ pub fn made_up() -> Vec<(String, Vec<Pair>)> {
         .into()
 }
 
-/// SQLite writes pages, whatever has changed in them.
+/// SQLite writes whole pages, whatever has changed in them.
 const WHOLE_PAGE: (usize, usize) = (0, BLOCK_BYTES);
 const LEAF_HEADER_BYTES: usize = 8;
 const ROW_BYTES: usize = 96;
 const ROW_COUNT: usize = 32;
 
-/// A b-tree leaf of a table: header, cell pointers, free space, cells that grow down. Its fields are big
-/// endian; the cells' order is not that of the pointers.
+/// A b-tree leaf of a table: header, cell pointers, free space, cells that grow downwards. Its
+/// fields are big endian. The cells need not be in the order of the pointers.
 fn leaf(random: &mut Rng) -> BlockBytes {
     let mut page = [0; BLOCK_BYTES];
     let mut order: Vec<usize> = (0..ROW_COUNT).collect();
@@ -112,7 +112,7 @@ fn grow_row(page: &mut BlockBytes, random: &mut Rng) -> (usize, usize) {
     WHOLE_PAGE
 }
 
-/// A row between two others: the pointers behind it move up.
+/// Inserts a row between two others: the pointers after it move up.
 fn insert_row(page: &mut BlockBytes, random: &mut Rng) -> (usize, usize) {
     let at = get_u16(page, 5) - ROW_BYTES;
     let pointer = LEAF_HEADER_BYTES + 2 * random.usize(..=ROW_COUNT);

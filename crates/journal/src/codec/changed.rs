@@ -1,5 +1,5 @@
-//! Which byte runs of a block differ from its base: read from the bits that
-//! [`device::compare`] makes, one a byte.
+//! Finds the runs of bytes in which a block differs from its base, from the masks of
+//! [`device::compare`], which have one bit for each byte.
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use device::compare::{CHUNK_BYTES, Difference, compare};
 
 use crate::BlockBytes;
 
-/// Gaps of equal bytes up to this are part of a run: two bytes are what a run's header costs at
-/// least.
+/// Gaps of equal bytes up to this length become part of a run, because a run's header takes at
+/// least two bytes.
 pub(super) const MERGE_GAP_BYTES: usize = 2;
 
 /// Runs of bytes of `new` that differ from `base`, ascending, more than [`MERGE_GAP_BYTES`] apart.
 pub(super) struct ChangedRuns {
-    /// In `chunks`, those that were not looked at yet.
+    /// Its `chunks` are those that were not examined yet.
     difference: Difference,
-    /// The caller gives up at a run of this length: its end need not be found.
+    /// The caller gives up at a run of this length, so its end need not be found.
     too_long_bytes: usize,
-    /// Changed bytes of the chunk at `chunk_at` that were not looked at yet, gaps closed.
+    /// Changed bytes of the chunk at `chunk_at` that were not examined yet, with short gaps closed.
     mask: u64,
     chunk_at: usize,
-    /// Found when looking for the end of the run before it.
+    /// A run that was found while looking for the end of the previous one.
     pending: Option<Range<usize>>,
 }
 

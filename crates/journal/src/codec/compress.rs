@@ -1,25 +1,25 @@
-//! A whole payload with LZ4 (the block format), when that makes it smaller.
+//! Compresses a whole payload with LZ4 (block format), if that makes it smaller.
 //!
-//! Runs of after-images hold little that repeats; what gains is a payload with whole blocks or long
-//! text in it. LZ4 is there to save wear and space; a small write does not get faster by it.
+//! Runs of after-images repeat little. LZ4 gains on payloads with whole blocks or long text. It
+//! saves wear and space; it does not make a small write faster.
 
 use super::CodecError;
 
-/// A payload below this is not compressed: it is no more than a sector as it is.
+/// A smaller payload is not compressed: it fits into one sector as it is.
 pub const MIN_BYTES: usize = 512;
 
 /// A larger payload is neither compressed nor decompressed.
 pub const MAX_BYTES: usize = 64 << 20;
 
-/// Compressing gains when it saves at least one part in so many.
+/// Compression must save at least one part in this many.
 pub const GAIN_DIVISOR: usize = 8;
 
-/// What a byte of LZ4 can stand for at most.
+/// The most bytes that one byte of LZ4 can stand for.
 const MAX_RATIO: usize = 255;
 
-/// Appends `payload` compressed and returns true; or, when it is smaller than [`MIN_BYTES`], larger
-/// than [`MAX_BYTES`], or the result would not be smaller by a part in [`GAIN_DIVISOR`], leaves `out`
-/// as it was and returns false.
+/// Appends the compressed `payload` and returns true. Leaves `out` as it was and returns false if
+/// the payload is smaller than [`MIN_BYTES`] or larger than [`MAX_BYTES`], or if compression saves
+/// less than one part in [`GAIN_DIVISOR`].
 pub fn compress_if_gain(payload: &[u8], out: &mut Vec<u8>) -> bool {
     if !(MIN_BYTES..=MAX_BYTES).contains(&payload.len()) {
         return false;
@@ -33,11 +33,11 @@ pub fn compress_if_gain(payload: &[u8], out: &mut Vec<u8>) -> bool {
     gains
 }
 
-/// Appends the `expected_bytes` bytes that `bytes` are the compressed form of.
+/// Appends the `expected_bytes` bytes of which `bytes` are the compressed form.
 ///
 /// # Errors
-/// Bytes that are not LZ4, or not of so many bytes; `out` is then as it was. A size that the bytes
-/// cannot have is refused before memory is asked for it.
+/// If `bytes` are not LZ4, or have another size when decompressed. `out` is then as it was. A size
+/// that is impossible for `bytes` is refused before memory is allocated.
 pub fn decompress(
     bytes: &[u8],
     expected_bytes: usize,

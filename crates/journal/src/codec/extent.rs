@@ -1,12 +1,12 @@
-//! The byte ranges of a block that were written, without comparing anything (Okeanos' multiwrite
+//! Encodes the byte ranges of a block that were written, without a comparison (Okeanos' multiwrite
 //! records, USENIX ATC'11 §4).
 //!
-//! The ranges have to cover every byte in which the block differs from the version that is logged before
-//! or is at home; then replaying them is idempotent (see [`codec`](super)).
+//! The ranges must cover every byte in which the block differs from the previous version that is
+//! logged or at home. Then replaying them is idempotent (see [`codec`](super)).
 //!
-//! Okeanos writes one tag with an offset and a length for each write. Here the ranges that several
-//! writers leave in one block within a transaction are one list, merged where they touch, in the
-//! encoding of [`runs`]: decode it with [`runs::apply`].
+//! Okeanos writes one tag with an offset and a length for each write. Here all ranges that were
+//! written in one block within a transaction are one list. Ranges that touch are merged. The
+//! encoding is that of [`runs`], and [`runs::apply`] decodes it.
 
 use std::ops::Range;
 
@@ -26,10 +26,11 @@ struct Span {
 
 /// Which bytes of a block were written: at most [`MAX_RANGES`] ranges, ascending.
 ///
-/// Ranges that overlap, touch or lie not more than two bytes apart become one; beyond
-/// [`MAX_RANGES`], so do the two that lie nearest to each other. So the ranges cover what was
-/// written and maybe some bytes between; that is harmless, because the bytes that are logged for a
-/// range are those of the block's version that is committed. 38 bytes, no allocation.
+/// Ranges that overlap, touch or are at most two bytes apart become one. If there are more than
+/// [`MAX_RANGES`], the two that are nearest to each other are joined. So the ranges cover the bytes
+/// that were written, and perhaps some bytes between them. That does no harm, because the bytes
+/// that are logged for a range come from the version of the block that is committed. 38 bytes, no
+/// allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ranges {
     /// One more than the bound: an insertion adds a range before two are joined.
@@ -113,7 +114,7 @@ impl Ranges {
         self.replace(at..at + 2, joined);
     }
 
-    /// Puts one span where `old` were.
+    /// Replaces the spans `old` by one span.
     fn replace(&mut self, old: Range<usize>, span: Span) {
         let count = usize::from(self.count);
         self.spans.copy_within(old.end..count, old.start + 1);
@@ -124,10 +125,10 @@ impl Ranges {
     }
 }
 
-/// Appends the bytes that `block` holds in `ranges`.
+/// Appends the bytes of `block` in `ranges`.
 ///
-/// Returns the number of bytes appended, or `None`, with `out` as it was, when that would be more
-/// than `budget_bytes`.
+/// Returns the number of bytes appended. `None`, with `out` as it was, if that would be more than
+/// `budget_bytes`.
 pub fn encode(
     ranges: &Ranges,
     block: &BlockBytes,

@@ -1,8 +1,8 @@
 //! An encoder of LZO1X, the compressed format of DJFS' deltas, for one block.
 //!
-//! The Rust libraries that write the format quickly are under the GPL, and the others need 0.1 to 1 ms for
-//! a block. This one is greedy with one hash table, as `lzo1x_1` is, and uses a part of the
-//! instructions; every LZO1X decoder reads them.
+//! The Rust libraries that encode this format fast are under the GPL; the others need 0.1 to 1 ms
+//! for a block. This encoder is greedy with one hash table, as `lzo1x_1` is. It uses a part of the
+//! instructions of the format, and every LZO1X decoder can read its output.
 //!
 //! ```text
 //! literals    first:        17 + n                                       n <= 238
@@ -21,15 +21,15 @@ use crate::{BLOCK_BYTES, BlockBytes};
 
 const MIN_MATCH_BYTES: usize = 4;
 const HASH_BITS: u32 = 10;
-/// Every so many literals without a match, the search takes longer steps.
+/// After this many literals without a match, the search takes longer steps.
 const LITERALS_PER_STEP: usize = 32;
 const END: [u8; 3] = [17, 0, 0];
 
-/// Where a hash was seen last, plus one; 0 for nowhere.
+/// The last place of each hash, plus one; 0 if there is none.
 type Table = [u16; 1 << HASH_BITS];
 
-/// Appends the compressed block; gives up, leaving `out` as it was, when that would be more than
-/// `budget_bytes`. Returns the number of bytes appended.
+/// Appends the compressed block and returns the number of bytes appended. Gives up, with `out` as
+/// it was, if that would be more than `budget_bytes`.
 pub(super) fn compress(
     block: &BlockBytes,
     budget_bytes: usize,
@@ -73,7 +73,7 @@ fn hash(word: u32) -> usize {
     (word.wrapping_mul(0x9e37_79b1) >> (u32::BITS - HASH_BITS)) as usize
 }
 
-/// How many bytes at `at` repeat those at `from`, up to the end of the block.
+/// The number of bytes at `at` that repeat those at `from`, up to the end of the block.
 fn match_len(block: &BlockBytes, from: usize, at: usize) -> usize {
     let mut len = MIN_MATCH_BYTES;
     let eight = |at: usize| block[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
@@ -92,7 +92,7 @@ fn match_len(block: &BlockBytes, from: usize, at: usize) -> usize {
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
-    /// The byte of the last match whose low two bits count the literals behind it.
+    /// The byte of the last match whose low two bits count the literals after it.
     state_at: Option<usize>,
 }
 

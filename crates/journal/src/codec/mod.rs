@@ -7,17 +7,18 @@
 //! | [`runs`] | after-images of changed byte runs, found by comparing with the base (delta form) | idempotent |
 //! | [`extent`] | after-images of the byte ranges that were written (extent form), same bytes as [`runs`] | idempotent |
 //! | [`xor_lzo`] | XOR with the base, compressed with LZO1X: DJFS' own delta | needs the exact base |
-//! | [`compress`] | a whole payload with LZ4, when that gains | - |
+//! | [`compress`] | a whole payload with LZ4, if that makes it smaller | - |
 //!
-//! **Idempotent** means: let a block go through the versions v0, v1, … vn, and let di be the
-//! encoding of the step to vi. Applying d1 … dn in order gives vn over *any* block each byte of
-//! which comes from one of v0 … vn: over v0, over vn, over a block of which a checkpoint wrote
-//! some sectors. A byte that no list holds is the same in all versions, and any other gets its last
-//! value from the last list that holds it. So no whole block has to be logged before the first delta.
+//! **Idempotent** means: a block goes through the versions v0, v1, … vn, and di is the encoding of
+//! the step to vi. Applying d1 … dn in order gives vn over *any* block in which each byte comes
+//! from one of v0 … vn: over v0, over vn, over a block of which a checkpoint wrote some sectors.
+//! The reason: a byte that is in no list is the same in all versions, and any other byte gets its
+//! last value from the last list that contains it. So no whole block has to be logged before the
+//! first delta.
 //!
-//! Encoders append to a `Vec` and give up, leaving it as it was, when the result would exceed a
-//! budget: then another form is smaller. Decoders check everything before they change the block;
-//! of a list of runs they accept exactly one encoding.
+//! Encoders append to a `Vec`. They give up and leave it as it was if the result would exceed a
+//! budget, because another form is then smaller. Decoders check everything before they change the
+//! block. For a list of runs they accept exactly one encoding.
 
 mod changed;
 pub mod compress;
@@ -26,7 +27,7 @@ mod lzo1x;
 pub mod runs;
 pub mod xor_lzo;
 
-/// Bytes that are not what an encoder of this module makes.
+/// The bytes are not the output of an encoder of this module.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// The bytes end before the encoding does.
@@ -41,12 +42,12 @@ pub enum CodecError {
     /// A number is written longer than it has to be, or two runs touch, or one is empty.
     #[error("the encoding is not canonical at its byte {0}")]
     NotCanonical(usize),
-    /// The decompressed size is not the expected one, or larger than any encoder makes it.
+    /// The decompressed size is not the expected one, or is larger than any encoder produces.
     #[error("{found} decompressed bytes where {expected} are expected")]
     WrongSize {
-        /// What it is, or could be at most.
+        /// The size, or the largest size that is possible.
         found: usize,
-        /// What the caller or the format expects.
+        /// The size that the caller or the format expects.
         expected: usize,
     },
     /// The compressed bytes are damaged.

@@ -12,13 +12,15 @@
 //! | bytes | len bytes | what the block holds there after the change |
 //! | 0 | one byte | the end of the list |
 //!
-//! A varint has one byte below 128, else two: seven low bits with the top bit set, then seven high bits
-//! (LEB128). Numbers are written as short as they can be, and runs do not touch, so a list has exactly
-//! one encoding. It ends itself: a list that is cut short is noticed even between two runs.
+//! A varint has one byte below 128, otherwise two: the seven low bits with the top bit set, then
+//! the seven high bits (LEB128). Numbers are as short as possible and runs do not touch, so a list
+//! has exactly one encoding. The list contains its own end: a list that is cut short is noticed,
+//! even if it is cut between two runs.
 //!
-//! Of the headers that were measured on pages of SQLite and on ext4's metadata blocks (two u16; 12 + 12
-//! bits; nibbles with extensions) this one and the nibbles made the smallest lists, within a byte of each
-//! other at the median. Merging gaps of one or two bytes is smallest with it.
+//! Three run headers were measured on pages of SQLite and on metadata blocks of ext4: this one, two
+//! `u16`, and 12 + 12 bits; and nibbles with extensions. This one and the nibbles made the smallest
+//! lists, within a byte of each other at the median. With this one, lists with merged gaps of one
+//! or two bytes are smallest.
 
 use std::ops::Range;
 
@@ -26,13 +28,13 @@ use super::CodecError;
 use super::changed::ChangedRuns;
 use crate::{BLOCK_BYTES, BlockBytes};
 
-/// Bytes of the encoding of no change, and the least of any.
+/// Bytes of the encoding of no change, which is the shortest of all.
 pub const EMPTY_BYTES: usize = 1;
 
 /// Appends the after-images of the bytes of `new` that differ from `base`.
 ///
-/// Returns the number of bytes appended, or `None`, with `out` as it was, when that would be more
-/// than `budget_bytes`; it stops looking as soon as that is certain.
+/// Returns the number of bytes appended. `None`, with `out` as it was, if that would be more than
+/// `budget_bytes`; the comparison stops as soon as that is certain.
 pub fn encode(
     base: &BlockBytes,
     new: &BlockBytes,
@@ -42,7 +44,8 @@ pub fn encode(
     encode_runs(ChangedRuns::new(base, new, budget_bytes), new, budget_bytes, out)
 }
 
-/// Appends the after-images of these runs of a block: not empty, ascending, not touching.
+/// Appends the after-images of these runs of a block. The runs are not empty, are ascending, and do
+/// not touch.
 pub(super) fn encode_runs(
     runs: impl Iterator<Item = Range<usize>>,
     block: &BlockBytes,
@@ -73,7 +76,8 @@ pub(super) fn encode_runs(
 /// Writes the runs of an encoded list over `block`.
 ///
 /// # Errors
-/// Bytes that are not one whole canonical list of runs within a block; the block is then unchanged.
+/// If the bytes are not one whole canonical list of runs within a block. The block is then
+/// unchanged.
 pub fn apply(block: &mut BlockBytes, bytes: &[u8]) -> Result<(), CodecError> {
     check(bytes)?;
     let mut reader = Reader::new(bytes);
@@ -112,11 +116,11 @@ fn put_varint(number: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a list run by run and believes nothing.
+/// Reads a list run by run and checks everything.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Where the run before ended in the block.
+    /// Where the previous run ended in the block.
     end: Option<usize>,
 }
 

@@ -1,20 +1,22 @@
 //! DJFS' own delta: the XOR of a block and its base, compressed with LZO (DJFS §V.2).
 //!
-//! It serves to measure against [`runs`](super::runs), which is smaller and faster for most changes.
+//! It exists for measurements against [`runs`](super::runs), which is smaller and faster for most
+//! changes.
 //!
-//! **Not idempotent**: XOR must be applied once, to exactly the base. Over a block that a checkpoint
-//! has already brought home, or over a torn one, it makes garbage. So DJFS has two states for a block: *normal*,
-//! in which a commit logs the whole block, and *delta*; a block is normal again when the journal
-//! switches to another region, so that every region has the whole block before its first delta, and
-//! replay never starts from what is at home (§V.3, §V.4).
+//! **Not idempotent**: the XOR must be applied once, to exactly the base. Over a block that a
+//! checkpoint has already brought home, or over a torn one, it gives garbage. So DJFS has two
+//! states of a block. In the *normal* state a commit logs the whole block, in the *delta* state the
+//! difference. When the journal switches to another region, the block is normal again. So every
+//! region has the whole block before its first delta, and replay never starts from the block at
+//! home (§V.3, §V.4).
 
 use super::{CodecError, lzo1x};
 use crate::{BLOCK_BYTES, BlockBytes};
 
 /// Appends the compressed XOR of `base` and `new`.
 ///
-/// Returns the number of bytes appended, or `None`, with `out` as it was, when that would be more
-/// than `budget_bytes`.
+/// Returns the number of bytes appended. `None`, with `out` as it was, if that would be more than
+/// `budget_bytes`.
 pub fn encode(
     base: &BlockBytes,
     new: &BlockBytes,
@@ -29,7 +31,7 @@ pub fn encode(
 /// Makes the new version of `block`, which must hold exactly the base.
 ///
 /// # Errors
-/// Bytes that are not LZO1X of one block; the block is then unchanged.
+/// If the bytes are not LZO1X of one block. The block is then unchanged.
 pub fn apply(block: &mut BlockBytes, bytes: &[u8]) -> Result<(), CodecError> {
     let mut difference = [0; BLOCK_BYTES];
     match lzo::decompress_into(bytes, &mut difference) {

@@ -1,5 +1,5 @@
-//! A volume's home on a simulated device, its journal behind it or on simulated NVRAM: one
-//! machine, whose power is cut as a whole.
+//! One machine: a volume's home on a simulated device, with its journal after it or on simulated
+//! NVRAM. A power cut hits all of it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use onejournal_testing::{
 /// Where the journal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Behind the home blocks, in two pieces that do not follow each other.
+    /// After the home blocks, in two pieces that are not adjacent.
     Device,
     Nvram,
 }
@@ -37,12 +37,12 @@ pub struct Images {
     sector_bytes: usize,
 }
 
-/// Where images get power again.
+/// The media on which images are recovered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     /// Media like those they are from.
     TheSame,
-    /// Devices with such sectors, also the journal that was on NVRAM.
+    /// Devices with sectors of this size, also for the journal that was on NVRAM.
     Devices(usize),
 }
 

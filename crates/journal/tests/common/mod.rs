@@ -30,7 +30,7 @@ pub struct Gate {
 #[derive(Default)]
 struct GateState {
     closed: bool,
-    /// How many operations may still be held back; the others pass.
+    /// How many operations may still be held back. Further ones pass.
     hold_count: usize,
     waiting_count: usize,
 }
@@ -40,7 +40,7 @@ impl Gate {
         self.close_for(usize::MAX);
     }
 
-    /// Holds back the next so many operations only.
+    /// Holds back only the next `hold_count` operations.
     pub fn close_for(&self, hold_count: usize) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -52,12 +52,12 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// So many operations are held back.
+    /// Whether this many operations are held back.
     pub fn holds(&self, count: usize) -> bool {
         self.state.lock().waiting_count >= count
     }
 
-    /// Returns when so many operations are held back.
+    /// Returns when this many operations are held back.
     pub fn wait_for(&self, count: usize) {
         let mut state = self.state.lock();
         while state.waiting_count < count {
@@ -89,15 +89,15 @@ pub struct Gates {
     pub writes: Gate,
     pub durable_writes: Gate,
     pub flushes: Gate,
-    /// Passed when the bytes are read already.
+    /// Passed when the bytes have been read.
     pub reads_done: Gate,
     /// Durable writes let other threads run meanwhile.
     pub is_slow: AtomicBool,
-    /// A durable write is a write, and a flush behind it.
+    /// A durable write is a write and then a flush.
     pub has_no_fua: AtomicBool,
     /// Passed between these two.
     pub between: Gate,
-    /// Passed by a flush that has failed, before its caller hears of it.
+    /// Passed by a flush that has failed, before its caller learns of it.
     pub flush_failed: Gate,
 }
 

@@ -1,4 +1,4 @@
-//! What crash images hold of short traces.
+//! Crash images of short traces.
 
 use super::*;
 use drive::Recorder;
@@ -124,7 +124,7 @@ fn what_survives_is_written_and_read() {
     assert!("x50-7".parse::<Survival>().is_err() && "s50".parse::<Survival>().is_err());
 }
 
-/// A trace of stores: memory is the second medium.
+/// A trace of stores. The second medium is NVRAM.
 fn nvram_trace(work: impl FnOnce(&Recorder)) -> Trace {
     Trace { has_nvram: true, ..trace(work) }
 }
@@ -137,7 +137,7 @@ fn fence(memory: &Recorder, thread: u8) {
     memory.end(memory.flush(thread));
 }
 
-/// The bytes of memory that each of many crashes at the end leaves.
+/// The bytes in NVRAM that each of many crashes at the end leaves.
 fn left_of(trace: &Trace, len_bytes: usize) -> std::collections::BTreeSet<Vec<u8>> {
     let of = |seed| {
         let survival = Survival { percent: 50, by_sector: true, seed };

@@ -18,7 +18,7 @@ use crate::wire::protocol::{FILES_MAX, Kind, Request};
 use crate::words::LaneWords;
 use crate::{LogError, Result};
 
-/// Chunks of one lease that were asked for.
+/// Chunks that were asked for under one lease.
 pub(super) struct Ahead {
     pub(super) stream: u32,
     pub(super) token: u64,
@@ -28,9 +28,9 @@ pub(super) struct Ahead {
 
 struct ChunkQueue {
     ready: BTreeMap<u64, LaneChunk>,
-    /// What the thread is to ask for, or is asking for just now.
+    /// The span whose chunks the thread has to ask for, or is asking for now.
     wanted: Option<u64>,
-    /// How many it asks for.
+    /// How many chunks it asks for.
     count: u32,
 }
 
@@ -40,7 +40,7 @@ impl Ahead {
         Arc::new(Ahead { stream, token, queue: Mutex::new(queue), changed: Condvar::new() })
     }
 
-    /// Asks for what is wanted.
+    /// Asks the daemon for the wanted chunks.
     fn fetch(&self, client: &Client) {
         let (first, count) = {
             let queue = self.queue.lock();
@@ -56,7 +56,7 @@ impl Ahead {
     }
 }
 
-/// Chunks from span `first` on; `count` 0: one, waiting for it.
+/// Chunks from span `first` on. With `count` 0: one chunk, and the daemon waits until one is free.
 fn fetch_chunks(client: &Client, ahead: &Ahead, first: u64, count: u32) -> Result<Vec<LaneChunk>> {
     let Ahead { stream, token, .. } = *ahead;
     let request = Request { stream, token, at: first, count, ..Request::new(Kind::Allocate) };

@@ -33,7 +33,8 @@ const IDLE_COUNT_MAX: usize = 8;
 pub struct ConnectOptions {
     /// How long to wait until it is back (10 s).
     pub retry: Duration,
-    /// If it stays away: the directory that it served, to be opened by this process.
+    /// If it stays away: the directory that it served. This process then opens the directory
+    /// itself.
     pub fallback: Option<(PathBuf, Options)>,
 }
 
@@ -69,9 +70,9 @@ pub(super) struct Client {
 /// Why a request has no answer.
 #[derive(Debug)]
 pub(crate) enum Unanswered {
-    /// Another daemon may answer it.
+    /// Another daemon may answer the request.
     Gone(io::Error),
-    /// No daemon of this service and version will.
+    /// No daemon of this service and version will answer it.
     Wrong(String),
 }
 
@@ -81,7 +82,7 @@ impl From<io::Error> for Unanswered {
     }
 }
 
-/// A request to the daemon behind `connection`, and its answer.
+/// Sends a request on `connection` and receives its answer.
 fn exchange(
     connection: &OwnedFd,
     request: &Request,
@@ -235,8 +236,8 @@ impl Client {
         let _ = self.try_call(request);
     }
 
-    /// The daemon's directory, opened by this process after the daemon stayed away with `error`. `error` if the options
-    /// name no directory.
+    /// Opens the daemon's directory in this process, after the daemon stayed away with `error`.
+    /// Returns `error` if the options name no directory.
     pub(super) fn fallback(&self, error: LogError) -> Result<Arc<dyn LogBackend>> {
         let Some((path, options)) = &self.options.fallback else { return Err(error) };
         let mut fallback = self.fallback.lock();
@@ -252,8 +253,8 @@ impl Client {
         self.options.fallback.is_some()
     }
 
-    /// Asks the daemon with `remote`. If the daemon stays away and the options name a directory, asks that with `local`,
-    /// now and from now on.
+    /// Asks the daemon with `remote`. If the daemon stays away and the options name a directory,
+    /// opens that and calls `local`, for this call and all later ones.
     pub(super) fn either<T>(
         &self,
         remote: impl FnOnce() -> Result<T>,

@@ -19,13 +19,14 @@ use crate::{LogError, LogStat, Lsn, Result, StreamName};
 /// A log that a daemon serves.
 struct RemoteLog {
     client: Arc<Client>,
-    /// Streams that are open here, by number.
+    /// The streams that are open in this process, by number.
     streams: Mutex<HashMap<u32, Weak<RemoteStream>>>,
-    /// To the thread that fetches chunks.
+    /// Sends requests to the thread that fetches chunks.
     fetcher: Sender<Arc<Ahead>>,
 }
 
-/// Connects to the daemon at `socket`. If no daemon answers and the options name a directory, opens that with `open`.
+/// Connects to the daemon at `socket`. If no daemon answers and the options name a directory, opens
+/// that directory with `open`.
 pub(crate) fn connect(
     socket: &Path,
     options: &ConnectOptions,
@@ -40,7 +41,7 @@ pub(crate) fn connect(
 }
 
 impl RemoteLog {
-    /// The daemon's stream `name`. `None`: there is none, and none is to be made.
+    /// The daemon's stream `name`. `None`: there is none, and `is_new` says not to make one.
     fn remote_stream(&self, name: &StreamName, is_new: bool) -> Result<Option<Arc<RemoteStream>>> {
         let count = u32::from(is_new);
         let request = Request { name: name.to_string(), count, ..Request::new(Kind::Open) };
@@ -172,7 +173,7 @@ impl LogBackend for RemoteLog {
         }
     }
 
-    /// Brings home what was appended here, and releases the leases.
+    /// Brings everything that this process appended to the log files, and releases the leases.
     fn close(self: Box<Self>) -> Result<()> {
         let open: Vec<_> = self.streams.lock().values().filter_map(Weak::upgrade).collect();
         let mut home = Ok(());

@@ -13,7 +13,7 @@ use crate::engine::writer::Writer;
 use crate::format::record::Identity;
 use crate::types::{READ_BYTES, RecordBatch};
 use crate::wire::protocol::{Kind, Reply, Request, parse_records};
-use crate::words::{LaneWords, NOTE_BYTES};
+use crate::words::{LaneWords, STREAM_HEADER_BYTES};
 use crate::{LogError, Lsn, Result, StreamId, StreamName, StreamStat};
 
 /// A stream that is open in this process.
@@ -27,12 +27,13 @@ pub(super) struct RemoteStream {
     heard: Mutex<Ends>,
 }
 
-/// How this process writes the stream. At most one of the two is there.
+/// How this process writes the stream. At most one of the two fields is set.
 #[derive(Default)]
 struct Access {
     /// The lease, if this process has it from the daemon.
     lease: Option<Lease>,
-    /// The stream of the daemon's directory, once the daemon stayed away. It stays for good.
+    /// The stream of the directory that this process opened after the daemon stayed away. It is
+    /// used for good from then on.
     fallback: Option<Arc<dyn StreamBackend>>,
 }
 
@@ -40,7 +41,7 @@ struct Lease {
     writer: Writer,
     words: LaneWords,
     ahead: Arc<Ahead>,
-    /// Its lock says that this process lives and has the lease.
+    /// The lock on this file says that this process lives and has the lease.
     _lock: ForkClosed,
 }
 
@@ -59,13 +60,14 @@ impl RemoteStream {
         Request { stream: self.id, ..Request::new(kind) }
     }
 
-    /// The number that the daemon answers to a request, first of its numbers.
+    /// Sends a request. Returns the first number of the answer.
     fn ask(&self, request: &Request) -> Result<u64> {
         let (reply, _) = self.client.call(request)?;
         Ok(reply.values[0])
     }
 
-    /// Asks the daemon with `remote`. If the daemon stays away, asks the directory's own stream with `local`.
+    /// Asks the daemon with `remote`. If the daemon stays away, calls `local` with the stream of
+    /// the directory.
     fn either<T>(
         &self,
         remote: impl FnOnce() -> Result<T>,
@@ -81,8 +83,8 @@ impl RemoteStream {
         }
     }
 
-    /// Runs `remote` with the lease, which is taken if need be. If the daemon stays away, runs `local` with the
-    /// directory's own stream.
+    /// Takes the lease if this process does not have it, then runs `remote`. If the daemon stays
+    /// away, runs `local` with the stream of the directory.
     fn with_lease<T>(
         &self,
         remote: impl FnOnce(&mut Lease) -> Result<T>,
@@ -158,7 +160,7 @@ impl RemoteStream {
         self.either(remote, local)
     }
 
-    /// Brings home what this process appended.
+    /// Makes the daemon bring everything that this process appended to the log files.
     pub(super) fn flush_own(&self) -> Result<()> {
         let fallback = {
             let access = self.access.lock();
@@ -315,27 +317,29 @@ impl StreamBackend for RemoteStream {
         self.either(|| self.ask(&request).map(drop), |local| local.truncate_before(lsn))
     }
 
-    fn note(&self) -> Result<[u8; NOTE_BYTES]> {
+    fn header(&self) -> Result<[u8; STREAM_HEADER_BYTES]> {
         if let Some(words) = self.words() {
-            let note = words.note();
-            return words.check().map(|()| note);
+            let header = words.header();
+            return words.check().map(|()| header);
         }
         self.either(
             || {
-                let (Reply { data, .. }, _) = self.client.call(&self.request(Kind::Note))?;
-                data.try_into().map_err(|_| LogError::Daemon("a note of another length".into()))
+                let (Reply { data, .. }, _) =
+                    self.client.call(&self.request(Kind::StreamHeader))?;
+                data.try_into()
+                    .map_err(|_| LogError::Daemon("a stream header of another length".into()))
             },
-            |local| local.note(),
+            |local| local.header(),
         )
     }
 
-    fn set_note(&self, note: &[u8; NOTE_BYTES]) {
+    fn set_header(&self, header: &[u8; STREAM_HEADER_BYTES]) {
         // Without the lease this process may not.
         let access = self.access.lock();
         if let Some(lease) = &access.lease {
-            lease.words.set_note(note);
+            lease.words.set_header(header);
         } else if let Some(stream) = &access.fallback {
-            stream.set_note(note);
+            stream.set_header(header);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Which shared memory, and which directory on NVRAM, belong to a log's directory.
 //!
-//! An *incarnation* of a service is the time for which its shared memory exists. `DIR/life` names
+//! An *incarnation* of a service is the time for which its shared memory exists. `DIR/incarnation` names
 //! the memory: its random name, the boot of the machine, and the log's directory by device, inode
 //! and time of birth. Three things follow:
 //!
@@ -8,7 +8,7 @@
 //! - Memory that outlived the machine on a disk is not used.
 //! - A process with another `memory` option uses the memory that is there.
 //!
-//! `DIR/life` is not synced. After a power cut it may hold anything, and the memory that it named
+//! `DIR/incarnation` is not synced. After a power cut it may hold anything, and the memory that it named
 //! is gone.
 //!
 //! A directory on NVRAM is named by the log's UUID, which a copy of the log has, too. So it has a
@@ -38,13 +38,13 @@ use crate::{LogError, Result};
 /// What the names of shared memory, and of directories on NVRAM, begin with; 32 hexadecimal digits follow.
 const PREFIX: &str = "onejournal-";
 
-/// File of a directory on NVRAM that says whose it is.
+/// File in a directory on NVRAM that names the log it belongs to.
 const OWNER: &str = "owner";
 
-/// File of an incarnation's memory with the path of the log's directory.
+/// File in an incarnation's memory with the path of the log's directory.
 const LOG: &str = "log";
 
-/// What is in an incarnation's memory when the service was recovered to it.
+/// File in an incarnation's memory. It exists once the service was recovered to that memory.
 pub(crate) const CONTROL: &str = "control";
 
 /// An incarnation of a service's shared memory.
@@ -52,9 +52,9 @@ pub(crate) const CONTROL: &str = "control";
 struct Incarnation {
     /// Path of the memory, a directory.
     memory: PathBuf,
-    /// Boot of the machine that it was made in.
+    /// The boot of the machine in which it was made.
     boot: String,
-    /// Whose it is.
+    /// The log's directory that it belongs to.
     directory: DirectoryId,
 }
 
@@ -67,10 +67,10 @@ struct DirectoryId {
     born_ns: Option<u64>,
 }
 
-/// Whose a directory on NVRAM is.
+/// The log that a directory on NVRAM belongs to.
 #[derive(Debug, Serialize, Deserialize)]
 struct Owner {
-    /// For people: it may have been renamed.
+    /// Path of the log's directory, for people: it may have been renamed.
     log: String,
     /// Boot of the machine in which it was last opened.
     boot: String,
@@ -90,17 +90,18 @@ impl DirectoryId {
         })
     }
 
-    /// Whether it is the same one after a restart of the machine, which numbers devices anew.
+    /// Whether it is the same directory after a restart of the machine, when devices have other
+    /// numbers.
     fn is_still(&self, other: &DirectoryId) -> bool {
         (self.inode, self.born_ns) == (other.inode, other.born_ns)
     }
 }
 
 /// Name of the file. Part of the format.
-const INCARNATION: &str = "life";
+const INCARNATION: &str = "incarnation";
 
-/// The shared memory of the service in `root`, if there is one that it can go on in. What is left of an older one is
-/// removed. The caller has the service's lock.
+/// The shared memory of the service in `root`, if the service can continue in it. Removes memory of
+/// an older incarnation. The caller has the service's lock.
 pub(crate) fn find_memory(root: &Folder, slots: &Slots) -> Result<Option<Folder>> {
     let Some(text) = root.read(INCARNATION).map_err(within(root, INCARNATION))? else {
         return Ok(None);
@@ -219,7 +220,8 @@ pub(crate) fn is_memory_of(root: &Folder, memory: &Path) -> Result<bool> {
         && incarnation.directory == DirectoryId::of(root)?)
 }
 
-/// The directory `memory`, if there is one as [`make_memory`] makes it, by us or by the owner of `root`.
+/// The directory `memory`, if it looks as [`make_memory`] makes it, and belongs to this process's
+/// user or to the owner of `root`.
 fn own_memory(root: &Folder, memory: &Path) -> Result<Option<Folder>> {
     let refuse = |why: String| {
         Err(LogError::Incompatible(format!(
@@ -248,7 +250,8 @@ pub(crate) fn is_uuid(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// 32 hexadecimal digits of the kernel's: a forked process has the random numbers of its parent.
+/// 32 random hexadecimal digits from the kernel. This process's own random numbers would be the
+/// same as those of its parent after a fork.
 pub(crate) fn random_name() -> Result<String> {
     let path = Path::new("/proc/sys/kernel/random/uuid");
     Ok(fs::read_to_string(path).map_err(at(path))?.trim().replace('-', ""))
@@ -298,7 +301,7 @@ pub(crate) fn nvram_of(
     if owner.boot == boot && owner.directory == directory {
         return Ok(own);
     }
-    // Devices are numbered anew by a restart, and by nothing else.
+    // Devices are numbered again by a restart, and by nothing else.
     if owner.boot != boot && owner.directory.is_still(&directory) {
         claim(&own)?;
         return Ok(own);

@@ -55,7 +55,8 @@ impl Look {
     }
 }
 
-/// A stream that is made or removed meanwhile may be missing.
+/// The streams with the bytes of their log files. A stream that is made or removed at the same time
+/// may be missing.
 fn streams_in(root: &Folder) -> Result<Vec<(String, u64)>> {
     const STREAMS: &str = "streams";
     let folder = root.folder(STREAMS).map_err(within(root, STREAMS))?;

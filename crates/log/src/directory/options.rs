@@ -61,7 +61,7 @@ const POOL_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 30);
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
 impl Options {
-    /// Whose directories and files are believed.
+    /// The users whose directories and files this process trusts.
     pub(crate) fn trust(&self) -> Trust {
         self.owner.map_or(Trust::own(), |(uid, gid)| Trust::own_and(uid, gid))
     }
@@ -153,7 +153,7 @@ fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
     }
 }
 
-/// Who asks for NVRAM must get it.
+/// An error if `options` ask for NVRAM and the existing log is not on it.
 fn refuse_other_medium(path: &Path, settings: &Settings, options: &Options) -> Result<()> {
     match &options.nvram {
         Some(nvram) if settings.nvram.as_ref() != Some(nvram) => {

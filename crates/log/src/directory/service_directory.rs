@@ -6,10 +6,10 @@
 //!     clients/000 ...       one file a client, locked while it lives
 //!     daemon                names the socket of the daemon, which locks it
 //!     usn-limit             no USN was given beyond this
-//!     life                  names this incarnation's shared memory (`incarnation`)
+//!     incarnation           names this incarnation's shared memory (`incarnation`)
 //!     group.log             the group log, where lanes are ordinary memory
 //!     streams/NAME/         stream.json, log files, head
-//! /dev/shm/onejournal-ID/   log: path of DIR; control, lane-ID: words; chunk-NNNN unless they lie on NVRAM;
+//! /dev/shm/onejournal-ID/   log: path of DIR; control, lane-ID: words; chunk-NNNN unless they are on NVRAM;
 //!                           client-ID-LEASE: words of a client of the daemon, locked by it
 //! NVRAM/onejournal-UUID/    owner, chunk-NNNN
 //! ```
@@ -66,16 +66,17 @@ pub(crate) struct ServiceDirectory {
     /// Locked while this process lives, or until it releases the memory.
     slot: ForkClosed,
     has_left: AtomicBool,
-    /// If this process is the directory's daemon.
+    /// Set if this process is the directory's daemon.
     serving: Option<Serving>,
-    /// Where the chunks are and what they survive there, if that is not the shared memory.
+    /// The directory of the chunks and what they survive there. `None`: the chunks are in the
+    /// shared memory.
     nvram: Option<(Folder, Durability)>,
     group: Option<Disk>,
-    /// The pool as far as this process has it open, with the chunks' holders.
+    /// The chunks that this process has open, with their holders.
     chunks: Mutex<OpenChunks>,
 }
 
-/// By number: holder and memory.
+/// Holder and memory of each chunk, by its number.
 type OpenChunks = HashMap<usize, (u64, Arc<dyn Nvram>)>;
 
 impl ServiceDirectory {
@@ -127,7 +128,7 @@ impl ServiceDirectory {
             None => {
                 let device = open_group(&root, settings.group_bytes, may_hold)?;
                 if !is_new && newest_header(&device)?.is_none() {
-                    // It was made anew. The lanes hold all records that are not drained.
+                    // It was made again. The lanes hold all records that are not drained.
                     control.mark_group_unsure();
                 }
                 Some(device)
@@ -179,7 +180,7 @@ impl ServiceDirectory {
             rustix::fs::flock(&self.slot, FlockOperation::Unlock)
                 .map_err(|e| within(&self.root, "clients")(e.into()))?;
             remove_memory(&self.memory)?;
-            // What was not given of the last hour is given by the next one. Behind the memory, which holds the limit
+            // What was not given of the last hour is given by the next one. After the memory, which holds the limit
             // that those who use it go by.
             let base = control.usn_base();
             let limit = control.usn_limit();
@@ -200,8 +201,8 @@ impl ServiceDirectory {
         }
     }
 
-    /// Writes the limit of USNs, durably if `is_durable`; over the one before, which has as many bytes, so that a power cut
-    /// leaves one of the two.
+    /// Writes the limit of USNs, durably if `is_durable`. It overwrites the previous limit, which
+    /// has as many bytes, so a power cut leaves one of the two.
     fn write_usn_limit(&self, limit: u64, is_durable: bool) -> Result<()> {
         let text = format!("{limit:020}\n");
         let failed = within(&self.root, USN_LIMIT);
@@ -214,7 +215,7 @@ impl ServiceDirectory {
         if is_durable { file.sync_data().map_err(failed) } else { Ok(()) }
     }
 
-    /// Where the chunks are.
+    /// The directory of the chunks.
     fn chunk_folder(&self) -> &Folder {
         self.nvram.as_ref().map_or(&self.memory, |(own, _)| own)
     }
@@ -223,7 +224,7 @@ impl ServiceDirectory {
         DATA_OFFSET + self.settings.chunk_bytes
     }
 
-    /// The file of a lane's words; made when there is none.
+    /// The file of a lane's words. Makes it if there is none.
     pub(crate) fn lane_fd(&self, stream: StreamId) -> Result<OwnedFd> {
         Ok(open_reserved(&self.memory, &lane_name(stream.0), LaneWords::COUNT as u64 * 8)?.into())
     }
@@ -253,7 +254,7 @@ impl ServiceDirectory {
         }
     }
 
-    /// What the chunk memory is called.
+    /// What the memory of the chunks survives.
     fn chunk_class(&self) -> Durability {
         self.nvram().unwrap_or(Durability::Process)
     }
@@ -270,7 +271,7 @@ pub(crate) fn meta_in(folder: &Folder) -> Result<Option<StreamMeta>> {
     text.map(|text| parse(&folder.at(META), &text)).transpose()
 }
 
-/// The streams of a service, of which each has a directory.
+/// The names of the streams. Each has a directory in `streams`.
 fn names_in(streams: &Folder) -> Result<Vec<StreamName>> {
     let names = streams.names().map_err(within(streams, ""))?;
     Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
@@ -469,9 +470,9 @@ impl Host for ServiceDirectory {
 }
 
 impl Drop for ServiceDirectory {
-    /// The last process to leave frees the memory of the chunks that no stream has; the words,
-    /// some kilobytes, stay, so that the next one need not recover anything. What a client of a daemon
-    /// may have mapped stays too.
+    /// When the last process leaves, it frees the memory of chunks that belong to no stream. The
+    /// words, some kilobytes, stay, so the next process has nothing to recover. Memory that a
+    /// client of a daemon may have mapped stays, too.
     fn drop(&mut self) {
         if self.nvram.is_some() || self.has_left.load(Ordering::Acquire) {
             return;

@@ -23,7 +23,7 @@ impl Lock {
         Ok(Lock { _file: file })
     }
 
-    /// `None`: another process has it.
+    /// Takes the lock. `None`: another process has it.
     pub(crate) fn take_if_free(root: &Folder) -> Result<Option<Lock>> {
         let file = root.file(LOCK, Access::ReadOnly).map_err(within(root, LOCK))?;
         let file = ForkClosed::new(file);
@@ -56,7 +56,7 @@ impl Slots {
         )))
     }
 
-    /// An error while any process has a slot; `why` that is one.
+    /// An error if any process has a slot. `why` says why that is an error.
     pub(crate) fn refuse_if_joined(&self, why: &str) -> Result<()> {
         match self.is_joined(None) {
             true => Err(LogError::Incompatible(format!("{}: {why}", self.0.path().display()))),

@@ -20,10 +20,10 @@ use crate::format::scan::{Bytes, Records};
 use crate::words::DrainerClaim;
 use crate::{LogError, Lsn, Result};
 
-/// How long to wait for another drainer before looking whether it lives.
+/// How long to wait for another drainer before checking whether it lives.
 const DRAINER_WAIT: Duration = Duration::from_millis(1);
 
-/// Who takes bytes out of a lane, until it is dropped.
+/// The right to take bytes out of a lane, until it is dropped.
 pub(crate) struct Drainer<'a> {
     claim: DrainerClaim,
     _alone: MutexGuard<'a, ()>,
@@ -46,7 +46,7 @@ impl Drop for Drainer<'_> {
 }
 
 impl Service {
-    /// Brings all that was appended to the log files, and frees the chunks.
+    /// Brings everything that was appended to the log files, and frees the chunks.
     pub(crate) fn drain(&self, lane: &Lane) -> Result<()> {
         lane.check()?;
         // What another process or another thread of ours brings home meanwhile is ours too.
@@ -67,8 +67,8 @@ impl Service {
         Some(Drainer { claim, _alone: alone })
     }
 
-    /// How long to wait for another process without progress. It may be syncing a whole pool to a disk that writes a
-    /// mebibyte a second.
+    /// How long to wait for another process that makes no progress. That process may be syncing a
+    /// whole pool to a disk that writes one mebibyte a second.
     pub(crate) fn stall_limit(&self) -> Duration {
         let pool_bytes = self.host.settings().pool_bytes();
         self.full_wait + Duration::from_micros(pool_bytes.saturating_mul(1_000_000) >> 20)
@@ -140,7 +140,7 @@ impl Service {
     }
 }
 
-/// Copies the records of [`begin`, `end`) to the log files; how many bytes that were.
+/// Copies the records of [`begin`, `end`) to the log files. Returns how many bytes that were.
 fn copy_records(lane: &Lane, begin: u64, end: u64) -> Result<u64> {
     let mut source = Chunks(lane);
     let mut records = Records::new(lane.identity(), &mut source, Lsn(begin), end);
@@ -158,7 +158,7 @@ fn copy_records(lane: &Lane, begin: u64, end: u64) -> Result<u64> {
     Ok(end - begin)
 }
 
-/// The chunks of a lane, whatever was drained.
+/// Reads the chunks of a lane, also below `drained`.
 struct Chunks<'a>(&'a Lane);
 
 impl Bytes for Chunks<'_> {

@@ -18,7 +18,8 @@ use crate::engine::service::Service;
 const GATHER_MAX: Duration = Duration::from_millis(10);
 
 impl Service {
-    /// Waits until everybody who is expected waits for a group commit, but not long. The caller leads.
+    /// Waits, for a bounded time, until all streams that are expected wait for a group commit. The
+    /// caller is the leader.
     pub(crate) fn gather(&self) {
         let control = &self.control;
         let expected = control.expected_count();
@@ -35,7 +36,8 @@ impl Service {
         self.control.count_taken(taken_count as u64);
     }
 
-    /// Notes what an entry of `member_count` streams, whose write began at `begin`, tells about the next one.
+    /// Remembers how many streams an entry had and how long its write took, for the next leader.
+    /// The write began at `begin`.
     pub(crate) fn gathered(&self, member_count: usize, begin: Instant) {
         let control = &self.control;
         let written_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -59,7 +61,7 @@ mod tests {
     use crate::engine::lane::Lane;
     use crate::test_directory::{TestDirectory, make_lane};
 
-    /// Appends a record; where the lane ends then.
+    /// Appends a record. Returns the new end of the lane.
     fn append(service: &Service, lane: &Arc<Lane>) -> u64 {
         let appended =
             service.with_writer(lane, |writer, allocator| writer.append(allocator, b"record"));

@@ -23,16 +23,17 @@ use crate::format::quarantine;
 use crate::words::GroupPosition;
 use crate::{LogError, Result, StreamId};
 
-/// More bytes of one stream than this are drained instead: written once, to its log file.
+/// If one stream has more bytes than this to sync, it is drained instead. Its bytes are then
+/// written only once, to its log file.
 const DIRECT_BYTES: u64 = 128 << 10;
-/// Bytes of pieces in one entry at most, but for the first.
+/// Most bytes of all pieces in one entry. The first piece may be longer.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
-/// Bytes of one stream in one entry at most.
+/// Most bytes of one stream in one entry.
 const PIECE_BYTES_MAX: u64 = 2 * DIRECT_BYTES;
-/// How long a waiter sleeps before it looks whether the leader lives.
+/// How long a waiter sleeps before it checks whether the leader lives.
 const LEADER_WAIT: Duration = Duration::from_millis(20);
 
-/// The records of [`begin`, `end`), verified; `end` is the end of one.
+/// Copies the records of [`begin`, `end`) and verifies them. A record ends at `end`.
 fn copy_whole_records(lane: &Lane, begin: u64, end: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(end - begin).expect("bounded")];
     lane.read_chunks(begin, &mut bytes)?;
@@ -52,7 +53,7 @@ fn copy_whole_records(lane: &Lane, begin: u64, end: u64) -> Result<Vec<u8>> {
 }
 
 impl Service {
-    /// Makes the lane durable up to `end`, together with everybody who waits.
+    /// Makes the lane durable up to `end`, together with all other lanes that wait.
     pub(crate) fn commit_to(&self, lane: &Arc<Lane>, end: u64) -> Result<()> {
         let words = &lane.words;
         let is_large = end - words.synced().min(end) > DIRECT_BYTES;
@@ -90,12 +91,12 @@ impl Service {
         }
     }
 
-    /// What shows that a leader works.
+    /// Two numbers that change while a leader makes progress.
     fn group_progress(&self) -> (u32, u64) {
         (self.control.epoch(), self.control.drain_bytes())
     }
 
-    /// An error when the leader does not go on.
+    /// An error if the leader has made no progress for too long.
     fn check_leader(&self, stall: &mut StallTimeout<(u32, u64)>) -> Result<()> {
         let leader = self.control.leader();
         stall.check(self.group_progress(), leader, "write the group log")
@@ -112,7 +113,7 @@ impl Service {
         }
     }
 
-    /// Writes what everybody waits for in one entry.
+    /// Writes the records that all waiting streams wait for, in one entry.
     fn lead(&self) -> Result<()> {
         let mut lanes = Vec::new();
         let mut pieces = Vec::new();
@@ -151,7 +152,8 @@ impl Service {
         Ok(())
     }
 
-    /// What the stream waits for; `None`: nothing, or it is being drained just now.
+    /// The records that the stream waits for. `None`: it waits for none, or it is being drained
+    /// now.
     fn take_piece(&self, lane: &Lane) -> Result<Option<Piece>> {
         let Some(drainer) = self.claim_drainer(lane) else { return Ok(None) };
         let words = &lane.words;
@@ -239,7 +241,8 @@ impl Service {
         }
     }
 
-    /// Quarantines what was synced of a stream that failed, until it is recovered.
+    /// Quarantines the synced records of a stream that failed. They stay there until the stream is
+    /// recovered.
     fn quarantine_synced(&self, lane: &Lane) -> Result<()> {
         let _drainer = self.wait_for_drainer(lane)?;
         let lsn = lane.words.drained();
@@ -264,7 +267,7 @@ impl Service {
         quarantine::quarantine(&*self.host.store(&lane.name)?, lane.identity(), &[&piece])
     }
 
-    /// Drains all that the group log holds, and begins it anew.
+    /// Drains all records that the group log holds, and starts the group log at its front.
     pub(crate) fn empty_group(&self) -> Result<()> {
         let Some(device) = self.host.group() else { return Ok(()) };
         let mut stall = StallTimeout::new(self.stall_limit(), self.group_progress());
@@ -277,7 +280,7 @@ impl Service {
         begun.map(drop)
     }
 
-    /// After a failed write no caller gets success any more.
+    /// Passes the result of a write on. If it failed, every later call fails, too.
     fn latched(&self, written: Result<()>) -> Result<()> {
         if let Err(e) = &written {
             tracing::error!("group log: {e}");
@@ -286,7 +289,8 @@ impl Service {
         written
     }
 
-    /// Begins a new incarnation of the group log, whose pieces are all in log files.
+    /// Begins a new incarnation of the group log. The caller has brought all its pieces to log
+    /// files.
     pub(crate) fn begin_group(&self, newest_generation: u64) -> Result<()> {
         let Some(device) = self.host.group() else { return Ok(()) };
         let salt = fastrand::u64(..);

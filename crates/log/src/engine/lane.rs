@@ -36,7 +36,7 @@ pub(crate) struct Files {
     listed_at: u64,
 }
 
-/// In place of how far the files were drained when they were listed: they have to be.
+/// Stands for how far the log files were drained, if they must be listed at the next use.
 const UNLISTED: u64 = u64::MAX;
 
 impl Lane {
@@ -46,7 +46,7 @@ impl Lane {
         Ok(lane)
     }
 
-    /// The same, whatever its log files are.
+    /// Opens the lane without reading its log files.
     pub(crate) fn unread(host: Arc<dyn Host>, name: StreamName, meta: StreamMeta) -> Result<Lane> {
         let words = host.lane_words(meta.identity().stream)?;
         let limit_bytes = host.settings().segment_bytes;
@@ -61,7 +61,7 @@ impl Lane {
         self.meta.identity()
     }
 
-    /// Behind the last record that is durable, and that readers may see.
+    /// The end of the last record that is durable. Readers see the records before it.
     pub(crate) fn durable(&self) -> u64 {
         match self.host.nvram() {
             Some(_) => {
@@ -124,7 +124,7 @@ impl Lane {
         }
     }
 
-    /// Fills `buf` with the bytes at `at` from the chunks.
+    /// Fills `buf` with the chunks' bytes from `at` on.
     pub(crate) fn read_chunks(&self, at: u64, buf: &mut [u8]) -> Result<()> {
         let mut rest = &mut *buf;
         let data_bytes = self.host.settings().chunk_bytes;
@@ -136,7 +136,7 @@ impl Lane {
         Ok(())
     }
 
-    /// The log files as they are now: listed again when they were drained since.
+    /// Calls `f` with the log files. Lists them again first if they were drained in the meantime.
     pub(crate) fn with_files<T>(&self, f: impl FnOnce(&mut Segments) -> Result<T>) -> Result<T> {
         let mut files = self.files.lock();
         let drained = self.words.drained();
@@ -147,7 +147,7 @@ impl Lane {
         f(&mut files.segments)
     }
 
-    /// Lets the log files be listed again at their next use.
+    /// Makes the next use list the log files again.
     pub(crate) fn look_again(&self) {
         self.files.lock().listed_at = UNLISTED;
     }
@@ -162,7 +162,8 @@ impl Lane {
         Ok(remote.clone())
     }
 
-    /// Takes over what the client that has the lease has appended; an error when it cannot be.
+    /// Takes over what the client that has the lease has appended. An error if its report cannot be
+    /// true.
     pub(crate) fn pull(&self) -> Result<()> {
         match self.remote()? {
             Some(remote) => self.pull_from(&remote),
@@ -170,7 +171,7 @@ impl Lane {
         }
     }
 
-    /// The same from `remote`, which were the words of the client that has the lease.
+    /// As [`Lane::pull`], with the words of the client given as `remote`.
     pub(crate) fn pull_from(&self, remote: &RemoteWords) -> Result<()> {
         // In this order: the client's word only grows, so it is not smaller than what was taken
         // over before it was read.
@@ -210,9 +211,9 @@ impl Lane {
         self.words.aborted() == Some(Abort::Removed)
     }
 
-    /// Takes nothing any more from this stream when a write or a sync failed, or the lane was found wrong. After
-    /// any other error all is where it was, and what was tried may work later: the disk was full, or this process
-    /// had no descriptor left.
+    /// Aborts the lane if a write or a sync failed, or if the lane itself was found wrong. The lane
+    /// stays usable after any other error, because nothing has changed and a later attempt may
+    /// succeed: the disk was full, or this process had no descriptor left.
     pub(crate) fn abort_after(&self, error: &LogError) {
         use device::Operation::{Flush, Write};
         let why = match error {
@@ -227,18 +228,20 @@ impl Lane {
         }
     }
 
-    /// The same, when the lane itself was found wrong.
+    /// Aborts the lane because its words or chunks were found wrong.
     pub(crate) fn abort_spoiled(&self) {
         self.words.abort(Abort::Lane);
     }
 
-    /// Whether the lane itself was found wrong. Its writer did that; other streams go on.
+    /// Whether the lane's words or chunks were found wrong. Its writer did that. Other streams are
+    /// not affected.
     pub(crate) fn is_spoiled(&self) -> bool {
         self.words.aborted() == Some(Abort::Lane)
     }
 }
 
-/// The stream's bytes wherever they are: below `drained` in the log files, from there in the chunks.
+/// Reads the stream's bytes wherever they are: below `drained` in the log files, from there on in
+/// the chunks.
 pub(crate) struct Anywhere<'a>(pub(crate) &'a Lane);
 
 impl Bytes for Anywhere<'_> {

@@ -13,9 +13,9 @@ use crate::engine::service::Service;
 use crate::faults::{self, Fault};
 use crate::{LogError, Result, StreamId};
 
-/// What a client gets.
+/// The result of a lease for a client.
 pub(crate) struct Grant {
-    /// What it has to show.
+    /// The token that the client has to send.
     pub(crate) token: u64,
     /// Its words, locked.
     pub(crate) words: File,
@@ -61,7 +61,7 @@ impl Service {
         Ok(Grant { token, words: file, position })
     }
 
-    /// Ends the lease of a client that is gone; an error while it is not.
+    /// Ends the lease of a client that has ended. An error if the client still lives.
     pub(crate) fn end_remote(&self, lane: &Lane) -> Result<()> {
         let Some(remote) = lane.remote()? else { return Ok(()) };
         if remote.is_alive()? && !faults::is(Fault::LivingLeaseEnded) {
@@ -74,10 +74,10 @@ impl Service {
             let mut chunks = lane.chunks().into_iter();
             chunks.try_for_each(|(ordinal, index)| self.free_chunk(lane, ordinal, index))?;
         }
-        if let Ok(note) = remote.note() {
-            lane.words.set_note(&note);
+        if let Ok(header) = remote.header() {
+            lane.words.set_header(&header);
         }
-        // Its chunks hold what it may have stored behind its end.
+        // Its chunks hold what it may have stored after its end.
         lane.words.set_suspect(true);
         lane.words.end_remote();
         remote.remove();
@@ -91,8 +91,8 @@ impl Service {
         lane.words.is_remote_of(uid) && lane.words.is_token(token)
     }
 
-    /// Allocates the client that has the lease a chunk for span `ordinal`: the one that it has for it
-    /// already, or one for the span behind its last.
+    /// Allocates a chunk for span `ordinal` to the client that has the lease: the chunk that it
+    /// already has for this span, or one for the span after its last.
     pub(crate) fn allocate_for_client(&self, lane: &Lane, ordinal: u64) -> Result<usize> {
         lane.check()?;
         lane.pull().inspect_err(|e| lane.abort_after(e))?;
@@ -102,7 +102,7 @@ impl Service {
         let next = self.next_ordinal(lane);
         if ordinal > next {
             // The daemon before this one freed the chunks between, and died before it could say that the
-            // pool is full: the append begins anew.
+            // pool is full: the append begins again.
             let pool_bytes = self.host.settings().pool_bytes();
             return Err(LogError::Full { pool_bytes, waited_ms: 0 });
         }
@@ -114,8 +114,8 @@ impl Service {
         lane.words.chunk(ordinal).ok_or_else(|| LogError::Busy(lane.name.to_string()))
     }
 
-    /// Cuts the files that the client has which has the lease, if it made them longer: they take memory that all
-    /// need. Nothing is taken of its stream then.
+    /// Cuts the files of the client that has the lease, if it made them longer, because they use
+    /// memory that all need. After that, nothing is accepted from its stream.
     pub(crate) fn hold_to_size(&self, lane: &Lane) -> Result<()> {
         let Some(remote) = lane.remote()? else { return Ok(()) };
         let mut is_longer = remote.shorten()?;
@@ -127,8 +127,8 @@ impl Service {
         Ok(())
     }
 
-    /// Whether any of the chunks, which the lane had a moment ago, was longer. One that was freed since may be
-    /// another's now, and its client did that.
+    /// Whether any of the chunks, which the lane had a moment ago, was longer. A chunk that was
+    /// freed since then may belong to another lane, whose client made it longer.
     fn cut_chunks(&self, lane: &Lane, chunks: &[(u64, usize)]) -> Result<bool> {
         let mut is_longer = false;
         for &(_, index) in chunks {
@@ -144,8 +144,9 @@ impl Service {
         lane.chunks().last().map_or(first, |(last, _)| first.max(last + 1))
     }
 
-    /// Makes sound what daemons before this one left in the middle of allocating: chunks that are taken and in no
-    /// table, words of leases that nobody was given or that have ended. Before anybody is served.
+    /// Repairs what earlier daemons left when they ended during an allocation: chunks that are
+    /// taken but in no table, and words of leases that were never given or have ended. Called
+    /// before any client is served.
     pub(crate) fn take_over_remotes(&self) -> Result<()> {
         let streams = self.host.streams()?;
         for (stream, serial) in self.host.remote_leases()? {

@@ -14,14 +14,14 @@ use crate::words::Client;
 use crate::{LogError, LogStat, Lsn, Record, Result, StreamId, StreamName, StreamStat};
 
 impl Service {
-    /// What survives after an append that was synced.
+    /// What a synced append survives.
     pub(crate) fn durability(&self) -> Durability {
         let group = self.host.group().map(|device| device.durability());
         self.host.nvram().or(group).unwrap_or(Durability::Process)
     }
 
-    /// Records of the stream's log files from the one at `from` on, or from the first, up to the first that
-    /// is none: what can be read of a stream that is damaged.
+    /// Records of the stream's log files, from the one at `from` or the first one on, up to the
+    /// first bytes that are not a record: everything that can be read of a damaged stream.
     pub(crate) fn salvage(
         &self,
         name: &StreamName,
@@ -44,7 +44,8 @@ impl Service {
         Ok(RecordBatch { records: found, next: records.position() })
     }
 
-    /// Gives up what is damaged of a stream and all behind it; where it ends now.
+    /// Gives up the damaged part of a stream and everything after it. Returns where the stream ends
+    /// now.
     pub(crate) fn discard_damaged(&self, name: &StreamName, meta: &StreamMeta) -> Result<Lsn> {
         let lane = match self.open_lane(StreamId(meta.id)) {
             Some(lane) => lane,
@@ -83,8 +84,8 @@ impl Service {
         done.expect("it was run")
     }
 
-    /// Brings the sound records of a spoiled lane to the log files, and frees its chunks. Its client
-    /// is gone. The stream stays refused until the user discards the rest.
+    /// Brings the valid records of a spoiled lane to the log files, and frees its chunks. Its
+    /// client has ended. The stream is refused until the user discards the rest.
     pub(crate) fn recover_spoiled(&self, lane: &Arc<Lane>) -> Result<()> {
         self.alone(lane, || {
             let recovered = self.recover_whole_records(lane);
@@ -93,7 +94,7 @@ impl Service {
         })
     }
 
-    /// Makes the lane end behind its last record that is whole.
+    /// Makes the lane end after its last whole record.
     fn recover_whole_records(&self, lane: &Arc<Lane>) -> Result<()> {
         let words = &lane.words;
         if let Some(remote) = lane.remote()? {
@@ -123,7 +124,8 @@ impl Service {
         })
     }
 
-    /// Releases all leases of this process and drains what it has open; the first error, if any.
+    /// Releases all leases of this process, and drains its open streams. Returns the first error,
+    /// if any.
     pub(crate) fn bring_own_home(&self) -> Result<()> {
         let mut home = Ok(());
         for lane in self.open_lanes() {
@@ -138,13 +140,14 @@ impl Service {
         home
     }
 
-    /// Closes all streams; false when some are in use.
+    /// Closes all streams; false if some are in use.
     pub(crate) fn forget_all(&self) -> bool {
         self.retain_lanes(0, |_| false);
         self.open_lanes().is_empty()
     }
 
-    /// Brings home what dead processes left, when there is no other any more. Whether nothing is in memory now.
+    /// Brings home what dead processes left, if no other process uses the service. Returns whether
+    /// the memory is empty now.
     pub(crate) fn retire(&self) -> Result<bool> {
         self.sweep();
         if self.allocated_count() > 0 || !self.host.remote_leases()?.is_empty() {
@@ -154,7 +157,7 @@ impl Service {
         Ok(true)
     }
 
-    /// Closes unused streams, so that `keep_count` are left open.
+    /// Closes unused streams until `keep_count` are open.
     pub(crate) fn forget_idle(&self, keep_count: usize) {
         self.retain_lanes(keep_count, |lane| {
             let words = &lane.words;

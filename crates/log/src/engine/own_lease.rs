@@ -11,7 +11,8 @@ use crate::words::Client;
 use crate::{LogError, Result};
 
 impl Service {
-    /// Runs `f` with the writer of the stream, whose lease is taken for this process if need be.
+    /// Runs `f` with the writer of the stream. Takes the stream's lease for this process if it does
+    /// not have it.
     pub(crate) fn with_writer<T>(
         &self,
         lane: &Arc<Lane>,
@@ -39,7 +40,7 @@ impl Service {
         })
     }
 
-    /// The writer of a lane whose lease was taken from `before`.
+    /// Makes a writer of the lane, whose lease this process took from `before`.
     fn take_over(&self, lane: &Lane, before: Client) -> Result<Writer> {
         let words = &lane.words;
         lane.check_words(self.control.usn_limit())?;
@@ -61,7 +62,7 @@ impl Service {
         Ok(Writer::new(lane.identity(), words.clone(), sizes, is_nvram, position, chunks))
     }
 
-    /// Takes the lease; who had it.
+    /// Takes the lease. Returns the process that had it before.
     pub(crate) fn claim_lessee(&self, lane: &Lane) -> Result<Client> {
         let words = &lane.words;
         let mut busy_since = None;
@@ -80,7 +81,8 @@ impl Service {
         }
     }
 
-    /// Whether `before`, who had the lease, or a drainer died in the middle of something.
+    /// Whether an operation on the lane was interrupted, because `before`, the previous lessee, or
+    /// a drainer died.
     pub(crate) fn has_left_something(&self, lane: &Lane, before: Client) -> bool {
         before != Client::NOBODY || lane.words.is_suspect()
     }
@@ -91,9 +93,9 @@ impl Service {
         self.tidy(lane)
     }
 
-    /// What a dead writer stored behind its last published record was not acknowledged, and becomes zeros
-    /// again; a chunk that was being allocated or freed becomes free. The caller has the lease and
-    /// is the drainer.
+    /// Repairs the lane. Bytes that a dead writer stored after its last published record become
+    /// zeros again. A chunk that was being allocated or freed becomes free. The caller has the
+    /// lease and is the drainer.
     pub(crate) fn tidy(&self, lane: &Lane) -> Result<()> {
         // Kept until all is done: who does it may die too, or fail.
         lane.words.set_suspect(true);

@@ -11,11 +11,11 @@ use crate::format::chunk::{Allocation, LaneChunk};
 use crate::words::{ChunkState, ORDINAL_MAX, before_writes};
 use crate::{LogError, Result, StreamId};
 
-/// So many chunks in one lane wake the flush worker.
+/// This many chunks in one lane wake the flush worker.
 pub(crate) const LANE_CHUNKS_HIGH: usize = 8;
 
 impl Service {
-    /// Allocates a chunk for span `ordinal` of the stream. When there is none, those that hold nothing yet
+    /// Allocates a chunk for span `ordinal` of the stream. If there is none, chunks without content
     /// are freed: see [`ChunkAllocator::allocate`].
     pub(crate) fn allocate(&self, lane: &Lane, ordinal: u64) -> Result<LaneChunk> {
         self.allocate_or_wait(lane, ordinal).inspect_err(|_| self.free_unused(lane))
@@ -55,7 +55,7 @@ impl Service {
         }
     }
 
-    /// Makes a chunk that was taken the lane's.
+    /// Gives a chunk that was taken to the lane.
     fn assign_chunk(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<Arc<dyn Nvram>> {
         if ordinal >= ORDINAL_MAX - 1 {
             let text = format!("stream {}: no lane has a span {ordinal}", lane.name);
@@ -75,8 +75,8 @@ impl Service {
         Ok(memory)
     }
 
-    /// Makes sure that nobody but `holder` (see `Control::chunk_holder`) sees the chunk's new contents in a mapping of
-    /// its old one.
+    /// Makes sure that only `holder` (see `Control::chunk_holder`) sees the chunk's new content:
+    /// other processes may still map its old file.
     fn renew_chunk(&self, index: usize, holder: u64) -> Result<()> {
         if self.control.chunk_holder(index) == holder {
             return Ok(());
@@ -88,7 +88,8 @@ impl Service {
         Ok(())
     }
 
-    /// Takes a free chunk; rather one that the lessee had before, which need not be made anew.
+    /// Takes a free chunk. Prefers one that the lessee had before, because its file need not be
+    /// replaced.
     fn take_free_chunk(&self, lane: &Lane) -> Option<usize> {
         let stream = lane.identity().stream;
         let holder = lane.words.remote().unwrap_or(0);
@@ -98,8 +99,8 @@ impl Service {
         (0..count).filter(is_held).find(take).or_else(|| (0..count).find(take))
     }
 
-    /// Drains the stream itself and, if that frees nothing, every other that holds chunks. Whether any
-    /// chunk became free.
+    /// Drains the stream itself and, if that frees nothing, every other stream that has chunks.
+    /// Returns whether a chunk became free.
     fn reclaim(&self, lane: &Lane) -> Result<bool> {
         let before = self.control.freed();
         self.drain(lane)?;
@@ -135,8 +136,9 @@ impl Service {
         (0..count).filter(is_allocated).count()
     }
 
-    /// Frees what was allocated for an append that then found no chunk more. Only while the stream's writer waits
-    /// for that: else it may have stored what is not known here yet.
+    /// Frees chunks that were allocated for an append that then found no further chunk. Call this
+    /// only while the stream's writer waits for that, because otherwise the writer may have stored
+    /// records that this process does not know yet.
     pub(crate) fn free_unused(&self, lane: &Lane) {
         let appended = lane.words.appended();
         let last = appended / self.host.settings().chunk_bytes;
@@ -147,8 +149,8 @@ impl Service {
         }
     }
 
-    /// Frees a chunk, and takes it out of the lane's table before others may have it. Once
-    /// only, whatever the table says.
+    /// Frees a chunk. Removes it from the lane's table before others may have it, and only once,
+    /// whatever the table says.
     pub(crate) fn free_chunk(&self, lane: &Lane, ordinal: u64, index: usize) -> Result<()> {
         let stream = lane.identity().stream;
         if !self.control.begin_freeing(index, stream) {
@@ -190,7 +192,7 @@ impl Service {
         Ok(())
     }
 
-    /// Frees what a stream that is no more had of the pool. The caller holds the service's lock.
+    /// Frees all chunks of a stream that was removed. The caller holds the service's lock.
     pub(crate) fn free_all_chunks(&self, stream: StreamId) -> Result<()> {
         for index in 0..self.host.settings().chunk_count as usize {
             // A process that was freeing it already is dead: no other does with a stream that is no more.

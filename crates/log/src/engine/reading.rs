@@ -6,7 +6,7 @@ use crate::types::RecordBatch;
 use crate::{LogError, Lsn, Record, Result};
 
 impl Lane {
-    /// An error unless `at` lies between the first record that is kept and the end.
+    /// An error unless `at` is between the first record that was not truncated away and the end.
     pub(crate) fn check_position(&self, at: Lsn) -> Result<()> {
         let (name, head) = (&self.name, Lsn(self.words.head()));
         let end = Lsn(self.durable());
@@ -23,8 +23,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Durable records from the one at `at` on, about `limit_bytes` of them; none at the end. An error
-    /// when none begins there, or it was truncated away meanwhile.
+    /// Reads durable records from the one at `at` on, about `limit_bytes` of them, and none at the
+    /// end. An error if no record begins at `at`, or if it was truncated away in the meantime.
     pub(crate) fn read_records(&self, at: Lsn, limit_bytes: usize) -> Result<RecordBatch> {
         let end = self.durable();
         let mut source = Anywhere(self);

@@ -35,7 +35,8 @@ use crate::format::segments::Segments;
 use crate::words::ORDINAL_MAX;
 use crate::{LogError, Lsn, Result, StreamId, clock};
 
-/// Bytes of records that are written at once, at least; one more record fits.
+/// Records are written in batches of at least this many bytes. A batch is at most one record
+/// longer.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Makes the service ready, in memory that is all zeros. The caller holds its lock.
@@ -65,7 +66,7 @@ pub(crate) fn recover_service(service: &Service) -> Result<()> {
     Ok(())
 }
 
-/// Fills the tables of the lanes, and of the pool, from the chunks on NVRAM.
+/// Enters the chunks on NVRAM in the tables of their lanes and in the pool.
 fn find_lent_chunks(service: &Service) -> Result<()> {
     let host = &service.host;
     let chunk_bytes = host.settings().chunk_bytes;
@@ -121,12 +122,14 @@ fn recover_pieces(service: &Service, pieces: &[Piece]) -> Result<()> {
 }
 
 impl Service {
-    /// Makes a lane ready whose words are zeros but for its table. The caller holds the service's lock.
+    /// Recovers a lane whose words are zeros except for its table. The caller holds the service's
+    /// lock.
     pub(crate) fn recover_lane(&self, lane: &Arc<Lane>, pieces: &[&Piece]) -> Result<()> {
         self.recover(lane, pieces, false)
     }
 
-    /// The same, giving up what is damaged in the last log file and behind it.
+    /// As [`Service::recover_lane`], but gives up the damaged part of the last log file and
+    /// everything after it.
     pub(crate) fn recover_discarding(&self, lane: &Arc<Lane>) -> Result<()> {
         self.recover(lane, &[], true)
     }
@@ -156,7 +159,7 @@ impl Service {
         let store = self.host.store(&lane.name)?;
         let quarantined = quarantine::read(&*store, lane.identity())?;
         let covers = covers(self, lane, pieces.iter().copied().chain(&quarantined))?;
-        // Else what lies in chunks would be missed.
+        // Else what is in chunks would be missed.
         words.check()?;
         let mut composite = Composite { segments, covers: &covers };
         let end_max = composite.end();
@@ -194,8 +197,9 @@ impl Service {
 }
 
 impl Service {
-    /// Chunks and pieces begin where the log files end, and there are not more than the pool has: what
-    /// lies beyond was never allocated, and would only have to be searched for damage.
+    /// Checks that chunks and pieces begin where the log files end, and are no more than the pool
+    /// can have. Bytes beyond that were never allocated, and a search for damage in them would be
+    /// in vain.
     fn check_reach(&self, lane: &Lane, stored: u64, end: u64) -> Result<()> {
         let settings = self.host.settings();
         let most = stored + settings.pool_bytes() + settings.group_bytes + settings.chunk_bytes;
@@ -210,7 +214,7 @@ impl Service {
     }
 }
 
-/// Bytes that count more than what a log file holds.
+/// Bytes of a chunk or a piece. They are used in place of the log file's bytes at the same LSNs.
 struct Cover {
     at: u64,
     bytes: Vec<u8>,
@@ -241,20 +245,20 @@ fn covers<'a>(
     Ok(covers)
 }
 
-/// The log files with what covers them.
+/// Reads the log files, with the bytes of covers in place of the files' where there are any.
 struct Composite<'a> {
     segments: &'a mut Segments,
     covers: &'a [Cover],
 }
 
 impl Composite<'_> {
-    /// Behind the last byte that anything holds.
+    /// The end of the last byte in a file or a cover.
     fn end(&self) -> u64 {
         let covered = self.covers.iter().map(|cover| cover.at + cover.bytes.len() as u64).max();
         self.segments.end().max(covered.unwrap_or(0))
     }
 
-    /// Where the bytes before `end` begin that are all covered.
+    /// The bytes from here to `end` are all covered.
     fn only_covered(&self, end: u64) -> u64 {
         let mut begin = end;
         let reaches = |cover: &&Cover, begin: u64| {
@@ -289,10 +293,10 @@ impl Bytes for Composite<'_> {
     }
 }
 
-/// Writes the records that end behind `covered` to the log files, whole records at a time.
+/// Writes the records that end after `covered` to the log files, as whole records.
 ///
-/// What begins before the last bytes that nothing but the files holds stays in its file. A new file that had
-/// its header but not yet these records would hide them from the next recovery.
+/// A record that begins before the last uncovered byte stays in its file. Otherwise, a new file
+/// could have its header but not yet these records, and the next recovery would not find them.
 fn write_covered(
     identity: Identity,
     composite: &mut Composite<'_>,

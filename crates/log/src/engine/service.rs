@@ -22,7 +22,7 @@ use crate::host::{Host, StreamMeta};
 use crate::words::{Client, Control, LaneWords};
 use crate::{LogError, Lsn, Result, StreamId, StreamName, clock};
 
-/// USNs that are made good at once: one hour.
+/// USNs are reserved durably for this much time at once: one hour.
 pub(crate) const USN_STEP: u64 = 3600 * 1_000_000_000;
 
 /// A service as this process sees it.
@@ -30,7 +30,7 @@ pub(crate) struct Service {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) control: Control,
     lanes: Mutex<HashMap<StreamId, Arc<Lane>>>,
-    /// The streams as they were last listed, to find one that is not open here.
+    /// The streams of the last listing. It finds streams that are not open in this process.
     listed: Mutex<Vec<(StreamName, StreamMeta)>>,
     /// How long an append waits for a chunk while nothing is drained.
     pub(crate) full_wait: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// The part in the service of `host`, which `recovery` has made ready.
+    /// Takes part in the service of `host`, which `recovery` has made ready.
     pub(crate) fn new(host: Arc<dyn Host>, full_wait: Duration) -> Service {
         let control = host.control();
         let (lanes, listed) = (Mutex::default(), Mutex::default());
@@ -54,7 +54,7 @@ impl Service {
         client.plain() != self.host.client() && self.host.is_dead(client.plain())
     }
 
-    /// The lane of a stream that exists, ready.
+    /// The recovered lane of a stream that exists.
     pub(crate) fn lane(&self, name: &StreamName, meta: &StreamMeta) -> Result<Arc<Lane>> {
         let id = StreamId(meta.id);
         if let Some(lane) = self.lanes.lock().get(&id) {
@@ -107,7 +107,7 @@ impl Service {
         found.map(|(name, meta)| self.lane(&name, &meta)).transpose()
     }
 
-    /// Removes the stream `name`, of which `meta` was found.
+    /// Removes the stream `name`. `meta` is what was found of it.
     pub(crate) fn remove_named(&self, name: &StreamName, meta: Option<StreamMeta>) -> Result<()> {
         let Some(meta) = meta else {
             // A client that asks again after its daemon died takes this for a success.
@@ -132,8 +132,8 @@ impl Service {
         removed
     }
 
-    /// Forgets a lane whose stream another process removed, and frees its chunks if that process died before
-    /// it could. Whether it was removed.
+    /// Closes a lane whose stream another process removed. Frees its chunks if that process died
+    /// before it could. Returns whether the stream was removed.
     pub(crate) fn forget_removed(&self, stream: StreamId) -> Result<bool> {
         let mut is_removed = false;
         self.host.locked(&mut || {
@@ -184,8 +184,8 @@ impl Service {
         self.lanes.lock().get(&id).cloned()
     }
 
-    /// Closes lanes that nothing refers to and that `is_wanted` does not hold back, so that
-    /// `keep_count` are left.
+    /// Closes lanes that nothing refers to until `keep_count` are left. A lane stays open if
+    /// `is_wanted` returns true.
     pub(crate) fn retain_lanes(&self, keep_count: usize, is_wanted: impl Fn(&Lane) -> bool) {
         let mut lanes = self.lanes.lock();
         let mut excess = lanes.len().saturating_sub(keep_count);
@@ -205,12 +205,12 @@ impl Service {
         Sizes { chunk_bytes: settings.chunk_bytes, pool_bytes: settings.pool_bytes() }
     }
 
-    /// Tells a lane the base and the limit of USNs.
+    /// Writes the present base and limit of USNs to a lane's words.
     pub(crate) fn refresh_usn(&self, words: &LaneWords) {
         words.set_usn_range(self.control.usn_base(), self.control.usn_limit());
     }
 
-    /// Says that the records before `lsn` are not wanted any more.
+    /// Records that the stream's readers need no record before `lsn`.
     pub(crate) fn truncate_before(&self, lane: &Lane, lsn: Lsn) -> Result<()> {
         // After a failed write it is not known which files are whole: none is removed.
         lane.check()?;
@@ -245,7 +245,7 @@ impl Service {
         self.commit_to(lane, appended)
     }
 
-    /// Makes the USNs of the next hour good.
+    /// Reserves the USNs of the next hour durably.
     pub(crate) fn extend_usn(&self) -> Result<()> {
         self.host.locked(&mut || {
             let base = self.control.usn_base();
@@ -407,7 +407,7 @@ mod tests {
             append(&other, &sound, 100_000);
         }
         assert!(rounds() > before, "the group log began anew");
-        assert!(directory.join("kept").exists());
+        assert!(directory.join("quarantine").exists());
         // Who has it open goes on.
         append(&service, &damaged, 500);
         drop((damaged, sound, service, other));
@@ -445,7 +445,7 @@ mod tests {
             let stream = log.stream(name).expect("stream");
             assert_eq!(stream.read_from(stream.head()).expect("reader").count(), 1, "{name}");
         }
-        assert!(!test_dir.path().join("streams/failed/kept").exists());
+        assert!(!test_dir.path().join("streams/failed/quarantine").exists());
     }
 
     /// An error of a disk that refuses a write.

@@ -18,9 +18,9 @@ use crate::{LogError, Result, StreamId};
 
 /// How often the worker looks.
 const TICK: Duration = Duration::from_millis(50);
-/// A lane that took nothing for so long is drained.
+/// A lane is drained if nothing was appended to it for so long.
 const IDLE: Duration = Duration::from_millis(100);
-/// How often it looks for what dead processes left.
+/// How often the worker looks for lanes of processes that died.
 const ORPHANS: Duration = Duration::from_secs(1);
 
 /// The thread, until it is dropped.
@@ -62,7 +62,7 @@ impl Drop for Worker {
 
 struct Rounds {
     service: Arc<Service>,
-    /// Where each lane ended when it was looked at, and since when it has.
+    /// For each lane: its end at the last look, and since when it has had that end.
     seen: HashMap<StreamId, (u64, Instant)>,
     swept: Instant,
 }
@@ -110,8 +110,8 @@ impl Rounds {
     }
 }
 
-/// Where a lane ends, and how many bytes before that are not drained. Others append and drain meanwhile, or give up
-/// what is damaged.
+/// The end of a lane, and how many bytes before it are not drained. At the same time, others may
+/// append, drain, or give up what is damaged.
 fn undrained(words: &LaneWords) -> (u64, u64) {
     let drained = words.drained();
     let appended = words.appended();

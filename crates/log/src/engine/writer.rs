@@ -1,4 +1,4 @@
-//! Appends to a lane: copy, persist, publish. Without a system call, and without a lock that
+//! Appends to a lane: copy, persist, publish. An append makes no system call and takes no lock that
 //! another process could hold.
 //!
 //! ```text
@@ -17,17 +17,18 @@ use crate::format::record::{
 use crate::words::{Appender, LaneWords};
 use crate::{LogError, Lsn, Result, Usn, clock};
 
-/// Who gives a writer what it runs out of.
+/// Gives a writer chunks and USNs.
 pub(crate) trait ChunkAllocator {
-    /// A chunk for span `ordinal` of the stream, in the lane's table. Waits, for a bounded time,
-    /// until there is one. When there is none, all chunks after the one that holds the end are freed:
-    /// writers that each hold a part of what they need would wait for each other for ever.
+    /// A chunk for span `ordinal` of the stream, entered in the lane's table. Waits for a bounded
+    /// time until there is one. If there is none, frees all chunks after the one that holds the
+    /// end. Otherwise, writers that each hold a part of what they need would wait for each other
+    /// for ever.
     fn allocate(&self, ordinal: u64) -> Result<LaneChunk>;
 
-    /// Makes USNs beyond the present limit good.
+    /// Reserves USNs beyond the present limit.
     fn extend_usn(&self) -> Result<()>;
 
-    /// Says that a chunk for span `ordinal` will soon be asked for.
+    /// Says that the writer will soon need a chunk for span `ordinal`.
     fn announce(&self, _ordinal: u64) {}
 }
 
@@ -46,11 +47,11 @@ pub(crate) struct Writer {
     words: LaneWords,
     end: Appender,
     sizes: Sizes,
-    /// Whether an append is to be persistent when it returns.
+    /// Whether a record must be persistent when its append returns.
     is_nvram: bool,
     /// Where the next record begins.
     position: u64,
-    /// The chunks from the position's on, in order.
+    /// The chunks from the one that holds the position on, in order.
     chunks: Vec<LaneChunk>,
     last_usn: u64,
     /// The last span that was announced.
@@ -58,7 +59,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// A writer that goes on at `position`, with the chunks that hold it and what follows.
+    /// A writer that continues at `position`. `chunks` hold the position and what follows.
     pub(crate) fn new(
         identity: Identity,
         words: LaneWords,
@@ -78,9 +79,9 @@ impl Writer {
         self.append_batch(allocator, &[payload])
     }
 
-    /// Appends records one behind the other, persisted together; where the last one begins. After a
-    /// crash in the middle any number of the first ones may be there. Nothing is appended when
-    /// this fails.
+    /// Appends records one after the other, and persists them together. Returns where the last one
+    /// begins. After a crash during this call, any number of the first records may be there. If
+    /// this call fails, nothing was appended.
     pub(crate) fn append_batch(
         &mut self,
         allocator: &dyn ChunkAllocator,
@@ -109,7 +110,7 @@ impl Writer {
         Ok(last)
     }
 
-    /// Whether all before `at` is durable already.
+    /// The flags of a record at `at`: they say whether all records before it are durable already.
     fn flags(&self, at: u64) -> u32 {
         let durable = match self.is_nvram {
             true => self.position,
@@ -120,9 +121,10 @@ impl Writer {
         if follows_unsynced { FOLLOWS_UNSYNCED } else { 0 }
     }
 
-    /// Takes `count` USNs that follow each other; the first of them. Before anything is stored: a
-    /// record that was stored when a later one of its batch found no USN could be found after a
-    /// crash, behind one that took its place.
+    /// Takes `count` consecutive USNs. Returns the first one. The caller must do this before it
+    /// stores any record. Otherwise, a batch could fail for lack of USNs after some of its records
+    /// are stored. The next append would overwrite only the first of them, and recovery could take
+    /// the second for a record.
     fn take_usns(&mut self, allocator: &dyn ChunkAllocator, count: u64) -> Result<u64> {
         let now = self.words.usn_base().wrapping_add(clock::monotonic_ns());
         let first = now.max(self.last_usn.saturating_add(1));
@@ -163,8 +165,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Stores a record; persistent when this returns if `persist` and the lane is on NVRAM. The
-    /// zeros behind the payload are there: nothing was stored behind the position yet.
+    /// Stores a record. With `persist`, and if the lane is on NVRAM, it is persistent when this
+    /// returns. The padding after the payload is zeros already, because nothing was stored there
+    /// before.
     fn store(&self, at: u64, header: &[u8], payload: &[u8], persist: bool) -> Result<()> {
         let first = self.chunks[0].ordinal;
         let mut rest = [header, payload];
@@ -196,7 +199,7 @@ fn too_large(len_bytes: u64, limit_bytes: u64) -> LogError {
     LogError::TooLarge { len_bytes, limit_bytes }
 }
 
-/// Bytes that the records take; an error when there are none, or they are too long.
+/// Bytes that the records take together. An error if there is no record, or if they are too long.
 fn check_sizes(payloads: &[&[u8]], most_bytes: u64) -> Result<u64> {
     if payloads.is_empty() {
         return Err(LogError::Usage("an append of no record".into()));

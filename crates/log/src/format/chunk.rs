@@ -49,7 +49,7 @@ pub(crate) struct Allocation {
     pub(crate) salt: u64,
     /// Which span of the stream, counted in chunks from the stream's beginning.
     pub(crate) ordinal: u64,
-    /// LSN from which on it holds the stream; before that the log files do.
+    /// LSN from which on the chunk holds the stream. The bytes before it are in the log files.
     pub(crate) first: u64,
 }
 
@@ -83,7 +83,7 @@ impl Allocation {
         }))
     }
 
-    /// Makes the chunk zeros and, when those are durable, allocates it.
+    /// Makes the chunk zeros, durably, and then allocates it.
     pub(crate) fn write(&self, chunk: &dyn Nvram) -> Result<()> {
         if !faults::is(Fault::ChunkNotZeroed) {
             write_zeros(chunk, 0)?;
@@ -135,7 +135,7 @@ pub(crate) fn parts(from: u64, len_bytes: usize, data_bytes: u64) -> impl Iterat
     })
 }
 
-/// A part of a span that lies in one chunk.
+/// A part of a span that is in one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) ordinal: u64,

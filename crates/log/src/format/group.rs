@@ -12,7 +12,7 @@
 //! consecutive numbers. A piece consists of whole records.
 //!
 //! When the area is full, every stream is drained to its log files. Then a new header says that the
-//! next number begins at the front, and the area is used anew.
+//! next number begins at the front, and the area is used again.
 //!
 //! The salt of the header is in the CRC of all its entries, and is random for each incarnation of
 //! the service. So no byte of an earlier incarnation is taken for an entry. The step is the sector
@@ -57,7 +57,7 @@ pub(crate) struct RawEntry {
     pub(crate) crc: U32,
     pub(crate) salt: U64,
     pub(crate) sequence: U64,
-    /// Of the whole entry without the zeros behind it.
+    /// Length of the whole entry, without the zeros after it.
     pub(crate) len_bytes: U32,
     pub(crate) piece_count: U32,
 }
@@ -182,7 +182,8 @@ struct Entry {
     pieces: Vec<Piece>,
 }
 
-/// The entry at the beginning of `bytes`, if it is valid and has the number that is wanted.
+/// The entry at the beginning of `bytes`. `None`: it is not valid, or does not have the wanted
+/// number.
 fn parse_entry(bytes: &[u8], salt: u64, wanted: Option<u64>) -> Option<Entry> {
     let (raw, _) = RawEntry::read_from_prefix(bytes).ok()?;
     let sequence = raw.sequence.get();
@@ -213,7 +214,7 @@ fn parse_entry(bytes: &[u8], salt: u64, wanted: Option<u64>) -> Option<Entry> {
     Some(Entry { sequence, len_bytes, pieces })
 }
 
-/// The bytes of an entry, in whole sectors.
+/// The bytes of an entry, filled up to whole sectors.
 pub(crate) fn encode_entry(
     salt: u64,
     sequence: u64,
@@ -253,7 +254,7 @@ pub(crate) fn encode_entry(
     buf
 }
 
-/// Bytes of an entry besides its pieces, at most.
+/// Most bytes of an entry without the bytes of its pieces.
 pub(crate) fn table_room(piece_count: usize) -> u64 {
     (head_bytes(piece_count) + SECTOR_BYTES_MAX) as u64
 }

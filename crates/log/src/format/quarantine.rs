@@ -1,8 +1,8 @@
-//! The quarantine of a stream: records that were synced through the group log and that its log
-//! files cannot take.
+//! The quarantine of a stream: records that were synced through the group log, and that the
+//! stream's log files cannot take.
 //!
 //! The log files are damaged or cannot be written, and the group log begins again without these
-//! records. They go to a file `kept` beside the log files. Until the stream is recovered they count
+//! records. They go to a file `quarantine` beside the log files. Until the stream is recovered they count
 //! as part of the group log.
 
 use device::FileStore;
@@ -14,9 +14,9 @@ use crate::format::record::Identity;
 use crate::{LogError, Result};
 
 /// Name of the file. Part of the format.
-const NAME: &str = "kept";
+const NAME: &str = "quarantine";
 
-/// What stands before the records of a piece.
+/// The header that precedes the records of a piece.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawQuarantined {
@@ -72,7 +72,7 @@ pub(crate) fn read(store: &dyn FileStore, identity: Identity) -> Result<Vec<Piec
     Ok(read_file(store, identity)?.0)
 }
 
-/// Removes the quarantine durably, when all of it is in the log files or given up.
+/// Removes the quarantine durably. All its records are in the log files or were given up.
 pub(crate) fn remove(store: &dyn FileStore) -> Result<()> {
     if store.names()?.iter().any(|name| name == NAME) {
         store.remove(NAME)?;
@@ -81,7 +81,7 @@ pub(crate) fn remove(store: &dyn FileStore) -> Result<()> {
     Ok(())
 }
 
-/// The pieces up to the first that is not whole, and where they end.
+/// The pieces before the first one that is incomplete, and where they end.
 fn read_file(store: &dyn FileStore, identity: Identity) -> Result<(Vec<Piece>, u64)> {
     let mut pieces = Vec::new();
     let mut at = 0;

@@ -7,16 +7,17 @@
 //! ```
 //!
 //! The CRC32C covers the stream's salt, the whole LSN, the header without the CRC, and the payload.
-//! So a record certifies itself: bytes that lie at another place, are left from a stream that was
-//! removed, or were stored in part, are no record.
+//! So a record certifies itself. Bytes at another place, bytes of a stream that was removed, and
+//! bytes that were stored in part are not a record.
 //!
 //! # Torn or damaged
 //!
-//! Recovery takes records up to the first bytes that are none. They are *torn* when nothing that
-//! was appended later can have been acknowledged, and *damaged* otherwise. A record that was
-//! appended when all before it was durable already does not carry the flag [`FOLLOWS_UNSYNCED`]:
-//! when such a record is found behind the bytes, they were durable once, and are damaged. A record
-//! with the flag proves nothing, because a crash keeps any subset of what was not synced.
+//! Recovery takes records up to the first bytes that are not a record. These bytes are *torn* if
+//! nothing that was appended later can have been acknowledged, and *damaged* otherwise. A record
+//! that was appended when all records before it were durable does not carry the flag
+//! [`FOLLOWS_UNSYNCED`]. If such a record is found after the bytes, they were durable once, and are
+//! damaged. A record with the flag proves nothing, because a crash keeps any subset of what was not
+//! synced.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -50,15 +51,15 @@ pub(crate) struct RawHeader {
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 
-/// What makes the records of a stream its own.
+/// What distinguishes the records of a stream from those of all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) stream: StreamId,
-    /// Random, from when the stream was made.
+    /// A random number, chosen when the stream was made.
     pub(crate) salt: u64,
 }
 
-/// A record's header, checked for form but not for its payload.
+/// A record's header. Its form was checked, its payload was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) payload_bytes: usize,
@@ -90,7 +91,7 @@ impl Identity {
         crc32c::crc32c_append(crc32c::crc32c(&before), payload)
     }
 
-    /// The header of a record with this payload. Panics when it is too long.
+    /// The header of a record with this payload. Panics if the payload is too long.
     pub(crate) fn seal(
         &self,
         lsn: Lsn,
@@ -111,7 +112,7 @@ impl Identity {
         zerocopy::transmute!(header)
     }
 
-    /// The header at `lsn`, if the bytes can be one.
+    /// The header of the record at `lsn`. `None`: these bytes cannot be a header.
     pub(crate) fn header(&self, lsn: Lsn, bytes: &[u8]) -> Option<Header> {
         let (raw, _) = RawHeader::read_from_prefix(bytes).ok()?;
         let length_flags = raw.length_flags.get();
@@ -126,7 +127,8 @@ impl Identity {
         })
     }
 
-    /// Whether `bytes`, which begin with the header that was parsed to `header`, are that record whole.
+    /// Whether `bytes` are all of a valid record. They begin with the header that was parsed to
+    /// `header`.
     pub(crate) fn is_whole(&self, lsn: Lsn, header: &Header, bytes: &[u8]) -> bool {
         let Some(bytes) = bytes.get(..HEADER_BYTES + header.payload_bytes) else { return false };
         let (raw, payload) = RawHeader::read_from_prefix(bytes).expect("longer than a header");

@@ -3,7 +3,7 @@
 use crate::format::record::{ALIGN_BYTES, HEADER_BYTES, Header, Identity};
 use crate::{Lsn, Result};
 
-/// Bytes of a stream, by LSN. What was never written reads as zeros.
+/// Bytes of a stream, by LSN. Bytes that were never written read as zeros.
 pub(crate) trait Bytes {
     /// Fills `buf` with the bytes at `at`.
     fn read(&mut self, at: u64, buf: &mut [u8]) -> Result<()>;
@@ -33,7 +33,7 @@ impl<'a, B: Bytes> Records<'a, B> {
         Lsn(self.at)
     }
 
-    /// `len_bytes` bytes at `at`, which must lie before the end.
+    /// `len_bytes` bytes at `at`, which must be before the end.
     fn bytes(&mut self, at: u64, len_bytes: usize) -> Result<&[u8]> {
         let window_end = self.window_at + self.window.len() as u64;
         if at < self.window_at || at + len_bytes as u64 > window_end {
@@ -64,24 +64,27 @@ impl<'a, B: Bytes> Records<'a, B> {
         Ok(identity.is_whole(Lsn(at), &header, bytes).then_some((header, bytes)))
     }
 
-    /// The next record: where it begins, its header, its payload; `None`: what follows is none.
+    /// The next record: where it begins, its header, and its payload. `None`: the bytes there are
+    /// not a record.
     pub(crate) fn next(&mut self) -> Result<Option<(Lsn, Header, &[u8])>> {
         let found = self.next_raw()?;
         Ok(found.map(|(lsn, header, bytes)| (lsn, header, &bytes[HEADER_BYTES..])))
     }
 
-    /// As [`Records::next`], with all of the record's bytes but the zeros behind them.
+    /// As [`Records::next`], but returns all stored bytes of the record, without the zeros after
+    /// them.
     pub(crate) fn next_raw(&mut self) -> Result<Option<(Lsn, Header, &[u8])>> {
         let at = self.at;
         let Some((header, _)) = self.record_at(at)? else { return Ok(None) };
         self.at += header.record_bytes() as u64;
-        // The bytes of a record that was valid lie in the window still.
+        // The bytes of a record that was valid are in the window still.
         let bytes = self.bytes(at, HEADER_BYTES + header.payload_bytes)?;
         Ok(Some((Lsn(at), header, bytes)))
     }
 
-    /// The next records, as many as are at hand and one at least: where they begin, and their bytes as they are stored,
-    /// zeros behind each record; `None`: what follows is none.
+    /// The next records, at least one, and as many as were read already: where they begin, and
+    /// their bytes as stored, with the zeros after each record. `None`: the bytes there are not a
+    /// record.
     pub(crate) fn next_run(&mut self) -> Result<Option<(Lsn, &[u8])>> {
         let begin = self.at;
         let Some((first, _)) = self.record_at(begin)? else { return Ok(None) };
@@ -102,7 +105,7 @@ impl<'a, B: Bytes> Records<'a, B> {
         Ok(Some((Lsn(begin), &self.window[offset(begin)..offset(self.at)])))
     }
 
-    /// Goes to the end of the valid records; the last one's header, if there was any.
+    /// Goes to the end of the valid records. Returns the header of the last one, if there was any.
     pub(crate) fn skip_all(&mut self) -> Result<Option<Header>> {
         let mut last = None;
         while let Some((header, _)) = self.record_at(self.at)? {
@@ -112,7 +115,7 @@ impl<'a, B: Bytes> Records<'a, B> {
         Ok(last)
     }
 
-    /// The first valid record behind the position that proves that what lies between was durable
+    /// The first valid record after the position which proves that the bytes between were durable
     /// once.
     pub(crate) fn proof_of_damage(&mut self) -> Result<Option<Lsn>> {
         let mut at = self.at + ALIGN_BYTES as u64;

@@ -73,12 +73,13 @@ impl RawSegment {
 struct Segment {
     first: u64,
     file: Box<dyn StoredFile>,
-    /// Bytes of records there is room for, or which it holds.
+    /// Space for records in the file, in bytes.
     room_bytes: u64,
 }
 
 impl Segment {
-    /// Makes room for `room_bytes` of records. A disk that is full refuses the zeros, and nothing is lost.
+    /// Reserves space for `room_bytes` of records. On a full disk, writing the zeros fails, and
+    /// nothing is lost.
     fn extend(&mut self, room_bytes: u64) -> Result<()> {
         let missing = usize::try_from(room_bytes - self.room_bytes).expect("a batch");
         let written = self.file.write(DATA_OFFSET + self.room_bytes, &vec![0; missing]);
@@ -98,14 +99,14 @@ pub(crate) struct Segments {
     /// Room of a file at most, in bytes.
     limit_bytes: u64,
     list: Vec<Segment>,
-    /// Whether the last file, its header and its name, is known to be durable: another process may have made it, and
-    /// died before it was.
+    /// Whether header and name of the last file are known to be durable. Another process may have
+    /// made the file, and died before they were durable.
     is_last_durable: bool,
 }
 
 impl Segments {
-    /// Opens the files in `store`. A last file that is all zeros is left out: its header was never durable, so
-    /// nothing was written behind it, and recovery removes it.
+    /// Opens the files in `store`. A last file that is all zeros is left out. Its header was never
+    /// durable, so nothing was written after it, and recovery removes it.
     pub(crate) fn open(
         store: Arc<dyn FileStore>,
         identity: Identity,
@@ -116,7 +117,7 @@ impl Segments {
         Ok(segments)
     }
 
-    /// The files in `store`, which were not looked at.
+    /// The files in `store`, not read yet.
     pub(crate) fn unread(
         store: Arc<dyn FileStore>,
         identity: Identity,
@@ -125,7 +126,8 @@ impl Segments {
         Segments { store, identity, limit_bytes, list: Vec::new(), is_last_durable: false }
     }
 
-    /// Gives up the first file whose header is damaged and all behind it. A stream that has no other keeps its position.
+    /// Gives up the first file whose header is damaged, and all files after it. If it is the only
+    /// file, the stream keeps its position.
     pub(crate) fn give_up_damaged(&mut self) -> Result<()> {
         let firsts = self.listed()?;
         let is_refused = |first: &u64| match self.open_one(*first) {
@@ -158,7 +160,7 @@ impl Segments {
         }
     }
 
-    /// Where the files begin that there are, in order, whatever they are.
+    /// Where the existing files begin, in order, without a check of their content.
     fn listed(&self) -> Result<Vec<u64>> {
         let mut firsts: Vec<u64> =
             self.store.names()?.iter().filter_map(|name| parse_name(name)).collect();
@@ -166,7 +168,7 @@ impl Segments {
         Ok(firsts)
     }
 
-    /// Looks again at what there is: another process may have made and removed files.
+    /// Lists the files again, because another process may have made or removed some.
     pub(crate) fn reload(&mut self) -> Result<()> {
         let firsts = self.listed()?;
         let mut known = std::mem::take(&mut self.list);
@@ -195,8 +197,9 @@ impl Segments {
         Ok(())
     }
 
-    /// The file that begins at `first`; `None`: it is being made, or a crash left it then, all zeros. It is filled when
-    /// its header is durable, and that lies in one sector: whatever else is not this header is damage.
+    /// The file that begins at `first`. `None`: it is all zeros, because it is being made, or a
+    /// crash interrupted that. A file gets records only after its header is durable, and the header
+    /// is in one sector. So anything else in its place is damage.
     fn open_one(&self, first: u64) -> Result<Option<Segment>> {
         let file = self.store.open(&name_of(first))?;
         let is_whole = |len_bytes, header: &RawSegment| {
@@ -231,12 +234,12 @@ impl Segments {
         self.list.last().map(|segment| segment.first)
     }
 
-    /// Behind the last byte that a file has room for.
+    /// The end of the space of the last file.
     pub(crate) fn end(&self) -> u64 {
         self.list.last().map_or(0, |segment| segment.first + segment.room_bytes)
     }
 
-    /// Bytes that all files hold or reserve.
+    /// Bytes that all files use, including reserved space.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.list.iter().map(|segment| segment.room_bytes + DATA_OFFSET).sum()
     }
@@ -245,8 +248,8 @@ impl Segments {
         self.list.partition_point(|segment| segment.first <= at).checked_sub(1)
     }
 
-    /// Writes whole records that begin at `at`, in a new file if the last one is full. Durable after
-    /// [`Segments::sync`].
+    /// Writes whole records that begin at `at`, in a new file if the last one is full. They are
+    /// durable after [`Segments::sync`].
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let end = at + bytes.len() as u64;
         match self.list.last_mut() {
@@ -258,7 +261,7 @@ impl Segments {
         self.write_again(at, bytes)
     }
 
-    /// As [`Segments::write`], in the file that holds `at`.
+    /// As [`Segments::write`], but into the file that contains `at`.
     pub(crate) fn write_again(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         if !self.is_last_durable {
             // Records without a header would be taken for damage.
@@ -271,8 +274,9 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes the file that begins at `first`, durably, when all before it is, with room for
-    /// `least_bytes`: a write that finds the disk full is lost, a file that does not find room is not.
+    /// Makes the file that begins at `first`, durably, after all earlier files are durable.
+    /// Reserves space for at least `least_bytes`: a write to a full disk would be lost, but a file
+    /// without space is simply not made.
     fn make(&mut self, first: u64, least_bytes: u64) -> Result<()> {
         self.sync()?;
         let room_bytes = match self.list.last() {
@@ -296,7 +300,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Returns when all that was written is durable.
+    /// Returns when everything that was written is durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
         let Some(last) = self.list.last() else { return Ok(()) };
         last.file.sync()?;
@@ -307,8 +311,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Keeps the position before which nothing is wanted any more; after a power
-    /// cut an older one may be found.
+    /// Stores the position before which nothing is needed any more. A power cut may restore an
+    /// older position.
     fn keep_head(&mut self, head: u64) -> Result<Box<dyn StoredFile>> {
         let file = match self.store.names()?.iter().any(|name| name == HEAD_NAME) {
             true => self.store.open(HEAD_NAME)?,
@@ -327,7 +331,7 @@ impl Segments {
         Ok(self.store.sync_names()?)
     }
 
-    /// The position that was kept; 0 when there is none that is whole.
+    /// The stored position; 0 if there is none, or if it is damaged.
     pub(crate) fn kept_head(&self) -> Result<u64> {
         if !self.store.names()?.iter().any(|name| name == HEAD_NAME) {
             return Ok(0);
@@ -343,8 +347,8 @@ impl Segments {
         Ok(if bytes[8..12] == crc { head } else { 0 })
     }
 
-    /// Makes the files end at `end`: removes those behind it, the last first, and all that is behind it in
-    /// the one that holds it. Durable when this returns.
+    /// Makes the files end at `end`: removes the files after it, the last one first, and the bytes
+    /// after it in the file that contains it. Durable when this returns.
     pub(crate) fn cut(&mut self, end: u64) -> Result<()> {
         while self.list.len() > 1 && self.last_first().is_some_and(|first| first >= end) {
             let last = self.list.pop().expect("more than one");
@@ -355,7 +359,7 @@ impl Segments {
         self.sync()
     }
 
-    /// Makes the rest of the last log file zeros, where it is not.
+    /// Makes the rest of the last log file zeros, if it is not.
     pub(crate) fn zero_behind(&mut self, end: u64) -> Result<()> {
         const STEP_BYTES: u64 = 1 << 20;
         let room_end = self.end();
@@ -374,11 +378,11 @@ impl Segments {
         Ok(())
     }
 
-    /// Nothing before `head` is wanted any more: keeps that position, and removes the files whose
-    /// records all lie before it and before `drained`. The last one stays.
+    /// Drops everything before `head`: stores that position, and removes the files whose records
+    /// are all before it and before `drained`. The last file stays.
     ///
-    /// The position is durable before the first file goes: a power cut may leave any of the removed
-    /// files, and a hole among them has to lie before it.
+    /// The position is durable before the first file is removed. A power cut may restore any of the
+    /// removed files, so there may be a hole among them, and the hole must be before the position.
     pub(crate) fn truncate_before(&mut self, head: u64, drained: u64) -> Result<()> {
         let is_gone = |pair: &&[Segment]| pair[1].first <= head.min(drained);
         let count = self.list.windows(2).take_while(is_gone).count();
@@ -406,8 +410,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Recovery's first step: removes what a crash left of a file that was being made, durably, before
-    /// any other is made behind it.
+    /// Recovery's first step: if a crash left a file that was being made, removes it durably,
+    /// before another file is made after it.
     pub(crate) fn remove_incomplete(&mut self) -> Result<()> {
         for first in self.listed()? {
             if !self.list.iter().any(|segment| segment.first == first) {
@@ -418,8 +422,9 @@ impl Segments {
         Ok(())
     }
 
-    /// Recovery's last step, when the records end at `end`: removes what is left of files that were
-    /// being removed, and makes sure that the kept head is none that later records could reach.
+    /// Recovery's last step, when the records end at `end`. Removes the remaining files that were
+    /// being removed. If the stored head is after `end`, replaces it, because later records could
+    /// reach it.
     pub(crate) fn tidy(&mut self, end: u64) -> Result<()> {
         let head = self.kept_head()?;
         if head > end {
@@ -435,7 +440,7 @@ impl Bytes for Segments {
     fn read(&mut self, mut at: u64, mut buf: &mut [u8]) -> Result<()> {
         while !buf.is_empty() {
             let (count, stored) = match self.index_of(at) {
-                // Behind the reserved room of a file and before the next: never written.
+                // After the reserved room of a file and before the next: never written.
                 Some(index) => {
                     let segment = &self.list[index];
                     let next = self.list.get(index + 1).map_or(u64::MAX, |next| next.first);
@@ -460,7 +465,7 @@ impl Bytes for Segments {
     }
 }
 
-/// A file's length, and its first bytes; zeros behind its end.
+/// A file's length, and its first bytes, with zeros after the end of the file.
 fn read_header(file: &dyn StoredFile) -> Result<(u64, RawSegment)> {
     let len_bytes = file.len_bytes()?;
     let mut bytes = [0; size_of::<RawSegment>()];

@@ -11,7 +11,8 @@ use device::{DeviceError, Durability, Nvram, Operation, Result};
 
 /// A chunk's file.
 pub(crate) struct ChunkFile {
-    /// Never the client's own descriptor: flags of that are shared with it.
+    /// Opened by this process, never the client's own descriptor, because a change of that one's
+    /// flags by the client would take effect here, too.
     file: File,
     len_bytes: u64,
     durability: Durability,

@@ -15,7 +15,7 @@ pub(crate) fn open_words(folder: &Folder, name: &str, count: usize) -> Result<Sh
     Ok(SharedWords::of_file(file.as_fd(), count)?)
 }
 
-/// Opens a file, which gets at least `len_bytes` zeros.
+/// Opens a file, or makes it. It has at least `len_bytes` afterwards; new bytes are zeros.
 pub(crate) fn open_or_make(folder: &Folder, name: &str, len_bytes: u64) -> Result<File> {
     let file = folder.open_or_make_file(name, 0o600).map_err(within(folder, name))?;
     if file.metadata().map_err(within(folder, name))?.len() < len_bytes {
@@ -24,8 +24,9 @@ pub(crate) fn open_or_make(folder: &Folder, name: &str, len_bytes: u64) -> Resul
     Ok(file)
 }
 
-/// Opens a file that is to be mapped, which gets at least `len_bytes` zeros. Memory that there is not is an error here,
-/// and would be a signal in whoever stores to it.
+/// Opens a file that is to be mapped, or makes it, with at least `len_bytes`. Reserves the memory:
+/// if there is not enough, this is an error here. Otherwise a later store to the mapping would end
+/// the process with a signal.
 pub(crate) fn open_reserved(folder: &Folder, name: &str, len_bytes: u64) -> Result<File> {
     let file = open_or_make(folder, name, len_bytes)?;
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len_bytes)
@@ -33,7 +34,7 @@ pub(crate) fn open_reserved(folder: &Folder, name: &str, len_bytes: u64) -> Resu
     Ok(file)
 }
 
-/// The log's directory at `path`, which is made, durably, when there is none.
+/// The log's directory at `path`. Makes it durably if there is none.
 pub(crate) fn open_or_make_root(path: &Path, trust: Trust) -> Result<Folder> {
     match Folder::open(path, trust) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
@@ -50,12 +51,12 @@ pub(crate) fn open_or_make_root(path: &Path, trust: Trust) -> Result<Folder> {
     Ok(root)
 }
 
-/// Makes the directory at `path`, which the user named, and those above it.
+/// Makes the directory at `path`, which the user named, and the missing directories above it.
 pub(crate) fn make_directory(path: &Path, mode: u32) -> Result<()> {
     fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(at(path))
 }
 
-/// The directory `name` in a log's, which is made when there is none.
+/// The directory `name` in a log's directory. Makes it if there is none.
 pub(crate) fn make_folder(folder: &Folder, name: &str) -> Result<Folder> {
     folder.open_or_make_folder(name, 0o700).map_err(within(folder, name))
 }
@@ -80,7 +81,7 @@ pub(crate) fn replace(
     folder.rename(new, name).and_then(|()| folder.sync()).map_err(within(folder, name))
 }
 
-/// Replaces the file `name` by one with these bytes. A power cut may leave anything of it.
+/// Replaces the file `name` by one with these bytes. After a power cut the file may hold anything.
 pub(crate) fn write_for_this_boot(folder: &Folder, name: &str, bytes: &[u8]) -> Result<()> {
     let new = format!("{name}.new");
     remove_if_there(folder, &new)?;

@@ -18,7 +18,7 @@ pub(crate) fn chunk_name(index: usize) -> String {
     format!("chunk-{index:04}")
 }
 
-/// Refuses a directory that is no NVRAM of the class that is `asked` for, before a log is made that would lie on it.
+/// Refuses a directory that is not NVRAM of the class `asked`, before a log is made on it.
 pub(crate) fn check_nvram(nvram: &Path, asked: Option<Durability>) -> Result<()> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = rustix::fs::open(nvram, flags, Mode::from_raw_mode(0o600));
@@ -28,7 +28,8 @@ pub(crate) fn check_nvram(nvram: &Path, asked: Option<Durability>) -> Result<()>
     Ok(())
 }
 
-/// What a store to the log's directory `nvram` survives; makes the files of the chunks there, durably.
+/// What a store to `nvram`, the log's directory there, survives. Makes the files of the chunks
+/// there, durably.
 pub(crate) fn class_of(nvram: &Folder, settings: &Settings) -> Result<Durability> {
     let known = |name: &String| {
         let unknown = || LogError::Incompatible(format!("durability {name} is not known"));
@@ -55,8 +56,9 @@ pub(crate) fn class_of(nvram: &Folder, settings: &Settings) -> Result<Durability
     Ok(class)
 }
 
-/// The group log, made with zeros that are written and not only reserved: a durable write there then
-/// changes no metadata. It is made before the first stream is; when it `may_hold` records another one is none.
+/// Opens the group log, or makes it before the first stream is made. Its zeros are written and not
+/// only reserved, so a durable write to it changes no metadata. If it `may_hold` records and is
+/// missing, that is an error.
 pub(crate) fn open_group(root: &Folder, len_bytes: u64, may_hold: bool) -> Result<Disk> {
     const NAME: &str = "group.log";
     let found = match root.file(NAME, Access::ReadOnly) {

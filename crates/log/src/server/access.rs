@@ -8,23 +8,23 @@ use crate::host::StreamMeta;
 use crate::wire::transport::Peer;
 use crate::{LogError, Result, StreamName};
 
-/// What one wants to do, as a permission bit.
+/// What a client wants to do with a stream, as a permission bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wish {
     Read,
     Write,
-    /// Either of them.
+    /// Know that the stream exists: allowed to those who may read or write.
     Know,
-    /// Remove it, or give up what is damaged: its owner's affair.
+    /// Remove the stream, or give up what is damaged. Allowed to its owner only.
     Own,
 }
 
-/// Whether a user may do everything: root, and whom the daemon belongs to.
+/// Whether a user may do everything: root, and the daemon's own user.
 pub(super) fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// Whether the stream's owner lets `peer` do that.
+/// Whether `peer` may do `wish` with the stream.
 pub(super) fn allows(meta: &StreamMeta, peer: &Peer, wish: Wish) -> bool {
     let is_owner = peer.uid == meta.uid;
     let bits = if is_owner {
@@ -42,7 +42,7 @@ pub(super) fn allows(meta: &StreamMeta, peer: &Peer, wish: Wish) -> bool {
     }
 }
 
-/// An error unless `peer` may do that.
+/// An error if `peer` may not do `wish`.
 pub(super) fn check(name: &StreamName, meta: &StreamMeta, peer: &Peer, wish: Wish) -> Result<()> {
     match is_trusted(peer.uid) || allows(meta, peer, wish) {
         true => Ok(()),
@@ -70,12 +70,12 @@ pub(super) fn check(name: &StreamName, meta: &StreamMeta, peer: &Peer, wish: Wis
     }
 }
 
-/// How many streams each user has made.
+/// How many streams each user has made since the daemon started.
 #[derive(Default)]
 pub(super) struct Made(Mutex<HashMap<u32, usize>>);
 
 impl Made {
-    /// Counts one more; an error when that is too many.
+    /// Counts one more stream. An error if the user has made `limit` already.
     pub(super) fn count(&self, uid: u32, limit: usize) -> Result<()> {
         let mut made = self.0.lock();
         let count = made.entry(uid).or_default();

@@ -19,10 +19,10 @@ use crate::wire::transport::{self, Peer};
 
 /// How long an answer waits for a client that does not read.
 const SEND_WAIT: Duration = Duration::from_secs(10);
-/// Of a connection's thread.
+/// Stack of a connection's thread.
 const STACK_BYTES: usize = 512 << 10;
 
-/// All connections, and what their threads use.
+/// All connections, and the state that their threads share.
 pub(super) struct Connections {
     pub(super) handler: RequestHandler,
     turns: Turns,
@@ -76,7 +76,8 @@ impl Connections {
         }
     }
 
-    /// Carries out what the client asks for, until it goes or sends what is no request.
+    /// Carries out the client's requests until it disconnects or sends something that is not a
+    /// request.
     fn serve(&self, socket: &OwnedFd, peer: &Peer) {
         if set_socket_timeout(socket, Timeout::Send, Some(SEND_WAIT)).is_err() {
             return;
@@ -111,7 +112,7 @@ impl Connections {
         }
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub(super) fn count(&self) -> usize {
         self.table.lock().open.len()
     }
@@ -123,7 +124,7 @@ impl Connections {
         }
     }
 
-    /// Lets every thread come to its end.
+    /// Makes every thread end.
     pub(super) fn shut_all(&self) {
         for open in self.table.lock().open.values() {
             // It may be closed already.
@@ -131,7 +132,7 @@ impl Connections {
         }
     }
 
-    /// Frees what is left of threads that have ended.
+    /// Frees the resources of threads that have ended.
     pub(super) fn join_ended(&self) {
         let ended = std::mem::take(&mut self.table.lock().ended);
         for thread in ended {

@@ -154,7 +154,7 @@ impl Lane {
             Kind::Read,
             Kind::Stat,
             Kind::Truncate,
-            Kind::Note,
+            Kind::StreamHeader,
             Kind::ExtendUsn,
         ];
         let near = self.position.wrapping_add(rng.u64(0..100)).wrapping_sub(50);
@@ -165,7 +165,7 @@ impl Lane {
     }
 }
 
-/// Appends, however long the pool is full: a slow disk may drain for longer than the service waits here.
+/// Appends, also if the pool is full for longer than the service waits here: the disk may be slow.
 fn append(stream: &Stream, payload: &[u8]) -> Lsn {
     loop {
         match stream.append(payload) {
@@ -176,7 +176,7 @@ fn append(stream: &Stream, payload: &[u8]) -> Lsn {
     }
 }
 
-/// A client whose records must stay as they are.
+/// A client whose records must not change.
 struct Innocent {
     stream: Stream,
     count: u64,

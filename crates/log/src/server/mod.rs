@@ -51,7 +51,7 @@ use connection::Connections;
 pub use limits::Limits;
 use request_handler::RequestHandler;
 
-/// How often the threads look whether the daemon ends, and for clients that are gone.
+/// How often the threads check whether the daemon ends, and whether clients have ended.
 const TICK: Duration = Duration::from_millis(200);
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
@@ -137,8 +137,8 @@ impl Server {
         self.connections.handler.service.open_lanes().len()
     }
 
-    /// Ends: no request is carried out any more when this returns, and all that was appended is in
-    /// the log files. Clients keep their leases for the next daemon.
+    /// Ends the daemon. When this returns, no request is carried out any more, and everything that
+    /// was appended is in the log files. Clients keep their leases for the next daemon.
     pub fn stop(mut self) -> Result<()> {
         self.end();
         self.connections.handler.bring_home()
@@ -204,7 +204,7 @@ fn accept(connections: &Arc<Connections>, is_ending: &AtomicBool, listener: &Own
     }
 }
 
-/// Looks after leases and streams now and then.
+/// Checks leases and streams once in a while.
 fn watch_leases(connections: &Connections, is_ending: &AtomicBool) {
     while !is_ending.load(Ordering::Acquire) {
         std::thread::sleep(TICK);

@@ -1,4 +1,4 @@
-//! The daemon without its socket: the state behind the answers, and the work between requests.
+//! The daemon without its socket: the state that answers need, and the work between requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct RequestHandler {
     pub(crate) service: Arc<Service>,
     pub(super) limits: Limits,
     pub(super) made: Made,
-    /// Chunks that users were promised and do not hold yet.
+    /// How many chunks each user was promised and does not hold yet.
     promised: Mutex<HashMap<u32, usize>>,
 }
 
@@ -45,8 +45,8 @@ impl RequestHandler {
         Ok(RequestHandler { service, limits, made: Made::default(), promised: Mutex::default() })
     }
 
-    /// Promises a user one more chunk; `None`: it has `limit` of them, with those that others of its connections were
-    /// promised at the same time.
+    /// Promises a user one more chunk. `None`: it has `limit` of them already. Chunks that were
+    /// promised to its other connections at the same time count, too.
     pub(super) fn promise(&self, uid: u32, limit: usize) -> Option<Promise<'_>> {
         let mut promised = self.promised.lock();
         let count = promised.get(&uid).copied().unwrap_or(0);
@@ -86,7 +86,7 @@ impl RequestHandler {
         self.service.forget_idle(self.limits.idle_stream_count);
     }
 
-    /// Brings all that was appended to the log files. Clients keep their leases.
+    /// Brings everything that was appended to the log files. Clients keep their leases.
     pub(crate) fn bring_home(&self) -> Result<()> {
         let mut drained = Ok(());
         for stream in self.service.owners() {

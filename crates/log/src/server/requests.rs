@@ -19,7 +19,7 @@ use crate::{LogError, Lsn, Record, Result, StreamId, StreamName};
 type Answer = (Reply, Vec<OwnedFd>);
 
 impl RequestHandler {
-    /// What is sent back.
+    /// Carries out a request, and returns its answer.
     pub(crate) fn answer(&self, peer: &Peer, request: &Request) -> Answer {
         self.carry_out(peer, request).unwrap_or_else(|e| (refusal(&e), Vec::new()))
     }
@@ -72,13 +72,13 @@ impl RequestHandler {
                 self.service.truncate_before(&*stream(Wish::Write)?, Lsn(request.at))?;
                 numbers(&[])
             }
-            Kind::Note => {
+            Kind::StreamHeader => {
                 let lane = stream(Wish::Know)?;
-                let note = match lane.remote()? {
-                    Some(remote) => remote.note()?,
-                    None => lane.words.note(),
+                let header = match lane.remote()? {
+                    Some(remote) => remote.header()?,
+                    None => lane.words.header(),
                 };
-                Ok((Reply { data: note.to_vec(), ..Reply::default() }, Vec::new()))
+                Ok((Reply { data: header.to_vec(), ..Reply::default() }, Vec::new()))
             }
             Kind::Salvage => {
                 let (name, meta) = self.find(peer, request, Wish::Read)?;
@@ -106,7 +106,7 @@ impl RequestHandler {
         Reply { data: uuid, ..Reply::of(&values) }
     }
 
-    /// The lane of stream `id`, if `peer` may do that.
+    /// The lane of stream `id`. An error if `peer` may not do `wish`.
     fn stream(&self, peer: &Peer, id: u32, wish: Wish) -> Result<Arc<Lane>> {
         let none = || LogError::NotFound(format!("there is no stream number {id}"));
         if u64::from(id) >= self.service.control.next_stream() {
@@ -117,7 +117,7 @@ impl RequestHandler {
         Ok(lane)
     }
 
-    /// The stream that the request names, which need not be sound.
+    /// The stream that the request names. It may be damaged.
     fn find(&self, peer: &Peer, request: &Request, wish: Wish) -> Result<(StreamName, StreamMeta)> {
         let name: StreamName = request.name.parse()?;
         let meta = self.service.host.stream(&name)?;
@@ -152,7 +152,8 @@ impl RequestHandler {
         Ok((Reply::of(&values), vec![grant.words.into()]))
     }
 
-    /// Chunks from span `at` on: one, for which it waits, or `count` if there are plenty.
+    /// Allocates chunks from span `at` on. Either one, for which it waits, or up to `count` if many
+    /// are free.
     fn allocate(&self, peer: &Peer, request: &Request, lane: &Arc<Lane>) -> Result<Answer> {
         let _writer = lane.writer.lock();
         if !self.service.has_lease(lane, request.token, peer.uid) {
@@ -218,8 +219,8 @@ impl RequestHandler {
         }
     }
 
-    /// Promises a chunk that a client does not need yet: the next one, and not from the last quarter of the pool or of
-    /// its share.
+    /// Promises a chunk that a client does not need yet. Only for the next span, and never from the
+    /// last quarter of the pool or of the user's share.
     fn promise_early(&self, uid: u32, lane: &Lane, ordinal: u64) -> Option<Promise<'_>> {
         let has_plenty = ordinal == self.service.next_ordinal(lane)
             && self.service.allocated_count() < self.pool_chunk_count() * 3 / 4;
@@ -292,7 +293,7 @@ impl RequestHandler {
         ])
     }
 
-    /// Names behind `name`, in order, that the peer may know.
+    /// Names of streams after `name`, in order. Only those that the peer may know.
     fn streams(&self, peer: &Peer, request: &Request) -> Result<Answer> {
         let mut names: Vec<String> = self
             .service
@@ -319,13 +320,13 @@ impl RequestHandler {
     }
 }
 
-/// Takes over what a client says; what cannot be aborts its stream.
+/// Takes over what a client reports. If the report cannot be true, aborts its stream.
 fn believe(lane: &Lane) -> Result<()> {
     lane.check()?;
     lane.pull().inspect_err(|e| lane.abort_after(e))
 }
 
-/// An error when the records that the stream keeps would take more than they may.
+/// An error if the stream's records would take more space than its quota.
 fn check_quota(lane: &Lane, ordinal: u64, chunk_bytes: u64) -> Result<()> {
     let quota = lane.meta.quota_bytes;
     let end = ordinal.saturating_add(1).saturating_mul(chunk_bytes);
@@ -337,7 +338,7 @@ fn check_quota(lane: &Lane, ordinal: u64, chunk_bytes: u64) -> Result<()> {
     Err(LogError::Denied(format!("stream {}: {text}", lane.name)))
 }
 
-/// Numbers, followed by records.
+/// An answer of numbers, with records as its data.
 fn records_reply(values: &[u64], records: &[Record]) -> Answer {
     (Reply { data: encode_records(records), ..Reply::of(values) }, Vec::new())
 }

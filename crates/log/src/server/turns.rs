@@ -4,25 +4,26 @@ use std::collections::HashMap;
 
 use device::sync::{Condvar, Mutex};
 
-/// How many requests with long answers are carried out for each user at a time: the daemon has an answer in memory until
-/// it is sent.
+/// How many requests with long answers are carried out for each user at a time. The daemon has each
+/// answer in memory until it is sent.
 const TURNS: usize = 4;
 
-/// Whose long answers are under way.
+/// The users whose long answers are being sent, and how many each has.
 #[derive(Default)]
 pub(super) struct Turns {
     taken: Mutex<HashMap<u32, usize>>,
     released: Condvar,
 }
 
-/// A long answer of a user.
+/// The right to one long answer of a user, until it is dropped.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
     uid: u32,
 }
 
 impl Turns {
-    /// Waits until a user has fewer than [`TURNS`]. Not for ever: who does not read is sent nothing more.
+    /// Waits until a user has fewer than [`TURNS`]. The wait ends, because the daemon disconnects a
+    /// client that does not read.
     pub(super) fn take(&self, uid: u32) -> Turn<'_> {
         let mut taken = self.taken.lock();
         while taken.get(&uid).is_some_and(|count| *count >= TURNS) {

@@ -11,7 +11,8 @@ use crate::engine::lane::{Anywhere, Lane};
 use crate::format::scan::Records;
 use crate::{Lsn, Usn};
 
-/// Recovers what a crash at `moment` left, and compares it. The error says what is wrong.
+/// Recovers the machine after a crash at `moment`, and compares the result with the model. The
+/// error says what is wrong.
 pub(super) fn check(
     machine: &Arc<Machine>,
     model: &Model,
@@ -67,7 +68,8 @@ pub(super) fn read_all(lane: &Lane) -> Result<FoundStream, String> {
     Ok(FoundStream { head, records })
 }
 
-/// The numbers of the records that were found, with their USNs.
+/// Compares the records of a stream with the model. Returns the numbers of the records that were
+/// found, with their USNs.
 fn compare(
     model: &StreamModel,
     found: &FoundStream,
@@ -91,7 +93,7 @@ fn compare(
     Ok(numbers)
 }
 
-/// The model of what was found, as it was before everything that comes.
+/// A model of what was found, as the base for everything that comes after it.
 pub(super) fn model_of(found: &FoundStreams, before: &Model) -> Model {
     let half_made = before.half_made.clone();
     let mut model = Model { next_number: before.next_number, half_made, streams: Vec::new() };

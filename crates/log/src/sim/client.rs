@@ -33,12 +33,12 @@ struct Lease {
     token: u64,
     writer: Writer,
     words: LaneWords,
-    /// Chunks that it was allocated before it needed them.
+    /// Chunks that it got before it needed them.
     ready: RefCell<BTreeMap<u64, LaneChunk>>,
     _lock: OwnedFd,
 }
 
-/// All clients are one user, who is nobody special.
+/// The user of all clients. It is neither root nor the daemon's user.
 fn peer() -> Peer {
     Peer { uid: 60_000, gid: 60_000, groups: Vec::new() }
 }
@@ -59,7 +59,7 @@ impl Client {
         }
     }
 
-    /// It ends: the kernel closes what it had open.
+    /// Ends the client. The kernel closes its files.
     pub(super) fn die(&mut self) {
         self.leases.clear();
     }
@@ -71,13 +71,13 @@ impl Client {
         answer
     }
 
-    /// The number of stream `name`, which is made when there is none.
+    /// The number of stream `name`. Makes the stream if there is none.
     pub(super) fn open(&self, name: &str) -> Result<u32> {
         let request = Request { name: name.into(), count: 1, ..Request::new(Kind::Open) };
         Ok(u32::try_from(self.ask(&request)?.reply.values[0]).expect("a number"))
     }
 
-    /// Takes the lease of the stream; where its first record will begin.
+    /// Takes the lease of the stream. Returns where its first record will begin.
     pub(super) fn acquire(&mut self, name: &str) -> Result<Lsn> {
         let stream = self.open(name)?;
         let Answer { reply, mut files, .. } =
@@ -115,12 +115,12 @@ impl Client {
         Ok(())
     }
 
-    /// Below which LSN the stream is durable, as far as its writer knows.
+    /// The LSN below which the stream is durable, as far as its writer knows.
     pub(super) fn synced(&self, name: &str) -> u64 {
         self.leases.get(name).map_or(0, |lease| lease.words.synced())
     }
 
-    /// Releases the lease, as the library does: the lock first.
+    /// Releases the lease as the library does. It unlocks the words first.
     pub(super) fn release(&mut self, name: &str) -> Result<()> {
         let Some(Lease { id: stream, token, .. }) = self.leases.remove(name) else { return Ok(()) };
         self.ask(&Request { stream, token, ..Request::new(Kind::Release) }).map(drop)
@@ -141,7 +141,8 @@ impl Client {
         }
     }
 
-    /// Chunks from `ordinal` on; `count` 0: one, for which the daemon waits.
+    /// Requests chunks from `ordinal` on. With `count` 0: one chunk, and the daemon waits until one
+    /// is free.
     fn fetch_chunks(
         &self,
         id: u32,
@@ -158,7 +159,7 @@ impl Client {
     }
 }
 
-/// Allocates the writer what was asked for before, or asks.
+/// Gives the writer chunks that were requested before, or requests them.
 struct Ahead<'a> {
     client: &'a Client,
     id: u32,

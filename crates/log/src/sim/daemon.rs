@@ -18,7 +18,7 @@ use fault::crash::{self, Crash, ProcessId};
 
 pub(super) const DAEMON: ProcessId = ProcessId(0);
 
-/// The daemon, or none when it died.
+/// The daemon. There is none after it died.
 pub(super) struct Daemon {
     machine: Arc<Machine>,
     process: RefCell<Option<Process>>,
@@ -29,7 +29,8 @@ struct Process {
     handler: RequestHandler,
 }
 
-/// What a client gets for a request: an answer, its descriptors, and what those of chunks stand for.
+/// The daemon's reply to a request: the answer, its descriptors, and the chunks that the
+/// descriptors stand for.
 pub(super) struct Answer {
     pub(super) reply: Reply,
     pub(super) files: Vec<OwnedFd>,
@@ -41,7 +42,7 @@ impl Daemon {
         Daemon { machine, process: RefCell::new(None) }
     }
 
-    /// The answer of this daemon or, if it dies, of the next.
+    /// The answer of this daemon. If it dies, the next daemon answers.
     pub(super) fn ask(&self, peer: &Peer, request: &Request) -> Result<Answer> {
         let mut is_again = false;
         loop {
@@ -61,7 +62,7 @@ impl Daemon {
         }
     }
 
-    /// Runs `f` in the daemon, which is started if there is none; `None`: it died.
+    /// Runs `f` in the daemon. Starts a daemon if there is none. `None`: it died.
     pub(super) fn run<T>(&self, f: impl FnOnce(&RequestHandler) -> T) -> Result<Option<T>> {
         self.start()?;
         let done = {
@@ -89,14 +90,14 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends it without a word.
+    /// Ends the daemon as a kill does.
     pub(super) fn kill(&self) {
         if let Some(process) = self.process.borrow_mut().take() {
             process.host.die();
         }
     }
 
-    /// Whether there is a stream of that name, as anybody sees it who looks into the directory.
+    /// Whether there is a stream of that name in the directory.
     pub(super) fn has_stream(&self, name: &str) -> Result<bool> {
         let streams = self.machine.process().streams()?;
         Ok(streams.iter().any(|(found, _)| found.as_str() == name))

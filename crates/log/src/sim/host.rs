@@ -23,7 +23,7 @@ use crate::{Result, StreamId, StreamName, faults};
 /// Longest file.
 const FILE_BYTES_MAX: u64 = 2 << 20;
 const SECTOR_BYTES: usize = 512;
-/// There is room on the NVRAM for one chunk's new file beside all chunks.
+/// Free space on the NVRAM, in chunks: room for the new file of one chunk that is being replaced.
 const SPARE_COUNT: u64 = 1;
 
 /// What the media hold.
@@ -35,7 +35,7 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Of a machine that nothing was done with.
+    /// The media of a new machine.
     pub(super) fn fresh(settings: &Settings) -> Images {
         let files = SimFiles::new(FILE_BYTES_MAX, &SimClock::default());
         files.start_trace();
@@ -61,11 +61,11 @@ pub(super) struct Machine {
     control: Control,
     lanes: Mutex<HashMap<StreamId, LaneWords>>,
     chunks: Mutex<HashMap<usize, Arc<ChunkFile>>>,
-    /// Where on the NVRAM the chunks' files lie, that are not the first ones.
+    /// For chunks whose files were replaced: where on the NVRAM their present files are.
     slots: Mutex<HashMap<usize, usize>>,
     /// Chunks whose descriptors are on their way to a client.
     handed: Mutex<Vec<Arc<ChunkFile>>>,
-    /// Words of clients: these are files, because their locks are.
+    /// The words of clients. They are real files, because clients lock them.
     words: OnceLock<tempfile::TempDir>,
     dead: Mutex<HashSet<Client>>,
     lock: Mutex<()>,
@@ -126,7 +126,8 @@ impl Machine {
         Arc::new(SimHost { machine: self.clone(), client: self.control.join(0) })
     }
 
-    /// Flips a bit of the record at `lsn` in its log file; false when recovery would not look there.
+    /// Flips a bit of the record at `lsn` in its log file. Returns false if recovery would not read
+    /// it.
     pub(super) fn damage(&self, stream: &str, lsn: u64) -> bool {
         const DATA_OFFSET: u64 = 64;
         let names = self.files.directory(stream).names().expect("names");
@@ -143,7 +144,7 @@ impl Machine {
         }
     }
 
-    /// What a client maps of the descriptors that it was sent.
+    /// The chunks that a client maps from the descriptors that it was sent.
     pub(super) fn take_handed(&self) -> Vec<Arc<ChunkFile>> {
         std::mem::take(&mut self.handed.lock())
     }
@@ -183,7 +184,7 @@ impl Machine {
     }
 }
 
-/// What was done to all media.
+/// Traces of all operations on all media.
 pub(super) struct Traces {
     files: FilesTrace,
     nvram: Option<NvramTrace>,
@@ -191,7 +192,7 @@ pub(super) struct Traces {
 }
 
 impl Traces {
-    /// The moments that differ, ascending.
+    /// The moments at which the media differ, in ascending order.
     pub(super) fn moments(&self) -> Vec<u64> {
         let mut moments: Vec<u64> = self.files.moments().collect();
         moments.extend(self.nvram.iter().flat_map(NvramTrace::moments));
@@ -239,7 +240,7 @@ pub(super) struct SimHost {
     client: Client,
 }
 
-/// The slots of the chunks that are not in their first one.
+/// The NVRAM slots of the chunks that are not in their first slot.
 fn slots_of(files: &SimFiles) -> HashMap<usize, usize> {
     let store = files.directory("chunks");
     let mut slots = HashMap::new();
@@ -251,7 +252,7 @@ fn slots_of(files: &SimFiles) -> HashMap<usize, usize> {
     slots
 }
 
-/// The file's text; `None`: there is no such file, or nothing was stored in it.
+/// The file's text. `None`: there is no such file, or it is empty.
 fn read_text(store: &dyn FileStore, name: &str) -> Result<Option<String>> {
     if !store.names()?.iter().any(|found| found == name) {
         return Ok(None);

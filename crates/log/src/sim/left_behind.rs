@@ -39,7 +39,8 @@ fn restarted(machine: &Machine) -> Arc<Machine> {
     again
 }
 
-/// The stream after a power cut that keeps nothing that was not durable.
+/// Restarts the machine after a power cut that keeps nothing that was not durable. Returns how many
+/// records the stream has.
 fn after_power_cut(machine: &Machine, name: &str) -> usize {
     let traces = machine.take_trace();
     let mut cursor = traces.cursor();

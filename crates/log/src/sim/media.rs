@@ -9,7 +9,7 @@ use onejournal_testing::{SimDevice, SimNvram};
 
 use fault::crash;
 
-/// Goes on with a store of `data`, of which whoever dies in the middle stores the first half.
+/// Stores `data`. If the process dies in the middle, only the first half is stored.
 fn store_or_crash(data: &[u8], store: impl Fn(&[u8]) -> Result<()>) -> Result<()> {
     if crash::crashes_here() {
         // It is dead already: nobody hears of an error.
@@ -113,7 +113,7 @@ impl BlockDevice for Disk {
 
 /// Where a chunk's bytes are.
 enum Bytes {
-    /// A part of the NVRAM: a fence is one for all of it, as on a real machine.
+    /// A part of the NVRAM. A fence takes effect on all of the NVRAM, as on a real machine.
     Part {
         all: Arc<SimNvram>,
         begin: u64,
@@ -121,11 +121,11 @@ enum Bytes {
     Own(MappedNvram),
 }
 
-/// The file of a chunk, until it is another one.
+/// The file of a chunk, until it is replaced by another one.
 pub(super) struct ChunkFile {
     bytes: Bytes,
     len_bytes: u64,
-    /// It was cut to nothing: who maps it still stores nowhere.
+    /// It was cut to length 0. A process that still maps it stores nowhere.
     is_cut: AtomicBool,
 }
 
@@ -144,7 +144,7 @@ impl ChunkFile {
         self.is_cut.store(true, Ordering::Release);
     }
 
-    /// The medium, and where on it `offset` lies; `None`: the file was cut.
+    /// The medium, and where on it `offset` is; `None`: the file was cut.
     fn at(&self, offset: u64, len_bytes: usize) -> Option<(&dyn Nvram, u64)> {
         assert!(offset + len_bytes as u64 <= self.len_bytes, "outside of the chunk");
         (!self.is_cut.load(Ordering::Acquire)).then_some(match &self.bytes {

@@ -5,32 +5,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::appended::{Appended, payload};
 use super::found::FoundStream;
 
-/// When something was done, by the machine's clock. It had begun before a crash at a moment behind
-/// `begin`, and had returned before one behind `end`.
+/// When an operation ran, by the machine's clock. A crash after `begin` may leave its effects. A
+/// crash after `end` came when it had already returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) begin: u64,
     pub(super) end: u64,
 }
 
-/// Long ago.
+/// Before the present boot.
 pub(super) const BEFORE: Span = Span { begin: 0, end: 0 };
 
-/// One stream, from when it was made to when it was removed.
+/// One stream, from its creation to its removal.
 #[derive(Debug, Clone)]
 pub(super) struct StreamModel {
     pub(super) name: String,
     pub(super) made: Span,
     pub(super) removed: Option<Span>,
     pub(super) records: Vec<Appended>,
-    /// Records of a writer that died before it published them, and when they were found to be none: a power cut
-    /// before that may leave them.
+    /// Records of a writer that died before it published them, and when that was found out. A power
+    /// cut before that moment may leave these records.
     pub(super) void: Vec<(Appended, u64)>,
-    /// Where the append began whose writer died in it.
+    /// Where an append begins whose writer died during it.
     pub(super) doubt: Option<u64>,
-    /// LSN behind what was acknowledged, and when that had returned.
+    /// LSNs after acknowledged records, and when the acknowledgement had returned.
     pub(super) acknowledged: Vec<(u64, u64)>,
-    /// LSN before which nothing was wanted, and when that began.
+    /// LSNs before which no record was needed, and when each was set.
     pub(super) heads: Vec<(u64, u64)>,
 }
 
@@ -65,8 +65,8 @@ impl StreamModel {
         })
     }
 
-    /// A new writer was told that the stream ends at `end`: an append in doubt was published or was not. The error
-    /// says what is wrong.
+    /// A new writer was told that the stream ends at `end`. This decides whether an append in doubt
+    /// was published. The error says what is wrong.
     pub(super) fn resolve_doubt(&mut self, end: u64, now: u64) -> Result<(), String> {
         let doubt = self.doubt.take();
         if end == self.end() {
@@ -81,7 +81,7 @@ impl StreamModel {
         Ok(())
     }
 
-    /// LSN behind what has to be there after a crash at `moment`.
+    /// LSN up to which records must exist after a crash at `moment`.
     pub(super) fn least_end(&self, moment: u64) -> u64 {
         let returned = self.acknowledged.iter().filter(|(_, at)| *at < moment);
         returned.map(|(end, _)| *end).max().unwrap_or(0)
@@ -113,12 +113,13 @@ pub(super) enum Presence {
     Yes,
 }
 
-/// All streams there ever were.
+/// All streams that ever existed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Model {
     pub(super) streams: Vec<StreamModel>,
     pub(super) next_number: u64,
-    /// Names of streams whose making failed: it may have left one, which a later attempt takes for its own.
+    /// Names of streams whose creation failed. It may have left a stream, which a later attempt
+    /// uses.
     pub(super) half_made: BTreeSet<String>,
 }
 
@@ -128,7 +129,8 @@ impl Model {
         self.streams.iter_mut().rev().find(|s| s.name == name && s.removed.is_none())
     }
 
-    /// Where a record begins that was found and that one which followed durable ones comes behind.
+    /// Finds a place with damage that must be reported. It is before a record that was appended
+    /// when all earlier ones were durable.
     pub(super) fn proof_of_damage(
         &self,
         name: &str,

@@ -14,19 +14,19 @@ use super::workload::{Mix, Process, Workload};
 use crate::Lsn;
 use crate::host::Settings;
 
-/// Where lanes lie.
+/// The kind of memory for lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Medium {
     Memory,
     Nvram,
 }
 
-/// How much of a seed is looked at.
+/// How many crash states of a seed are checked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effort {
     pub(super) boot_count: usize,
     pub(super) step_count: usize,
-    /// Crash states of one boot, about.
+    /// About how many crash states of one boot are checked.
     pub(super) state_count: usize,
     pub(super) mix: Mix,
 }
@@ -64,7 +64,8 @@ fn settings(medium: Medium, rng: &mut Rng) -> Settings {
     }
 }
 
-/// Runs and checks one seed. How many states that were; the error replays the first that is wrong.
+/// Runs and checks one seed. Returns how many states were checked. The error says how to replay the
+/// first wrong one.
 pub(super) fn run(medium: Medium, seed: u64, effort: Effort) -> Result<usize, String> {
     fastrand::seed(seed);
     let mut rng = Rng::with_seed(seed);
@@ -103,7 +104,7 @@ pub(super) fn run(medium: Medium, seed: u64, effort: Effort) -> Result<usize, St
     Ok(state_count)
 }
 
-/// Does what there is to do in one boot; what was done.
+/// Runs the workload of one boot. Returns what was done.
 fn live(
     machine: &Arc<Machine>,
     process: Process,
@@ -180,7 +181,7 @@ impl Past<'_> {
         Ok(state_count + 2)
     }
 
-    /// Cuts recovery itself at some moments, and behind its end.
+    /// Cuts the power during recovery at some moments, and after its end.
     fn cut_recovery(
         &self,
         traces: &Traces,
@@ -208,7 +209,7 @@ impl Past<'_> {
         Ok(state_count)
     }
 
-    /// A flipped bit before a record that followed durable ones is reported.
+    /// Flips a bit before a record that followed durable ones. The damage must be reported.
     fn check_damage(
         &self,
         machine: &Machine,

@@ -52,7 +52,7 @@ impl Served {
         Served { machine, daemon, clients, holders, model, rng, payload_bytes_max }
     }
 
-    /// Does so many steps and, as a rule, lets all come to a good end.
+    /// Does this many steps. Then, as a rule, ends all processes in order.
     pub(super) fn run(&mut self, step_count: usize) -> Done {
         for number in 0..step_count {
             let (client, index) = (self.rng.usize(..CLIENT_COUNT), self.rng.usize(..NAMES.len()));
@@ -69,7 +69,7 @@ impl Served {
         }
     }
 
-    /// Somebody will die during the next step, now and then.
+    /// Sometimes makes a process die during the next step.
     fn choose_crash(&mut self, client: usize) {
         let most = 1 << self.rng.u8(..11);
         let steps = self.rng.u64(..most);
@@ -116,7 +116,7 @@ impl Served {
         }
     }
 
-    /// What the daemon does while nobody asks.
+    /// The daemon's work between requests.
     fn background(&mut self) -> Done {
         self.daemon
             .run(|handler| {
@@ -127,7 +127,7 @@ impl Served {
         Ok(())
     }
 
-    /// The client is gone, and its leases.
+    /// Removes the client and its leases.
     fn forget(&mut self, client: usize) {
         for holder in &mut self.holders {
             if *holder == Some(client) {
@@ -310,7 +310,7 @@ impl Served {
         let Some(record) = self.rng.choice(&model.records[..known]) else { return Ok(()) };
         let head = if self.rng.u8(..8) == 0 { end } else { record.lsn };
         let request = Request { stream, at: head, ..Request::new(Kind::Truncate) };
-        // The client may die behind it.
+        // The client may die after it.
         model.heads.push((head, begin));
         let done = self.live(client, |client| client.ask(&request))?;
         done.transpose().map_err(text)?;
@@ -350,7 +350,7 @@ impl Served {
         Ok(())
     }
 
-    /// All clients go, the daemon finds out, and everything is as it should be.
+    /// Ends all clients, lets the daemon find that out, and checks that everything is as expected.
     fn finish(&mut self) -> Done {
         for client in 0..CLIENT_COUNT {
             self.clients[client].die();

@@ -61,10 +61,10 @@ pub(super) struct Mix {
     pub(super) payload_bytes_max: usize,
     /// Whether operations may fail.
     pub(super) has_faults: bool,
-    /// Only one stream, and batches of records of one length: what one boot leaves looks like what the
-    /// next one writes.
+    /// Only one stream, and batches of records of one length. The bytes that one boot leaves then
+    /// look like those that the next one writes.
     pub(super) is_narrow: bool,
-    /// Clients of a daemon do it all.
+    /// A daemon's clients do all operations.
     pub(super) is_served: bool,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Workload {
     pub(super) model: Model,
     rng: Rng,
     mix: Mix,
-    /// Whether writes and syncs fail too, and not only files that are made.
+    /// Whether writes and syncs fail, too, or only the creation of files.
     fails_for_good: bool,
 }
 
@@ -109,7 +109,8 @@ impl Workload {
         }
     }
 
-    /// Lets something fail soon, now and then; the disk may get full, and empty again.
+    /// Sometimes makes a later operation fail. The disk may become full, and have space again
+    /// later.
     fn maybe_fail(&mut self) {
         match self.rng.u8(..60) {
             0 if self.fails_for_good => {
@@ -127,7 +128,7 @@ impl Workload {
         }
     }
 
-    /// A disk that was full and is not any more has cost nothing.
+    /// Checks that nothing was lost when the disk was full for a time.
     fn go_on_after_full_disk(&mut self) -> Result<()> {
         self.machine.files.set_capacity_bytes(u64::MAX);
         for name in NAMES {
@@ -281,7 +282,7 @@ impl Workload {
         self.process.service.truncate_before(lane, Lsn(head))
     }
 
-    /// The process ends without a word, another one goes on.
+    /// Ends the process without notice. Another process continues.
     fn other_process(&mut self) -> Result<()> {
         self.process.host.die();
         self.process = Process::join(&self.machine)?;

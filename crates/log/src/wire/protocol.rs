@@ -15,16 +15,17 @@ use crate::stream_name::NAME_BYTES_MAX;
 use crate::{LogError, Lsn, Record, Result, Usn};
 
 pub(crate) const VERSION: u16 = 1;
-/// Data in a message at most; what is longer comes in several.
+/// Most data bytes of one message. Longer data comes in several messages.
 pub(crate) const DATA_BYTES_MAX: usize = 64 << 10;
-/// Data of an answer that a client takes at most; a daemon sends a mebibyte of records, and the last one of any size.
+/// Most data bytes of an answer that a client accepts. A daemon sends about one mebibyte of
+/// records, and a larger single record as a whole.
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Descriptors with an answer at most.
+/// Most descriptors that come with an answer.
 pub(crate) const FILES_MAX: usize = 8;
-/// Numbers in an answer.
+/// How many numbers an answer has.
 pub(crate) const VALUES: usize = 14;
 
-/// What is asked for.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Kind {
@@ -42,7 +43,7 @@ pub(crate) enum Kind {
     Streams = 12,
     Remove = 13,
     Truncate = 14,
-    Note = 15,
+    StreamHeader = 15,
     Salvage = 16,
     Discard = 17,
 }
@@ -63,7 +64,7 @@ impl Kind {
         Kind::Streams,
         Kind::Remove,
         Kind::Truncate,
-        Kind::Note,
+        Kind::StreamHeader,
         Kind::Salvage,
         Kind::Discard,
     ];
@@ -90,17 +91,17 @@ pub(crate) struct RawRequest {
 pub(crate) const REQUEST_BYTES: usize = 160;
 const _: () = assert!(size_of::<RawRequest>() == REQUEST_BYTES);
 
-/// A request. What a kind has no use for is 0.
+/// A request. Fields that its kind does not use are 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) kind: Kind,
     /// Number of a stream.
     pub(crate) stream: u32,
-    /// Shown for a lease.
+    /// The token of the lease.
     pub(crate) token: u64,
     /// An LSN, or the ordinal of a span.
     pub(crate) at: u64,
-    /// How many, at most; or a yes.
+    /// The most that is wanted, or 1 for yes.
     pub(crate) count: u32,
     /// Name of a stream.
     pub(crate) name: String,
@@ -126,7 +127,7 @@ impl Request {
         }
     }
 
-    /// The request in `bytes`; an error: nothing that a client of this version sends.
+    /// The request in `bytes`. An error if no client of this version sends such bytes.
     pub(crate) fn decode(bytes: &[u8]) -> std::result::Result<Request, &'static str> {
         let raw = RawRequest::read_from_bytes(bytes).map_err(|_| "a message of another length")?;
         if raw.version.get() != VERSION {
@@ -161,21 +162,21 @@ const _: () = assert!(size_of::<RawReply>() == REPLY_BYTES);
 /// An answer, without the descriptors that come with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// 0, or what went wrong.
+    /// 0, or the number of an error.
     pub(crate) status: u16,
     pub(crate) values: [u64; VALUES],
     pub(crate) data: Vec<u8>,
 }
 
 impl Reply {
-    /// Success, with these numbers.
+    /// An answer of success, with these numbers.
     pub(crate) fn of(values: &[u64]) -> Reply {
         let mut reply = Reply::default();
         reply.values[..values.len()].copy_from_slice(values);
         reply
     }
 
-    /// The data in the answer's first message, and what follows in others.
+    /// The data in the answer's first message, and the data in later ones.
     fn parts(&self) -> (&[u8], &[u8]) {
         self.data.split_at(self.data.len().min(DATA_BYTES_MAX))
     }
@@ -202,7 +203,8 @@ impl Reply {
         self.parts().1.chunks(DATA_BYTES_MAX)
     }
 
-    /// The answer as far as its first message has it, the number of its descriptors, and how many bytes follow.
+    /// The part of an answer in its first message, the number of its descriptors, and how many
+    /// bytes follow.
     pub(crate) fn decode(
         bytes: &[u8],
         kind: Kind,
@@ -224,7 +226,7 @@ impl Reply {
     }
 }
 
-/// What an answer's status says.
+/// The values of an answer's status.
 mod status {
     pub(super) const IO: u16 = 1;
     pub(super) const ABORTED: u16 = 2;
@@ -295,8 +297,8 @@ pub(crate) fn accepted(reply: Reply) -> Result<Reply> {
     })
 }
 
-/// The same, of a request that a daemon may have carried out before it died. A stream that is not there any more was
-/// removed by that daemon.
+/// As [`accepted`], for a request that an earlier daemon may have carried out before it died. If
+/// the request removes a stream and there is none, that daemon removed it.
 pub(crate) fn accepted_again(kind: Kind, reply: Reply) -> Result<Reply> {
     match (kind, accepted(reply)) {
         (Kind::Remove, Err(LogError::NotFound(_))) => Ok(Reply::default()),
@@ -304,7 +306,7 @@ pub(crate) fn accepted_again(kind: Kind, reply: Reply) -> Result<Reply> {
     }
 }
 
-/// What comes before each record of an answer.
+/// The header of each record of an answer.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawRecord {

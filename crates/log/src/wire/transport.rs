@@ -44,7 +44,8 @@ pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], files: &[BorrowedFd<'_>]) -> 
     }
 }
 
-/// Receives a message into `buf`: its length, its descriptors. 0: the other end is closed.
+/// Receives a message into `buf`. Returns its length and its descriptors. Length 0: the other end
+/// is closed.
 pub(crate) fn receive(socket: &OwnedFd, buf: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -69,7 +70,7 @@ pub(crate) fn receive(socket: &OwnedFd, buf: &mut [u8]) -> io::Result<(usize, Ve
 pub(crate) struct Peer {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Groups that its process has besides.
+    /// The other groups of its process.
     pub(crate) groups: Vec<u32>,
 }
 
@@ -83,8 +84,8 @@ impl Peer {
     }
 }
 
-/// The groups in the status of a process, if it is one of user `uid` and of nobody else: the process
-/// that connected may have ended, and its number be another's.
+/// The groups in the text of a process's `status`, if only user `uid` uses that process. The
+/// process that connected may have ended, and another process may have its number.
 fn groups_of(status: &str, uid: u32) -> Vec<u32> {
     let numbers = |name: &str| -> Vec<u32> {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();

@@ -2,7 +2,8 @@
 
 use super::memory::Memory;
 
-/// A process that takes part in a service: a slot and how often it has been taken. 0 is nobody.
+/// A process that takes part in a service: its slot, and how often the slot has been taken. 0 is no
+/// process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Client(pub(crate) u64);
 
@@ -13,17 +14,18 @@ impl Client {
         Client(generation << 16 | (slot as u64 + 1))
     }
 
-    /// The same client, holding a lease only while it frees the chunks of an idle lane.
+    /// The same client, with the mark that it holds a lease only while it frees the chunks of an
+    /// idle lane.
     pub(crate) fn for_a_moment(self) -> Client {
         Client(self.0 | 1 << 63)
     }
 
-    /// Whether it will release the lease without being asked.
+    /// Whether it has that mark: it will release the lease without being asked.
     pub(crate) fn is_for_a_moment(self) -> bool {
         self.0 >> 63 != 0
     }
 
-    /// Without that mark.
+    /// The same client without that mark.
     pub(crate) fn plain(self) -> Client {
         Client(self.0 & !(1 << 63))
     }
@@ -34,8 +36,8 @@ impl Client {
     }
 }
 
-/// Takes the word at `index` for `client` if no client has it, or if `is_dead` says that its holder is dead. Returns
-/// the holder before.
+/// Takes the word at `index` for `client` if no client has it, or if `is_dead` says that its holder
+/// is dead. Returns the previous holder.
 pub(super) fn claim(
     memory: &Memory,
     index: usize,

@@ -17,7 +17,7 @@ use device::{Access, Folder};
 use rustix::fs::FlockOperation;
 
 use super::lane::{Abort, LaneWords};
-use super::limits::NOTE_BYTES;
+use super::limits::STREAM_HEADER_BYTES;
 use super::report::ClientWords;
 use crate::media::files::{remove_if_there, within};
 use crate::{LogError, Result, StreamId};
@@ -35,7 +35,7 @@ pub(crate) struct RemoteWords {
 const WORDS_BYTES: u64 = LaneWords::COUNT as u64 * 8;
 
 impl RemoteWords {
-    /// Those of lease `serial` of a stream, in the shared memory.
+    /// Opens the words of lease `serial` of a stream, in the shared memory.
     pub(crate) fn open(memory: &Folder, stream: StreamId, serial: u64) -> Result<RemoteWords> {
         let name = words_name(stream, serial);
         let file = memory.file(&name, Access::ReadWrite).map_err(within(memory, &name))?;
@@ -47,12 +47,12 @@ impl RemoteWords {
         self.serial
     }
 
-    /// The note that the client left.
-    pub(crate) fn note(&self) -> Result<[u8; NOTE_BYTES]> {
-        let mut note = [0; NOTE_BYTES];
-        let at = LaneWords::NOTE as u64 * 8;
-        self.file.read_exact_at(&mut note, at).map_err(|e| self.failed(&e))?;
-        Ok(note)
+    /// The stream header that the client left.
+    pub(crate) fn header(&self) -> Result<[u8; STREAM_HEADER_BYTES]> {
+        let mut header = [0; STREAM_HEADER_BYTES];
+        let at = LaneWords::STREAM_HEADER as u64 * 8;
+        self.file.read_exact_at(&mut header, at).map_err(|e| self.failed(&e))?;
+        Ok(header)
     }
 
     /// Tells the client that nothing is accepted any more.
@@ -72,7 +72,7 @@ impl RemoteWords {
         Ok(rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err())
     }
 
-    /// Makes the file as long as it should be, if its client made it longer. Whether it was.
+    /// Cuts the file to its length, if its client made it longer. Returns whether it was longer.
     pub(crate) fn shorten(&self) -> Result<bool> {
         let failed = within(&self.memory, &self.name);
         let is_longer = self.file.metadata().map_err(&failed)?.len() > WORDS_BYTES;
@@ -88,7 +88,7 @@ impl RemoteWords {
         let _ = remove_if_there(&self.memory, &self.name);
     }
 
-    /// The client's doing, therefore no failure of a device.
+    /// An error that blames the client, because this is not a failure of a device.
     fn failed(&self, error: &io::Error) -> LogError {
         let path = self.memory.at(&self.name);
         LogError::Incompatible(format!("the words of a client, {}: {error}", path.display()))
@@ -120,8 +120,8 @@ pub(crate) fn leases_in(memory: &Folder) -> Result<Vec<(StreamId, u64)>> {
     Ok(leases)
 }
 
-/// Makes the words of lease `serial`, which begin as `words`; an open file that is locked and is to be handed
-/// to the client and closed.
+/// Makes the words of lease `serial`, with the content of `words`. Returns their open file, which
+/// is locked. The caller sends it to the client and closes it.
 pub(crate) fn make_remote_words(
     memory: &Folder,
     stream: StreamId,

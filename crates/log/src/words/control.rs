@@ -21,7 +21,7 @@ pub(super) mod at {
     pub(super) const STATE: usize = 0;
     pub(super) const USN_BASE: usize = 1;
     pub(super) const USN_LIMIT: usize = 2;
-    /// Clients so far.
+    /// How many clients have joined so far.
     pub(super) const GENERATION: usize = 3;
     pub(in crate::words) const LEADER: usize = 4;
     pub(in crate::words) const EPOCH: usize = 5;
@@ -31,7 +31,7 @@ pub(super) mod at {
     /// How often, and how long in ns, a writer waited for a chunk.
     pub(super) const WAIT_COUNT: usize = 9;
     pub(super) const WAIT_NS: usize = 10;
-    /// Not 0: a write of the group log failed.
+    /// Not 0 after a write of the group log failed.
     pub(super) const ABORTED: usize = 11;
     pub(super) const NEXT_STREAM: usize = 12;
     /// Entries and bytes written to the group log.
@@ -50,15 +50,16 @@ pub(super) mod at {
     pub(in crate::words) const GROUP_UNSURE: usize = 20;
     /// Leases that were given to clients of a daemon.
     pub(super) const LEASE_COUNT: usize = 21;
-    /// How many wait for the epoch, and for free chunks.
+    /// How many threads wait for the epoch, and for free chunks.
     pub(in crate::words) const EPOCH_WAITERS: usize = 22;
     pub(in crate::words) const FREED_WAITERS: usize = 23;
     pub(in crate::words) const ARRIVALS: usize = 24;
-    /// Arrivals at which a leader that waits for them is to be woken, and a mark; 0: none waits.
+    /// The number of arrivals at which a waiting leader must be woken, with a mark. 0: no leader
+    /// waits.
     pub(in crate::words) const ARRIVALS_WANTED: usize = 25;
-    /// Streams that leaders took from those that wait.
+    /// How many waiting streams leaders have taken so far.
     pub(super) const GROUP_TAKEN: usize = 26;
-    /// Streams that the next leader expects, and what a write takes (`gather`).
+    /// How many streams the next leader expects, and how long a write takes (`gather`).
     pub(super) const GROUP_EXPECTED: usize = 27;
     pub(super) const GROUP_WRITE_NS: usize = 28;
     /// How often each slot was taken.
@@ -69,13 +70,15 @@ pub(super) mod at {
     pub(super) const HOLDERS: usize = CHUNKS + CHUNK_COUNT_MAX;
 }
 
-/// In a chunk's owner: it is being freed, so no other process may begin to. Above all numbers of streams.
+/// Mark in a chunk's owner: the chunk is being freed, so no other process may begin to free it. The
+/// mark is larger than all numbers of streams.
 const FREEING: u64 = 1 << 40;
 
-/// In place of a chunk's holder: its file is being replaced, or the process that did that died.
+/// In place of a chunk's holder: the chunk's file is being replaced, or the process that replaced
+/// it died.
 const REPLACING: u64 = u64::MAX;
 
-/// Marks a number of arrivals that is wanted: the number itself may be 0.
+/// Mark for a wanted number of arrivals, because that number itself may be 0.
 const WANTED: u64 = 1 << 32;
 
 /// The service's words.
@@ -94,14 +97,14 @@ pub(crate) struct GroupPosition {
     pub(crate) offset: u64,
 }
 
-/// Whose a chunk is.
+/// The owner of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChunkState {
     Free,
     Allocated(StreamId),
     /// A process began to free it.
     Freeing(StreamId),
-    /// The word names no stream that can be.
+    /// The word is not the number of any possible stream.
     Foreign,
 }
 
@@ -139,7 +142,7 @@ impl Control {
         self.0.get(at::USN_LIMIT)
     }
 
-    /// The USN of the time 0.
+    /// Sets the USN that belongs to time 0 of the clock.
     pub(crate) fn set_usn_base(&self, base: u64) {
         self.0.set(at::USN_BASE, base);
     }
@@ -154,7 +157,7 @@ impl Control {
         self.0.get(at::NEXT_STREAM)
     }
 
-    /// The caller holds the service's lock.
+    /// Sets the number of the next stream. The caller holds the service's lock.
     pub(crate) fn set_next_stream(&self, number: u64) {
         self.0.set(at::NEXT_STREAM, number);
     }
@@ -169,7 +172,7 @@ impl Control {
         self.0.get(at::GENERATION)
     }
 
-    /// A client in `slot`, whose lock the caller has.
+    /// Makes a client of `slot`. The caller has the slot's lock.
     pub(crate) fn join(&self, slot: usize) -> Client {
         let generation = self.0.add(at::GENERATION, 1) + 1;
         self.0.set(slot_at(slot), generation);
@@ -193,8 +196,8 @@ impl Control {
         Client(self.0.get(at::LEADER))
     }
 
-    /// Makes `client` the leader if no client is, or a dead one. If a dead one was, the group log's position is marked
-    /// unsure.
+    /// Makes `client` the leader if there is none, or if the leader is dead. In the second case,
+    /// marks the group log's position as unsure.
     pub(crate) fn claim_leader(&self, client: Client, is_dead: impl Fn(Client) -> bool) -> bool {
         match claim(&self.0, at::LEADER, client, is_dead) {
             None => false,
@@ -213,7 +216,7 @@ impl Control {
         self.advance_epoch();
     }
 
-    /// Where the next entry goes. Only the leader asks.
+    /// Where the next entry goes. Only the leader may call this.
     pub(crate) fn group_position(&self) -> GroupPosition {
         GroupPosition {
             salt: self.0.get(at::GROUP_SALT),
@@ -223,8 +226,9 @@ impl Control {
         }
     }
 
-    /// An entry of `len_bytes` was written. The offset is moved first: a leader that dies between the two leaves a
-    /// number that the group log has already, and the next one begins a round anyway.
+    /// Records that an entry of `len_bytes` was written. The offset changes before the number. If
+    /// the leader dies between the two changes, the number is one that the group log contains
+    /// already. That does no harm, because the next leader begins a new round after a death.
     pub(crate) fn entry_written(&self, position: GroupPosition, len_bytes: u64) {
         self.0.set(at::GROUP_OFFSET, position.offset + len_bytes);
         self.0.set(at::GROUP_SEQUENCE, position.sequence + 1);
@@ -273,13 +277,14 @@ impl Control {
         }
     }
 
-    /// Streams that began to wait for a group commit so far.
+    /// How many streams have begun to wait for a group commit so far.
     pub(crate) fn arrivals(&self) -> u32 {
         self.0.changes(at::ARRIVALS)
     }
 
-    /// Waits until `count` more streams wait for a group commit, for at most `limit`. For one leader at a time. After one
-    /// that dies here, each arrival costs a system call until the next leader waits.
+    /// Waits until `count` more streams wait for a group commit, for at most `limit`. Only one
+    /// leader may wait at a time. If it dies here, each arrival costs a system call until the next
+    /// leader waits.
     pub(crate) fn wait_arrivals(&self, count: u64, limit: Duration) {
         let begin = Instant::now();
         let mut seen = self.arrivals();
@@ -333,12 +338,13 @@ impl Control {
     }
 }
 
-/// Whether so many have arrived, with numbers that begin again at 0.
+/// Whether the wanted number of arrivals is reached. Numbers of arrivals start again at 0 after the
+/// largest one.
 fn is_reached(arrivals: u32, wanted: u64) -> bool {
     arrivals.wrapping_sub(wanted as u32) < 1 << 31
 }
 
-/// Hints for `gather`, on which nothing but speed depends.
+/// Hints for `gather`. Only speed depends on them.
 impl Control {
     /// Streams that wait for a group commit and were not taken yet.
     pub(crate) fn waiting_count(&self) -> u64 {
@@ -380,7 +386,7 @@ impl Control {
         }
     }
 
-    /// The stream that has the chunk, or whose process is freeing it.
+    /// The stream that owns the chunk, also while a process frees it for that stream.
     pub(crate) fn chunk_owner(&self, index: usize) -> Option<StreamId> {
         match self.chunk_state(index) {
             ChunkState::Allocated(stream) | ChunkState::Freeing(stream) => Some(stream),
@@ -388,7 +394,8 @@ impl Control {
         }
     }
 
-    /// Whether the chunk is free, without an order to other accesses: for statistics and as a first look.
+    /// Whether the chunk is free, for statistics and as a first check. This read is not ordered
+    /// with other accesses.
     pub(crate) fn seems_free(&self, index: usize) -> bool {
         self.0.peek(owner_at(index)) == 0
     }
@@ -398,7 +405,8 @@ impl Control {
         self.seems_free(index) && self.0.exchange(owner_at(index), 0, stream.owner()).is_ok()
     }
 
-    /// Says that the chunk is the stream's, as its header on NVRAM does. While the service is recovered.
+    /// Sets the chunk's owner to the stream in the chunk's header on NVRAM. Only while the service
+    /// is recovered.
     pub(crate) fn adopt_chunk(&self, index: usize, stream: StreamId) {
         self.0.set(owner_at(index), stream.owner());
     }
@@ -420,14 +428,14 @@ impl Control {
         self.advance_freed();
     }
 
-    /// Whose mappings may show the chunk's file: the number of a client's lease, or 0 for processes that serve the
-    /// directory.
+    /// The process whose mappings may show the chunk's file: the number of a client's lease, or 0
+    /// for processes that serve the directory.
     pub(crate) fn chunk_holder(&self, index: usize) -> u64 {
         self.0.get(holder_at(index))
     }
 
-    /// The caller is about to replace the chunk's file. If it dies before
-    /// [`set_chunk_holder`](Self::set_chunk_holder), the next one replaces it again.
+    /// Says that the caller is about to replace the chunk's file. If it dies before
+    /// [`set_chunk_holder`](Self::set_chunk_holder), the next process replaces the file again.
     pub(crate) fn begin_replacing(&self, index: usize) {
         self.0.set(holder_at(index), REPLACING);
     }
@@ -436,7 +444,7 @@ impl Control {
         self.0.set(holder_at(index), holder);
     }
 
-    /// Changes when chunks become free.
+    /// A number that changes when chunks become free.
     pub(crate) fn freed(&self) -> u32 {
         self.0.changes(at::FREED)
     }
@@ -462,7 +470,7 @@ fn holder_at(index: usize) -> usize {
 
 /// Statistics.
 impl Control {
-    /// A writer waits for a chunk.
+    /// Counts a writer that waits for a chunk.
     pub(crate) fn count_wait(&self) {
         self.0.count(at::WAIT_COUNT, 1);
     }

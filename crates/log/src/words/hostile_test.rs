@@ -194,7 +194,7 @@ proptest! {
         drainer.mark_drained(lane.appended());
         lane.appender().publish_appended(lane.appended().wrapping_add(4), 1, u64::MAX, u64::MAX);
         lane.raise_head(ordinals[0]);
-        let _ = (lane.totals(), lane.remote(), lane.is_token(0), lane.note());
+        let _ = (lane.totals(), lane.remote(), lane.is_token(0), lane.header());
         drainer.mark_removed();
         prop_assert_eq!(lane.aborted(), Some(Abort::Removed));
         prop_assert!(lane.chunks().is_empty());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use device::SharedWords;
 
 use super::client::{Client, claim};
-use super::limits::{CHUNK_COUNT_MAX, NOTE_BYTES, ORDINAL_MAX};
+use super::limits::{CHUNK_COUNT_MAX, ORDINAL_MAX, STREAM_HEADER_BYTES};
 use super::memory::Memory;
 use crate::Result;
 
@@ -16,14 +16,15 @@ use super::model::ModelWords;
 pub(super) mod at {
     pub(in crate::words) const LESSEE: usize = 0;
     pub(in crate::words) const APPENDED: usize = 1;
-    /// A group commit is wanted up to here.
+    /// LSN up to which a group commit is wanted.
     pub(in crate::words) const WANTED: usize = 2;
     pub(in crate::words) const SYNCED: usize = 3;
     pub(in crate::words) const DRAINED: usize = 4;
     pub(in crate::words) const DRAINER: usize = 5;
-    /// Records before this are not wanted any more.
+    /// LSN before which no record is needed.
     pub(super) const HEAD: usize = 6;
-    /// 1: all words are right. 0: only the chunk table is right; log files and chunks were not looked at.
+    /// 1: all words are right. 0: only the chunk table is right, and log files and chunks were not
+    /// read yet.
     pub(super) const STATE: usize = 7;
     pub(super) const USN_BASE: usize = 8;
     pub(super) const USN_LIMIT: usize = 9;
@@ -33,14 +34,14 @@ pub(super) mod at {
     pub(in crate::words) const RECORD_COUNT: usize = 11;
     pub(in crate::words) const PAYLOAD_BYTES: usize = 12;
     pub(in crate::words) const LAST_USN: usize = 13;
-    pub(super) const NOTE: usize = 16;
+    pub(super) const STREAM_HEADER: usize = 16;
     /// Not 0: a drainer died, and may have left a chunk that is neither allocated nor free.
     pub(in crate::words) const SUSPECT: usize = 24;
     /// Not 0: chunks on NVRAM contradict each other.
     pub(super) const CONTRADICTION: usize = 25;
     /// Number of the lease that a client of a daemon has; 0: none.
     pub(super) const REMOTE: usize = 28;
-    /// The number that this client shows for its lease, and its user.
+    /// The token that this client sends for its lease, and its user.
     pub(super) const REMOTE_TOKEN: usize = 29;
     pub(super) const REMOTE_UID: usize = 30;
     pub(in crate::words) const CHUNKS: usize = 32;
@@ -50,7 +51,7 @@ pub(super) mod at {
 #[derive(Clone)]
 pub(crate) struct LaneWords(Memory);
 
-/// What a lane's writer has appended in all.
+/// What has been appended to a lane in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) record_count: u64,
@@ -63,7 +64,7 @@ pub(crate) struct Totals {
 pub(crate) enum Abort {
     /// The log files could not be written.
     Io = 1,
-    /// The lane does not hold what its words say.
+    /// The lane's content does not agree with its words.
     Lane = 2,
     /// The stream was removed.
     Removed = 3,
@@ -77,7 +78,7 @@ impl LaneWords {
     pub(crate) const RECORD_COUNT: usize = at::RECORD_COUNT;
     pub(crate) const PAYLOAD_BYTES: usize = at::PAYLOAD_BYTES;
     pub(crate) const LAST_USN: usize = at::LAST_USN;
-    pub(crate) const NOTE: usize = at::NOTE;
+    pub(crate) const STREAM_HEADER: usize = at::STREAM_HEADER;
 
     pub(crate) fn new(words: Arc<SharedWords>) -> LaneWords {
         LaneWords(Memory::mapped(words))
@@ -88,8 +89,9 @@ impl LaneWords {
         LaneWords(Memory::model(words))
     }
 
-    /// An error when the words are lost, because their file was made shorter: they are zeros of this process alone
-    /// then. Ask after reading words, and before anything is written, freed or reported because of them.
+    /// An error if the words are lost because another process made their file shorter. This process
+    /// then sees zeros that no other process sees. Call this after reading words, and before
+    /// writing, freeing or reporting anything because of them.
     pub(crate) fn check(&self) -> Result<()> {
         self.0.check()
     }
@@ -114,7 +116,8 @@ impl LaneWords {
         self.0.get(at::SYNCED)
     }
 
-    /// Says that the stream is durable up to `end`. The caller has made it so, or was told by the daemon.
+    /// Records that the stream is durable up to `end`. The caller has made it so, or the daemon
+    /// said so.
     pub(crate) fn mark_synced(&self, end: u64) {
         self.0.raise(at::SYNCED, end);
     }
@@ -127,12 +130,13 @@ impl LaneWords {
         self.0.get(at::HEAD)
     }
 
-    /// Moves the head forward to `lsn`; what it was.
+    /// Moves the head forward to `lsn`. Returns the previous head.
     pub(crate) fn raise_head(&self, lsn: u64) -> u64 {
         self.0.raise(at::HEAD, lsn)
     }
 
-    /// Makes the stream end at `end`, durable and drained. Only while no process appends, drains or leads with it.
+    /// Makes the stream end at `end`, durable and drained. Only while no process appends, drains or
+    /// leads a group commit with it.
     pub(crate) fn reset_end(&self, end: u64) {
         for index in [at::APPENDED, at::WANTED, at::SYNCED, at::DRAINED] {
             self.0.set(index, end);
@@ -144,8 +148,8 @@ impl LaneWords {
         self.0.get(at::STATE) == 1
     }
 
-    /// Says that the stream is recovered: it has the records of [`head`, `end`), all of them drained. The caller holds
-    /// the service's lock.
+    /// Records that the stream is recovered: it has the records of [`head`, `end`), and all of them
+    /// are drained. The caller holds the service's lock.
     pub(crate) fn mark_ready(&self, head: u64, end: u64, last_usn: u64) {
         self.0.set(at::HEAD, head);
         self.0.set(at::LAST_USN, last_usn);
@@ -153,7 +157,7 @@ impl LaneWords {
         self.0.set(at::STATE, 1);
     }
 
-    /// Makes the next opener recover the stream, whatever it was aborted for.
+    /// Makes the next process that opens the stream recover it, also if it was aborted.
     pub(crate) fn mark_unrecovered(&self) {
         self.0.set(at::ABORTED, 0);
         self.0.set(at::STATE, 0);
@@ -163,7 +167,7 @@ impl LaneWords {
         self.0.get(at::CONTRADICTION) != 0
     }
 
-    /// Says whether chunks on NVRAM contradict each other.
+    /// Sets whether chunks on NVRAM contradict each other.
     pub(crate) fn set_contradiction(&self, is_there: bool) {
         self.0.set(at::CONTRADICTION, is_there.into());
     }
@@ -198,7 +202,7 @@ impl LaneWords {
         }
     }
 
-    /// The end of the lane, for its lessee.
+    /// Access to the end of the lane, for its lessee.
     pub(crate) fn appender(&self) -> Appender {
         Appender(self.0.clone())
     }
@@ -218,7 +222,7 @@ impl LaneWords {
         Client(self.0.get(at::LESSEE))
     }
 
-    /// Takes the lease if no client has it, or a dead one. Returns the lessee before.
+    /// Takes the lease if no client has it, or a dead one. Returns the previous lessee.
     pub(crate) fn claim_lessee(
         &self,
         client: Client,
@@ -232,12 +236,12 @@ impl LaneWords {
         self.0.set(at::LESSEE, 0);
     }
 
-    /// Releases the lease if `client` has it; an error has the lessee.
+    /// Releases the lease if `client` has it. Otherwise the error names the lessee.
     pub(crate) fn release_lessee_of(&self, client: Client) -> std::result::Result<(), Client> {
         self.0.exchange(at::LESSEE, client.0, 0).map(drop).map_err(Client)
     }
 
-    /// Whether a process died in the middle of something, so that the next lessee has to look at the chunks.
+    /// Whether a process died during a change, so that the next lessee has to check the chunks.
     pub(crate) fn is_suspect(&self) -> bool {
         self.0.get(at::SUSPECT) != 0
     }
@@ -246,18 +250,20 @@ impl LaneWords {
         self.0.set(at::SUSPECT, is_suspect.into());
     }
 
-    /// Number of the lease that a client of the daemon has, whose own words count for what is appended.
+    /// The number of the lease that a client of the daemon has. What that client has appended is in
+    /// its own words.
     pub(crate) fn remote(&self) -> Option<u64> {
         Some(self.0.get(at::REMOTE)).filter(|&serial| serial != 0)
     }
 
-    /// The number that the client of a lease shows, and its user. Before [`begin_remote`](Self::begin_remote).
+    /// Sets the token and the user of the client that gets a lease. To be called before
+    /// [`begin_remote`](Self::begin_remote).
     pub(crate) fn prepare_remote(&self, token: u64, uid: u32) {
         self.0.set(at::REMOTE_TOKEN, token);
         self.0.set(at::REMOTE_UID, uid.into());
     }
 
-    /// Begins the lease `serial` of a client, which is not 0.
+    /// Begins the lease `serial` of a client. `serial` is not 0.
     pub(crate) fn begin_remote(&self, serial: u64) {
         self.0.set(at::REMOTE, serial);
     }
@@ -276,7 +282,7 @@ impl LaneWords {
         self.0.get(at::REMOTE_TOKEN) == token
     }
 
-    /// The bytes with which a client's own words begin: a copy of these, without the chunk table.
+    /// The first bytes of a client's own words: a copy of these words without the chunk table.
     pub(crate) fn copy_for_client(&self) -> Vec<u8> {
         let word = |index| match index {
             at::REMOTE_TOKEN => 0,
@@ -295,8 +301,8 @@ impl LaneWords {
         Client(self.0.get(at::DRAINER))
     }
 
-    /// Makes `client` the drainer if no client is, or a dead one. If a dead one was, the lane is marked suspect:
-    /// it may have been freeing a chunk.
+    /// Makes `client` the drainer if there is none, or if the drainer is dead. In the second case,
+    /// marks the lane as suspect, because the dead drainer may have been freeing a chunk.
     pub(crate) fn claim_drainer(
         &self,
         client: Client,
@@ -309,7 +315,7 @@ impl LaneWords {
         Some(DrainerClaim(self.clone()))
     }
 
-    /// The word as it is, unless the lane is not aborted.
+    /// Why the lane is aborted. `None`: it is not.
     pub(crate) fn aborted(&self) -> Option<Abort> {
         match self.0.get(at::ABORTED) {
             0 => None,
@@ -357,17 +363,20 @@ impl LaneWords {
         found
     }
 
-    pub(crate) fn note(&self) -> [u8; NOTE_BYTES] {
-        let mut note = [0; NOTE_BYTES];
-        for (index, bytes) in note.chunks_exact_mut(8).enumerate() {
-            bytes.copy_from_slice(&self.0.get(at::NOTE + index).to_le_bytes());
+    pub(crate) fn header(&self) -> [u8; STREAM_HEADER_BYTES] {
+        let mut header = [0; STREAM_HEADER_BYTES];
+        for (index, bytes) in header.chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&self.0.get(at::STREAM_HEADER + index).to_le_bytes());
         }
-        note
+        header
     }
 
-    pub(crate) fn set_note(&self, note: &[u8; NOTE_BYTES]) {
-        for (index, bytes) in note.chunks_exact(8).enumerate() {
-            self.0.set(at::NOTE + index, u64::from_le_bytes(bytes.try_into().expect("eight")));
+    pub(crate) fn set_header(&self, header: &[u8; STREAM_HEADER_BYTES]) {
+        for (index, bytes) in header.chunks_exact(8).enumerate() {
+            self.0.set(
+                at::STREAM_HEADER + index,
+                u64::from_le_bytes(bytes.try_into().expect("eight")),
+            );
         }
     }
 }
@@ -481,7 +490,7 @@ impl LaneWords {
 mod tests {
     use super::*;
 
-    const _: () = assert!(at::NOTE + NOTE_BYTES / 8 <= at::SUSPECT);
+    const _: () = assert!(at::STREAM_HEADER + STREAM_HEADER_BYTES / 8 <= at::SUSPECT);
     const _: () = assert!(at::REMOTE_UID < at::CHUNKS);
     const _: () = assert!(at::CHUNKS + CHUNK_COUNT_MAX <= LaneWords::COUNT);
 

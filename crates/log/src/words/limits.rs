@@ -10,22 +10,22 @@ pub const STREAM_COUNT_MAX: usize = 1 << 16;
 /// Most chunks of one pool.
 pub const CHUNK_COUNT_MAX: usize = 992;
 
-/// Spans have smaller numbers: so many fit into a lane's table.
+/// Ordinals of spans are smaller than this, because a table entry has only so many bits for them.
 pub(crate) const ORDINAL_MAX: u64 = 1 << 48;
 
 /// Records end at multiples of this.
 pub(super) const RECORD_ALIGN_BYTES: u64 = ALIGN_BYTES as u64;
 
-/// Bytes of the note that a lessee leaves for the next one.
-pub const NOTE_BYTES: usize = 64;
+/// Bytes of the stream header, which a lessee leaves for the next lessee.
+pub const STREAM_HEADER_BYTES: usize = 64;
 
 impl StreamId {
-    /// The value of the owner's word of its chunks.
+    /// The number for this stream in the owner's word of a chunk.
     pub(super) fn owner(self) -> u64 {
         u64::from(self.0) + 1
     }
 
-    /// Its index among the streams that exist, which no other of them has.
+    /// Its index among the existing streams. No other existing stream has the same one.
     pub(crate) fn index(self) -> usize {
         self.0 as usize % STREAM_COUNT_MAX
     }

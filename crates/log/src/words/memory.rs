@@ -78,8 +78,9 @@ impl Memory {
         Memory(Backing::Model(words))
     }
 
-    /// An error when the words are lost, because their file was made shorter: they are zeros of this process alone
-    /// then. Ask after reading words, and before anything is written, freed or reported because of them.
+    /// An error if the words are lost because another process made their file shorter. This process
+    /// then sees zeros that no other process sees. Call this after reading words, and before
+    /// writing, freeing or reporting anything because of them.
     pub(super) fn check(&self) -> Result<()> {
         let checked = match &self.0 {
             Backing::Mapped(words) => words.check(),
@@ -103,7 +104,7 @@ impl Memory {
         at!(self, index, word => word.store(value, order));
     }
 
-    /// Replaces `from` by `to`; an error has what is there instead.
+    /// Replaces `from` by `to`. If the word is not `from`, the error is its value.
     pub(super) fn exchange(
         &self,
         index: usize,
@@ -117,23 +118,23 @@ impl Memory {
         at!(self, index, word => word.compare_exchange(from, to, order, failed))
     }
 
-    /// Makes the word `value` unless it is larger; what it was.
+    /// Makes the word `value` unless it is larger. Returns the previous value.
     pub(super) fn raise(&self, index: usize, value: u64) -> u64 {
         let order = if faults::is(Fault::WordsWrittenRelaxed) { Relaxed } else { AcqRel };
         at!(self, index, word => word.fetch_max(value, order))
     }
 
-    /// Adds; what the word was.
+    /// Adds to the word. Returns the previous value.
     pub(super) fn add(&self, index: usize, value: u64) -> u64 {
         at!(self, index, word => word.fetch_add(value, AcqRel))
     }
 
-    /// Sets bits; what the word was.
+    /// Sets bits of the word. Returns the previous value.
     pub(super) fn set_bits(&self, index: usize, bits: u64) -> u64 {
         at!(self, index, word => word.fetch_or(bits, AcqRel))
     }
 
-    /// Makes the word 0; what it was.
+    /// Makes the word 0. Returns the previous value.
     pub(super) fn take(&self, index: usize) -> u64 {
         at!(self, index, word => word.swap(0, AcqRel))
     }
@@ -155,7 +156,8 @@ impl Memory {
         half!(self, index, half => half.load(SeqCst))
     }
 
-    /// Counts a change at `index`; the new number. [`wake`](Memory::wake) after it.
+    /// Counts a change at `index`. Returns the new number. The caller must call
+    /// [`wake`](Memory::wake) afterwards.
     pub(super) fn change(&self, index: usize) -> u32 {
         half!(self, index, half => half.fetch_add(1, SeqCst)).wrapping_add(1)
     }
@@ -201,7 +203,7 @@ impl Memory {
         }
     }
 
-    /// Orders all accesses of this thread before it before all those after it.
+    /// All accesses of this thread before the fence take effect before all those after it.
     pub(super) fn fence(&self) {
         if faults::is(Fault::WaitersUnfenced) {
             return;
@@ -209,14 +211,14 @@ impl Memory {
         fence(self.is_mapped(), SeqCst);
     }
 
-    /// Orders the reads of this thread before it before all its accesses after it.
+    /// All reads of this thread before the fence take effect before all accesses after it.
     pub(super) fn fence_reads(&self) {
         if !faults::is(Fault::ReadsUnfenced) {
             fence(self.is_mapped(), Acquire);
         }
     }
 
-    /// Orders the accesses of this thread before it before its writes after it.
+    /// All accesses of this thread before the fence take effect before all writes after it.
     pub(super) fn fence_writes(&self) {
         if !faults::is(Fault::WritesUnfenced) {
             fence(self.is_mapped(), Release);

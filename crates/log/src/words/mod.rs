@@ -74,4 +74,4 @@ pub(crate) use lane::{Abort, Appender, DrainerClaim, LaneWords, after_reads, bef
 pub(crate) use limits::ORDINAL_MAX;
 pub(crate) use report::{Implausible, Report};
 
-pub use limits::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, NOTE_BYTES, STREAM_COUNT_MAX};
+pub use limits::{CHUNK_COUNT_MAX, CLIENT_COUNT_MAX, STREAM_COUNT_MAX, STREAM_HEADER_BYTES};

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::sync::{Condvar, Mutex};
 
-/// The words that a test names, as one process sees them. The others do not exist: the model would have to follow
-/// thousands.
+/// The words that a test names, as one process sees them. There are no others, because the model
+/// checker cannot follow thousands of words.
 pub(super) struct ModelWords {
     shared: Arc<Shared>,
     lifespan: Arc<Lifespan>,
@@ -23,14 +23,16 @@ struct Shared {
     halves: HashMap<usize, (AtomicU32, Sleepers)>,
 }
 
-/// What a futex is in the kernel: a lock under which it compares the word and falls asleep.
+/// Does the work of a futex in the kernel. Under its lock, a thread compares the word and falls
+/// asleep.
 #[derive(Default)]
 struct Sleepers {
     lock: Mutex<()>,
     woken: Condvar,
 }
 
-/// How many steps a process has left. Its thread alone changes it, so it is no part of the model.
+/// How many steps a process has left. Only the process's own thread changes this, so the model
+/// checker need not follow it.
 pub(super) struct Lifespan(std::sync::atomic::AtomicUsize);
 
 impl Lifespan {
@@ -68,7 +70,7 @@ impl ModelWord<'_> {
         }
     }
 
-    /// A ghost believes that it succeeds, so that it comes to its end.
+    /// For a ghost this seems to succeed, so that the ghost ends.
     pub(super) fn compare_exchange(
         &self,
         from: u64,
@@ -101,7 +103,7 @@ impl ModelWord<'_> {
 }
 
 impl ModelWords {
-    /// Zeros at these indexes.
+    /// Words at these indexes, all zeros.
     pub(super) fn new(words: &[usize], halves: &[usize]) -> Arc<ModelWords> {
         let words = words.iter().map(|&index| (index, AtomicU64::new(0))).collect();
         let half = |&index: &usize| (index, (AtomicU32::new(0), Sleepers::default()));

@@ -35,14 +35,15 @@ const LANE: [usize; 11] = [
     lane_at::CHUNKS,
 ];
 
-/// Runs `f` in every order, with at most three switches from a thread that could go on.
+/// Runs `f` in every order of its threads' steps. Threads that could go on are interrupted at most
+/// three times.
 fn explore(f: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(f);
 }
 
-/// Whether the exploration of `f` with that fault finds a failure.
+/// Whether `f`, run in every order with this fault, fails.
 fn finds(fault: Fault, f: impl Fn() + Sync + Send + 'static) -> bool {
     fault::with(fault, || catch_unwind(AssertUnwindSafe(|| explore(f))).is_err())
 }
@@ -51,7 +52,7 @@ fn append(words: &LaneWords, end: u64) {
     words.appender().publish_appended(end, 1, RECORD, 1);
 }
 
-/// 1: a record that is published is seen.
+/// Pair 1: a published record is seen.
 fn a_published_record_is_seen() {
     let words = ModelWords::new(&LANE, &[]);
     let record = Arc::new(AtomicU64::new(0));
@@ -68,7 +69,8 @@ fn a_published_record_is_seen() {
     lessee.join().expect("no panic");
 }
 
-/// 2: two appenders with one lane. The first may die after any step; the second takes its lease then.
+/// Pair 2: two processes append to one lane. The first may die after any step. Then the second
+/// takes its lease.
 fn a_lease_changes_hands(first_steps: usize) {
     let words = ModelWords::new(&LANE, &[]);
     let records: Arc<[AtomicU64; 3]> = Arc::new([(); 3].map(|()| AtomicU64::new(0)));
@@ -117,7 +119,8 @@ fn a_lease_changes_hands(first_steps: usize) {
     assert!(is_left || found[end..].iter().all(|&record| record == 0), "{found:?} up to {end}");
 }
 
-/// 3: the drainer frees a chunk, another stream's writer takes it, and a reader reads it meanwhile.
+/// Pair 3: the drainer frees a chunk, another stream's writer takes it, and a reader reads it at
+/// the same time.
 fn a_chunk_is_used_again() {
     let (owner, next) = (StreamId(0), StreamId(1));
     let pool = [control_at::CHUNKS, control_at::FREED_WAITERS];
@@ -199,7 +202,7 @@ impl Group {
         })
     }
 
-    /// Makes what waits durable, as `Service::lead`.
+    /// Makes the waiting streams' records durable, as `Service::lead` does.
     fn lead(&self, control: &Control, lanes: &[LaneWords; 2]) {
         let mut indexes = Vec::new();
         control.take_pending_word(0, &mut indexes);
@@ -212,8 +215,9 @@ impl Group {
         }
     }
 
-    /// Appends a record to stream `own` and makes it durable, as `Service::commit_to`. A process that may die lets the
-    /// others time out instead of sleeping: they are not woken by it.
+    /// Appends a record to stream `own` and makes it durable, as `Service::commit_to` does. With a
+    /// process that may die, waiters must not sleep: it would never wake them. They time out
+    /// instead.
     fn commit(&self, own: usize, lifespan: &Arc<Lifespan>, sleeps: bool) {
         let control = Control::model(self.control.dying(lifespan));
         let lanes = [0, 1].map(|lane: usize| LaneWords::model(self.lanes[lane].dying(lifespan)));
@@ -241,7 +245,7 @@ impl Group {
     }
 }
 
-/// 4 and 5: two streams commit together; each may lead, and wakes the other.
+/// Pairs 4 and 5: two streams commit together. Each may lead, and the leader wakes the other.
 fn streams_share_a_commit() {
     let group = Group::new();
     let other = {
@@ -252,7 +256,8 @@ fn streams_share_a_commit() {
     other.join().expect("no panic");
 }
 
-/// The same while one of the processes dies after any step: the other's record becomes durable.
+/// As above, while one of the processes dies after any step. The other's record still becomes
+/// durable.
 fn a_leader_may_die(first_steps: usize) {
     let group = Group::new();
     let other = {

@@ -51,8 +51,8 @@ impl Report {
     }
 }
 
-/// A word that had the same value twice. A copy made by the kernel need not be of one moment, and is a mixture of two
-/// values only while the word changes.
+/// Reads a word until it has the same value twice. The kernel may copy a word while the client
+/// changes it, and the copy is then a mixture of two values. Two equal copies are no mixture.
 fn steady(words: &impl ClientWords, index: usize) -> Result<u64> {
     let mut seen = words.word(index)?;
     for _ in 0..READS_MAX {
@@ -98,8 +98,8 @@ impl LaneWords {
         Ok(())
     }
 
-    /// Whether the words do not contradict each other, so that a writer may go on where they say. The process that had
-    /// the lease before may have left anything in them.
+    /// Whether the words agree with each other, so that a writer may continue from them. The
+    /// previous lessee may have left anything in them.
     pub(crate) fn is_plausible(&self, pool_bytes: u64, usn_limit: u64) -> bool {
         let (drained, appended) = (self.drained(), self.appended());
         let undrained_bytes = appended.checked_sub(drained);

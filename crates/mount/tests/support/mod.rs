@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use device::{Access, Disk, Metered};
 use onejournal_mount::{MountHandle, Session, SessionError, SessionOptions, Source, StatSource};
 
-/// Between fork and exec a child has all open files of the process, and a mount on which one of them lies is busy:
+/// Between fork and exec a child has all open files of the process, and a mount on which one of them is open is busy:
 /// held by who starts a program, and by who unmounts.
 static NO_CHILD_STARTS: Mutex<()> = Mutex::new(());
 

@@ -1,4 +1,4 @@
-//! Names: making, linking, removing, renaming.
+//! Operations on names: make, link, remove, rename.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl Model {
         Ok(())
     }
 
-    /// An empty directory has lost its name in `parent`.
+    /// Removes an empty directory's name from `parent`.
     fn drop_dir(&mut self, id: Id, parent: Id) {
         self.node(parent).link_count -= 1;
         self.node(id).link_count = 0;
@@ -131,7 +131,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether `id` is `ancestor` or lies below it.
+    /// Whether `id` is `ancestor` or is below it.
     fn is_inside(&self, id: Id, ancestor: Id) -> bool {
         let mut found = false;
         self.walk(ancestor, &mut Vec::new(), &mut |_, below| found |= below == id);

@@ -1,5 +1,6 @@
-//! What SQLite does for a transaction on a file that offers atomic writes: the pages as one, and
-//! an `fdatasync`; no journal. Two databases take turns, a third file is written beside them.
+//! What SQLite does for a transaction on a file with atomic writes: it writes the pages atomically
+//! and calls `fdatasync`, without a journal. Two databases take turns, and a third file is written
+//! beside them.
 
 use super::script::Script;
 
@@ -41,8 +42,8 @@ pub(super) fn ops(seed: u64, op_count: usize) -> Vec<crate::op::Op> {
     script.ops
 }
 
-/// The first page, which counts the transactions, and some others, in part behind the end; now and
-/// then only parts of pages.
+/// The first page, which counts the transactions, and some others, partly after the end. Sometimes
+/// only parts of pages.
 fn pages(script: &mut Script, page_count: &mut u64) -> Vec<(u64, usize)> {
     let mut pieces = vec![(0, PAGE_BYTES)];
     let mut page = 0;
@@ -56,7 +57,8 @@ fn pages(script: &mut Script, page_count: &mut u64) -> Vec<(u64, usize)> {
     pieces
 }
 
-/// So much that the running transaction has no room for all of it, and must be committed before.
+/// So many pages that the running transaction has no room for all of them and must be committed
+/// first.
 fn large(script: &mut Script, page_count: &mut u64) -> Vec<(u64, usize)> {
     let mut pieces = Vec::new();
     let mut page = 0;

@@ -1,4 +1,4 @@
-//! A volume that gets full: writes fail, something is freed, writes go on.
+//! A volume that becomes full: writes fail, space is freed, and writes continue.
 
 use super::script::Script;
 use crate::op::{Op, Reserve};

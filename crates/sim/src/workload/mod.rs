@@ -1,4 +1,4 @@
-//! What is done to a volume: lists of operations, each from a seed.
+//! Workloads: lists of operations, each made from a seed.
 
 mod atomic;
 mod directory;
@@ -30,17 +30,17 @@ pub enum Workload {
     Sqlite,
     /// A directory that grows through an index and shrinks again.
     Directory,
-    /// A volume that gets full, and is emptied.
+    /// A volume that becomes full, and is emptied.
     Exhaustion,
     /// Several clients, each with files of its own, interleaved.
     Writers,
-    /// Large files cut down.
+    /// Large files that are cut.
     Truncate,
     /// Files and directories in use after they have lost their names.
     Orphans,
     /// Metadata blocks that become file data.
     Reuse,
-    /// A journal that goes round.
+    /// A journal whose regions are reused.
     Rounds,
     /// Files of different data modes that use each other's blocks.
     Modes,
@@ -67,7 +67,7 @@ impl Workload {
         Workload::Zeroes,
     ];
 
-    /// The operations. The same arguments give the same list; a larger `op_count` one that
+    /// The operations. The same arguments give the same list. A larger `op_count` gives a list that
     /// begins with it.
     pub fn ops(self, seed: u64, op_count: usize) -> Vec<Op> {
         let script = match self {
@@ -89,7 +89,7 @@ impl Workload {
         ops
     }
 
-    /// A number of operations that shows what the workload is about.
+    /// A number of operations that is enough to show the workload's purpose.
     pub fn usual_op_count(self) -> usize {
         match self {
             Workload::Random => 60,

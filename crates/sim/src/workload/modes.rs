@@ -1,5 +1,5 @@
-//! Files of different data modes that use each other's blocks, because there are no others
-//! (FAST'14 §2.2: what one mode left in the journal must not come back in a file of another).
+//! Files of different data modes that reuse each other's blocks, because there are no others.
+//! (FAST'14 §2.2: what one mode left in the journal must not come back in a file of another mode.)
 
 use ext4::DataMode;
 

@@ -1,5 +1,5 @@
-//! Files in use after they have lost their names: written to, synced, given up, or cut off by
-//! the crash.
+//! Files that are used after they have lost their names: written, synced, closed, or deleted by the
+//! crash.
 
 use super::script::Script;
 use crate::op::Op;

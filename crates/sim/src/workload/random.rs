@@ -1,4 +1,4 @@
-//! Every operation, on names that mostly exist, at places where blocks begin and end.
+//! All operations, on names that mostly exist, and at offsets near block boundaries.
 
 use ext4::{FileKind, XattrFlags};
 use fastrand::Rng;
@@ -16,7 +16,8 @@ pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
     ops_from(Model::formatted(), 0, seed, op_count)
 }
 
-/// Operations on what `model` holds. Names and contents are made of numbers above `number`.
+/// Operations that fit the content of `model`. Names and contents are made from numbers above
+/// `number`.
 pub fn ops_from(model: Model, number: u32, seed: u64, op_count: usize) -> Vec<Op> {
     let mut script = Script::new(seed, 1, op_count);
     let mut chooser = Chooser { model, number };
@@ -34,7 +35,7 @@ pub fn ops_from(model: Model, number: u32, seed: u64, op_count: usize) -> Vec<Op
     script.ops
 }
 
-/// Chooses operations that suit what there is.
+/// Chooses operations that fit the existing files.
 struct Chooser {
     model: Model,
     number: u32,
@@ -188,7 +189,7 @@ impl Chooser {
         self.model.paths().iter().any(|(p, kind)| p == path && *kind == FileKind::Symlink)
     }
 
-    /// Attributes of users exist on files and directories only.
+    /// User attributes exist on files and directories only.
     fn set_xattr(&mut self, rng: &mut Rng) -> Op {
         let target =
             if rng.u8(..4) == 0 { Target::Path(self.dir(rng)) } else { self.file_target(rng) };

@@ -1,6 +1,6 @@
-//! Blocks that change their use: directories, attributes and symlink targets are freed, and file
-//! data take their places at once, because there are no others. Old records of those blocks in
-//! the journal must not come back.
+//! Blocks whose use changes: blocks of directories, attributes and symlink targets are freed, and
+//! file data reuse them at once, because there are no others. Old records of those blocks in the
+//! journal must not come back.
 
 use ext4::XattrFlags;
 
@@ -47,7 +47,7 @@ pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
     script.ops
 }
 
-/// Takes the whole volume, and gives `free_bytes` back.
+/// Fills the whole volume except `free_bytes`.
 pub(super) fn take_all_but(script: &mut Script, free_bytes: u64) {
     script.create("room");
     script.fallocate("room", Reserve::KeepSize, 0, free_bytes);

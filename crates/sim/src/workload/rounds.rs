@@ -1,11 +1,11 @@
-//! Many commits of many blocks, so that the journal fills its regions and goes round.
+//! Many commits of many blocks, so that the journal fills its regions and reuses them.
 
 use super::script::Script;
 use crate::op::Op;
 
 const FILE_COUNT: u64 = 3;
-/// Symlinks of a block each that live at a time, in rounds.
-const LIFE: usize = 3;
+/// Number of rounds for which a symlink exists; each symlink has a block of its own.
+const ROUND_COUNT: usize = 3;
 const SYMLINKS: usize = 6;
 
 pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
@@ -19,8 +19,8 @@ pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
         let (offset, len_bytes) = (script.rng.u64(..8) * 4096, script.rng.usize(60_000..160_000));
         script.write(&path, offset, len_bytes);
         for number in 0..SYMLINKS {
-            if round >= LIFE {
-                script.unlink(&format!("link{}-{number}", round - LIFE));
+            if round >= ROUND_COUNT {
+                script.unlink(&format!("link{}-{number}", round - ROUND_COUNT));
             }
             script.push(Op::Symlink { path: format!("link{round}-{number}"), target_bytes: 1000 });
         }

@@ -1,4 +1,4 @@
-//! Writing operations down: short words for the lists of this module.
+//! Short calls to write the lists of operations of this module.
 
 use fastrand::Rng;
 
@@ -13,7 +13,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// An empty list that is full with `limit` operations; `salt` keeps workloads apart.
+    /// An empty list with room for `limit` operations. `salt` makes the workloads differ.
     pub(super) fn new(seed: u64, salt: u64, limit: usize) -> Script {
         Script { ops: Vec::new(), rng: Rng::with_seed(mix(seed ^ salt << 48)), limit }
     }

@@ -25,7 +25,7 @@ pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
     script.ops
 }
 
-/// How a rollback journal is given up.
+/// How a rollback journal ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Delete,

@@ -1,4 +1,4 @@
-//! Large files, in pieces and whole, cut down and grown again.
+//! Large files, written in pieces and whole, which are cut and grown again.
 
 use super::script::Script;
 use crate::op::{Op, Reserve};

@@ -1,5 +1,5 @@
-//! Several clients at once, each with a directory of its own: appends, replaces files by rename,
-//! syncs, in an interleaving that chance decides.
+//! Several clients at once, each with its own directory. They append, replace files by renaming,
+//! and sync, in a random interleaving.
 
 use super::script::Script;
 use crate::op::Op;

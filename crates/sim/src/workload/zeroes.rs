@@ -1,11 +1,11 @@
-//! Large files of which parts are zeroed, punched out or cut off, and written again at once or in pieces:
-//! what goes in place must not be what a crash brings back.
+//! Large files whose parts are zeroed, punched out or cut off, and written again, at once or in
+//! pieces. Data must not be written in place over blocks that a crash brings back.
 
 use super::script::Script;
 use crate::op::{Op, Reserve};
 
 const LEN_BYTES: u64 = 600_000;
-/// Pieces that `auto` takes in place only after much was appended.
+/// Size of a piece that `auto` writes in place only after much was appended.
 const PIECE_BYTES: usize = 64 << 10;
 
 pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
@@ -36,7 +36,7 @@ pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
     script.ops
 }
 
-/// A file that was synced by itself goes through the journal for longer.
+/// Syncs a file: after that, more of its data go through the journal.
 fn sync(script: &mut Script, path: &str) {
     match script.rng.u8(..8) {
         0 => script.fsync(path),

@@ -47,26 +47,27 @@ use crate::stream::doubt::{doubt, hear_doubt, leave_doubt};
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{Lease, append, find_header, leave};
 
-/// With more log than this, a background sync begins.
+/// A background sync begins when the log holds this much.
 const SYNC_BYTES: u64 = 4 << 20;
-/// With more log than this, a committer syncs the database and waits. Bounds what recovery reads.
+/// When the log holds this much, a committer syncs the database and waits. This bounds what
+/// recovery reads.
 const PERIOD_BYTES_MAX: u64 = 64 << 20;
 
-/// What tests set.
+/// Settings that only tests change.
 static LIMITS: [AtomicU64; 2] = [AtomicU64::new(SYNC_BYTES), AtomicU64::new(PERIOD_BYTES_MAX)];
 static IS_BY_HAND: AtomicBool = AtomicBool::new(false);
 
-/// Whether a sync is due with so much log.
+/// Whether a sync is due when the log holds this much.
 pub(crate) fn is_due(live_bytes: u64) -> bool {
     live_bytes > LIMITS[0].load(Ordering::Relaxed)
 }
 
-/// Whether a committer has to wait for one.
+/// Whether a committer has to wait for a sync.
 pub(crate) fn is_overdue(live_bytes: u64) -> bool {
     live_bytes > LIMITS[1].load(Ordering::Relaxed)
 }
 
-/// For tests: other limits, and steps of jobs happen when [`step`] says so, not in threads.
+/// For tests: other limits. The steps of jobs run when [`step`] is called, and not in threads.
 #[doc(hidden)]
 pub fn take_over(sync_bytes: u64, period_bytes_max: u64) {
     LIMITS[0].store(sync_bytes, Ordering::Relaxed);
@@ -74,7 +75,7 @@ pub fn take_over(sync_bytes: u64, period_bytes_max: u64) {
     IS_BY_HAND.store(true, Ordering::Relaxed);
 }
 
-/// For tests: the next step of each job.
+/// For tests: runs the next step of each job.
 #[doc(hidden)]
 pub fn step() {
     for database in crate::databases::all() {
@@ -83,8 +84,8 @@ pub fn step() {
 }
 
 impl Database {
-    /// Begins to make durable what the records before `upto` say, unless another job is under way. The caller's file is `main`, and
-    /// its pages are in the page cache.
+    /// Begins to make the records before `upto` durable in the database, unless another job is
+    /// under way. The caller's file is `main`, and the pages are in the page cache.
     pub(crate) fn begin_sync(self: &Arc<Database>, main: Real, upto: u64) {
         let mut state = self.background.state.lock();
         state.settle();
@@ -117,7 +118,7 @@ impl Database {
         state.job = thread.spawn(faults::carry(work)).ok().map(Job::Running);
     }
 
-    /// Waits for the job that is under way, when the process's last connection goes.
+    /// Waits for the job that is under way when the process's last connection closes.
     pub(crate) fn finish_sync(&self) {
         let mut state = self.background.state.lock();
         if state.process != std::process::id() {
@@ -136,7 +137,7 @@ impl Database {
         self.background.state.lock().file = None;
     }
 
-    /// In tests: the next step of the job.
+    /// In tests: runs the next step of the job.
     pub(crate) fn step_sync(&self) {
         let job = self.background.state.lock().job.take();
         let next = match job {
@@ -165,7 +166,8 @@ fn sync(opened: &mut Opened) -> Result<(), Failure> {
 }
 
 impl Database {
-    /// A sync that began when the pages of the records before `upto` were in the page cache has ended.
+    /// Handles the end of a sync that began when the pages of the records before `upto` were in the
+    /// page cache.
     pub(crate) fn synced(&self, upto: u64, synced: Result<(), Failure>) {
         let synced = if faults::is(Fault::IgnoresSyncError) { Ok(()) } else { synced };
         let told = match &synced {
@@ -188,7 +190,7 @@ impl Database {
         }
     }
 
-    /// Says that the records before `upto` are not needed any more.
+    /// Appends the record *home*: the records before `upto` are not needed any more.
     fn came_home(&self, log: &Log, stream: &Stream, upto: u64) -> Result<(), Failure> {
         let _lease = self.lease(stream)?;
         if hear_doubt(log, stream, &self.stream_name())? {
@@ -205,7 +207,8 @@ impl Database {
         Ok(())
     }
 
-    /// The lease of the database's stream, when its header tells of all failed syncs of this process.
+    /// Takes the lease of the database's stream, after the stream header records all failed syncs
+    /// of this process.
     pub(crate) fn lease<'a>(&self, stream: &'a Stream) -> Result<Lease<'a>, Failure> {
         let lease = Lease::take(stream)?;
         if self.background.is_doubtful.swap(false, Ordering::AcqRel) {
@@ -215,7 +218,7 @@ impl Database {
         Ok(lease)
     }
 
-    /// Has the stream header tell of a failed sync that it does not tell of yet.
+    /// Records a failed sync in the stream header, if it is not recorded yet.
     pub(crate) fn settle_doubt(&self, stream: &Stream) -> Result<(), Failure> {
         match self.background.is_doubtful.load(Ordering::Acquire) {
             true => self.lease(stream).map(drop),

@@ -19,19 +19,19 @@ use crate::stream::doubt::hear_doubt;
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{append, append_closed, close, leave, truncate};
 
-/// What a commit left.
+/// The result of a commit.
 pub struct Committed {
     /// The size of the database.
     pub bytes: u64,
-    /// LSN after the record, if there is so much log that the database is to be synced.
+    /// LSN after the record, if the log holds so much that the database has to be synced.
     pub sync_upto: Option<u64>,
 }
 
 /// Why a transaction was not committed as a record.
 pub enum CommitError {
-    /// The database is as it was: SQLite may write a journal instead.
+    /// The database is unchanged: SQLite may write a journal instead.
     Refused(Failure),
-    /// The record is durable, and the database has a part of the pages: replay is due.
+    /// The record is durable, and some pages were written to the database: replay is due.
     Applying(Failure),
 }
 
@@ -42,7 +42,7 @@ impl From<Failure> for CommitError {
 }
 
 impl Database {
-    /// Commits the pages that are held, under SQLite's exclusive lock.
+    /// Commits the held pages, under SQLite's exclusive lock.
     pub(super) fn commit_batch(
         &self,
         main: Real,
@@ -69,7 +69,7 @@ impl Database {
         if !faults::is(Fault::SkipsRecordSync) {
             stream.sync(Lsn(lsn)).map_err(Failure::from)?;
         }
-        let database_header_crc = transaction.behind.crc;
+        let database_header_crc = transaction.after.crc;
         let shared =
             StreamHeader { last_lsn: lsn, database_header_crc, is_applying: true, ..shared };
         let shared = leave(stream, shared);
@@ -80,10 +80,10 @@ impl Database {
         let _ = truncate(stream, &shared);
         let live_bytes = shared.end_lsn - shared.base_lsn;
         let sync_upto = background::is_due(live_bytes).then_some(shared.end_lsn);
-        Ok(Committed { bytes: transaction.bytes_behind(), sync_upto })
+        Ok(Committed { bytes: transaction.bytes_after(), sync_upto })
     }
 
-    /// The period that the transaction goes into.
+    /// Finds or begins the period of the transaction.
     fn period(
         &self,
         log: &Log,
@@ -96,7 +96,7 @@ impl Database {
         if is_due(stream)? {
             return Err(is_in_part());
         }
-        match StreamHeader::read(&stream.note()?) {
+        match StreamHeader::read(&stream.header()?) {
             SharedHeader::Whole(shared)
                 if shared.has_pages
                     && shared.end_lsn == end_lsn
@@ -128,7 +128,7 @@ impl Database {
         }
     }
 
-    /// Rule 2: makes the database durable as it is, and that its journals are done with.
+    /// Rule 2: makes the present database and the end of its journals durable.
     fn make_durable_home(&self, stream: &Stream, main: Real) -> Result<(), Failure> {
         if faults::is(Fault::SkipsPeriodSync) {
             return Ok(());
@@ -147,18 +147,18 @@ impl Database {
         Ok(())
     }
 
-    /// Where its rollback journal is.
+    /// The path of its rollback journal.
     fn journal_path(&self) -> PathBuf {
         let mut path = self.path.as_os_str().to_owned();
         path.push("-journal");
         PathBuf::from(path)
     }
 
-    /// Ends the period, if there is one: the database is durable then without the log.
+    /// Ends the period, if there is one. The database is then durable without the log.
     pub fn release(&self, main: Real) -> Result<(), Failure> {
         let released = self.with_log(|log, stream| {
             // Only a holder of SQLite's locks ends a period, so this needs no lease.
-            if matches!(StreamHeader::read(&stream.note()?), SharedHeader::Whole(shared) if !shared.has_pages) {
+            if matches!(StreamHeader::read(&stream.header()?), SharedHeader::Whole(shared) if !shared.has_pages) {
                 return Ok(());
             }
             let _lease = self.lease(stream)?;
@@ -166,7 +166,7 @@ impl Database {
             if is_due(stream)? || hear_doubt(log, stream, &self.stream_name())? {
                 return Err(is_in_part());
             }
-            if !matches!(StreamHeader::read(&stream.note()?), SharedHeader::Whole(shared) if shared.has_pages) {
+            if !matches!(StreamHeader::read(&stream.header()?), SharedHeader::Whole(shared) if shared.has_pages) {
                 return Ok(());
             }
             if faults::is(Fault::SkipsRelease) {
@@ -187,9 +187,9 @@ fn is_in_part() -> Failure {
 struct Transaction<'a> {
     held: &'a HeldPages,
     before: DatabaseHeader,
-    behind: DatabaseHeader,
+    after: DatabaseHeader,
     head: Head,
-    /// Bytes that the file has now.
+    /// The present size of the file in bytes.
     file_bytes: u64,
 }
 
@@ -197,29 +197,29 @@ impl Transaction<'_> {
     fn new(main: Real, held: &HeldPages) -> Result<Transaction<'_>, Failure> {
         let odd = || Failure::CannotOpen("a transaction that is not one of pages".into());
         let before = DatabaseHeader::read(main)?.ok_or_else(odd)?;
-        let behind = match held.first() {
+        let after = match held.first() {
             Some(page) => DatabaseHeader::parse(page).ok_or_else(odd)?,
             None => before,
         };
         let file_bytes = main.size()?;
         let pages_before = before.pages_in(file_bytes);
         let last = held.pages().next_back().map(|(page, _)| page);
-        let pages_behind = behind.page_count().or(last).ok_or_else(odd)?;
-        let is_whole = last.is_some_and(|last| last <= pages_behind)
-            && (pages_behind <= pages_before || last == Some(pages_behind));
+        let pages_after = after.page_count().or(last).ok_or_else(odd)?;
+        let is_whole = last.is_some_and(|last| last <= pages_after)
+            && (pages_after <= pages_before || last == Some(pages_after));
         // SQLite writes more pages after such a commit, if it changes the page size.
-        let is_same_size = [before.page_bytes, behind.page_bytes] == [held.page_bytes(); 2];
+        let is_same_size = [before.page_bytes, after.page_bytes] == [held.page_bytes(); 2];
         if !is_whole || !is_same_size {
             return Err(odd());
         }
         let head = Head {
             page_bytes: before.page_bytes,
             counter_before: before.change_counter,
-            counter_behind: behind.change_counter,
+            counter_after: after.change_counter,
             pages_before,
-            pages_behind,
+            pages_after,
         };
-        Ok(Transaction { held, before, behind, head, file_bytes })
+        Ok(Transaction { held, before, after, head, file_bytes })
     }
 
     fn count(&self) -> u64 {
@@ -234,14 +234,14 @@ impl Transaction<'_> {
         u64::from(self.head.pages_before) * self.head.page_bytes as u64
     }
 
-    fn bytes_behind(&self) -> u64 {
-        u64::from(self.head.pages_behind) * self.head.page_bytes as u64
+    fn bytes_after(&self) -> u64 {
+        u64::from(self.head.pages_after) * self.head.page_bytes as u64
     }
 
-    /// Writes the pages beyond the end of the database, where SQLite does not read. A full disk shows here,
-    /// before the record.
+    /// Writes the pages beyond the end of the database, where SQLite does not read. A full disk is
+    /// noticed here, before the record.
     fn extend(&self, main: Real) -> Result<(), Failure> {
-        if self.head.pages_behind <= self.head.pages_before {
+        if self.head.pages_after <= self.head.pages_before {
             return Ok(());
         }
         let extended = self.write_new_pages(main);
@@ -263,12 +263,13 @@ impl Transaction<'_> {
         self.write(main, |page| page > self.head.pages_before)
     }
 
-    /// Makes the new pages that the transaction does not write zeros, as replay takes them to be. A file that grows in chunks
-    /// (`SQLITE_FCNTL_CHUNK_SIZE`) is cut at the end of a chunk, and has old pages up to there.
+    /// Zeroes the new pages that the transaction does not write, because replay takes them as
+    /// zeros. A file that grows in chunks (`SQLITE_FCNTL_CHUNK_SIZE`) is cut at the end of a chunk,
+    /// and has old pages up to there.
     fn blank(&self, main: Real) -> Result<(), Failure> {
-        let end = main.size()?.min(self.bytes_behind());
+        let end = main.size()?.min(self.bytes_after());
         let zeros = vec![0; self.head.page_bytes];
-        let new = self.head.pages_before + 1..=self.head.pages_behind;
+        let new = self.head.pages_before + 1..=self.head.pages_after;
         for page in new.take_while(|page| self.at(*page) < end) {
             if !self.held.has(page) {
                 main.write(self.at(page), &zeros)?;
@@ -282,7 +283,7 @@ impl Transaction<'_> {
         self.write(main, |page| page <= self.head.pages_before)
     }
 
-    /// Writes pages, those that follow each other at once.
+    /// Writes pages. Adjacent pages are one write.
     fn write(&self, main: Real, which: impl Fn(u32) -> bool) -> Result<(), Failure> {
         let (mut begin, mut run) = (0, Vec::new());
         for (page, bytes) in self.held.pages().filter(|(page, _)| which(*page)) {

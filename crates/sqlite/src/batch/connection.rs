@@ -19,63 +19,66 @@ use crate::messages::tell;
 use crate::real::file::Real;
 use crate::real::loaded::loaded;
 
-/// What is still to be done for a call.
+/// What remains to be done for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing: this is SQLite's code.
+    /// Nothing. Contains the result code for SQLite.
     Return(c_int),
-    /// The file below is to be called.
+    /// Call the file below.
     Below,
 }
 
-/// The first bytes of a rollback journal's header: its magic and its record count. Zeros there make it no journal.
+/// The first bytes of a rollback journal's header: its magic and its record count. With zeros here,
+/// it is not a journal.
 type JournalHeader = [u8; JOURNAL_HEADER_BYTES];
 const JOURNAL_HEADER_BYTES: usize = 12;
 
 /// A connection's database.
 pub struct Connection {
-    /// Which.
+    /// The database.
     pub database: Arc<Database>,
-    /// Whether it may be written.
+    /// Whether the connection may write it.
     pub is_writable: bool,
-    /// Whether its journals are known when they are opened (rule 7).
+    /// Whether its journals are recognized when they are opened (rule 7).
     has_journals: bool,
     /// How often it took the lock for writing the WAL.
     pub wal_transaction_count: u64,
     /// The header of the WAL's index, while it is mapped.
     pub wal_index: Option<WalIndex>,
-    /// SQLite's lock.
+    /// The level of SQLite's lock.
     level: c_int,
     /// Whether SQLite is told `BATCH_ATOMIC`. Does not change during a transaction.
     is_offered: bool,
-    /// Whether it was told why not.
+    /// Whether the reason for not offering it was reported.
     is_told: bool,
-    /// Whether SQLite syncs (rule 8). After it was told not to, or was built not to, it is when a sync was seen.
+    /// Whether SQLite syncs (rule 8). If the connection was set not to sync, or SQLite was built
+    /// so, this becomes true when a sync is seen.
     is_syncing: bool,
-    /// Whether SQLite opened a journal in memory in this transaction. (Or in an earlier one that was rolled back
-    /// under a lock that is kept: the VFS is not told of that.)
+    /// Whether SQLite opened a journal in memory in this transaction. (Or in an earlier one that
+    /// was rolled back while the lock was kept, because the VFS is not told of that.)
     is_journal_in_memory: bool,
-    /// Between *begin* and *commit*.
+    /// The held pages, between *begin* and *commit*.
     held: Option<HeldPages>,
-    /// After a commit, while it has the lock: the size of the database, to which SQLite may cut the file.
+    /// After a commit, while it has the lock: the size of the database, to which SQLite may cut the
+    /// file.
     committed_bytes: Option<u64>,
-    /// The next sync is that of a commit whose record is durable.
+    /// Whether the next sync belongs to a commit whose record is durable.
     is_synced: bool,
-    /// Whether something was written in this transaction that is not part of a batch, and the log holds nothing that it
-    /// could contradict (rule 3).
+    /// Whether this transaction wrote something that is not part of a batch, after the log was
+    /// released, so that the log holds nothing that contradicts it (rule 3).
     is_released: bool,
     /// Its rollback journal, while it is open.
     pub journal: Option<Real>,
-    /// Whether SQLite writes that without a sync (rule 7).
+    /// Whether SQLite writes the journal without a sync (rule 7).
     is_journal_unsynced: bool,
-    /// What its header will be when the rest is durable.
+    /// The header that the journal will get when the rest of it is durable.
     journal_header: Option<JournalHeader>,
-    /// The file has a part of a transaction, and this connection may still have the lock.
+    /// Whether the file has a part of a transaction. This connection may still have the lock.
     is_partial: bool,
 }
 
 impl Connection {
-    /// One that has no lock.
+    /// A connection without a lock.
     pub fn new(database: Arc<Database>, is_writable: bool, has_journals: bool) -> Connection {
         Connection {
             database,
@@ -99,12 +102,13 @@ impl Connection {
         }
     }
 
-    /// What the file is good for; `below`: what the VFS below says.
+    /// The device characteristics of the file. `below`: those that the VFS below reports.
     pub fn characteristics(&self, below: c_int) -> c_int {
         if self.is_offered { below | SQLITE_IOCAP_BATCH_ATOMIC } else { below }
     }
 
-    /// After a lock was taken. With any [`Then::Return`] but success, the lock was released again.
+    /// Handles that a lock was taken. With any [`Then::Return`] except success, the lock was
+    /// released again.
     pub fn locked(&mut self, main: Real, level: c_int) -> Result<Then, Failure> {
         let before = self.level;
         self.level = before.max(level);
@@ -123,7 +127,8 @@ impl Connection {
         Ok(Then::Return(SQLITE_OK))
     }
 
-    /// With the shared lock, before anything is read (rule 5); `false`: others are in who have to leave first.
+    /// Runs with the shared lock, before anything is read (rule 5). `false`: other connections hold
+    /// a lock that they must release first.
     fn enter(&mut self, main: Real) -> Result<bool, Failure> {
         if let Some(e) = self.database.background.take_failure() {
             return Err(e);
@@ -169,7 +174,7 @@ impl Connection {
         }
     }
 
-    /// After a lock was released.
+    /// Handles that a lock was released.
     pub fn unlocked(&mut self, level: c_int) {
         self.level = self.level.min(level);
         if self.level < SQLITE_LOCK_RESERVED {
@@ -182,8 +187,9 @@ impl Connection {
         }
     }
 
-    /// Its rollback journal was opened for writing. After a batch that failed SQLite writes all of it at once, and does not look
-    /// whether what an earlier transaction left after its end (PERSIST) could be taken for a part of it (rule 7).
+    /// Handles that its rollback journal was opened for writing. After a failed batch, SQLite
+    /// writes all of the journal at once. It does not check whether bytes of an earlier transaction
+    /// after the journal's end (PERSIST) could be taken for a part of it (rule 7).
     pub fn open_journal(&mut self, journal: Real) -> Result<(), Failure> {
         if self.is_journal_unsynced {
             journal.truncate(0)?;
@@ -199,9 +205,10 @@ impl Connection {
         self.journal_header = None;
     }
 
-    /// Before a write to its rollback journal. After a batch that failed SQLite writes the records with a header that counts
-    /// them already, and their checksum is of every 200th byte: what a power cut leaves of them would be rolled back. So
-    /// the header stays zeros until they are durable (rule 7).
+    /// Runs before a write to its rollback journal. After a failed batch, SQLite writes the records
+    /// with a header that already counts them, and their checksum covers only every 200th byte. So
+    /// a power cut could leave records that would be rolled back wrongly. Therefore the header
+    /// stays zeros until the records are durable (rule 7).
     pub fn write_journal(&mut self, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
         if faults::is(Fault::CountsJournalEarly) {
             return Ok(Then::Below);
@@ -221,7 +228,7 @@ impl Connection {
         Ok(Then::Return(SQLITE_OK))
     }
 
-    /// Makes the journal durable, and one that counts only then.
+    /// Makes the journal durable. A journal with a delayed header becomes valid only then.
     fn sync_journal(&mut self) -> Result<(), Failure> {
         if let Some(journal) = self.journal {
             journal.sync()?;
@@ -249,7 +256,7 @@ impl Connection {
         self.direct(main).map(|()| Then::Below)
     }
 
-    /// Before the file gets another size.
+    /// Runs before the size of the file changes.
     pub fn truncate(&mut self, main: Real, size: i64) -> Result<Then, Failure> {
         if self.held.is_some() {
             return Ok(Then::Return(SQLITE_IOERR));
@@ -271,7 +278,7 @@ impl Connection {
         Then::Below
     }
 
-    /// Before anything is written that is not part of a batch (rules 3 and 7).
+    /// Runs before anything is written that is not part of a batch (rules 3 and 7).
     fn direct(&mut self, main: Real) -> Result<(), Failure> {
         if self.is_partial {
             return Err(Failure::Sqlite { code: SQLITE_IOERR, what: "writing before replaying" });
@@ -318,9 +325,9 @@ impl Connection {
         }
     }
 
-    /// Before a PRAGMA; `false`: it is refused. SQLite refuses this one in transactions that BEGIN began. Others, too,
-    /// would go on with a journal in memory that does not exist for other processes when this process is
-    /// killed (rule 8).
+    /// Runs before a PRAGMA; `false` refuses it. SQLite refuses `synchronous` only in transactions
+    /// that BEGIN began. In other transactions it would continue with a journal in memory, which
+    /// other processes cannot see if this process is killed (rule 8).
     fn pragma(&mut self, name: &[u8], value: &[u8]) -> bool {
         if name != b"synchronous" || !may_be_off(value) {
             return true;
@@ -333,7 +340,7 @@ impl Connection {
         !self.is_journal_in_memory
     }
 
-    /// Before the other controls.
+    /// Runs before the other controls.
     fn control(&mut self, main: Real, operation: c_int) -> Result<Then, Failure> {
         Ok(match operation {
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.is_offered && self.is_partial => {
@@ -378,8 +385,8 @@ impl Connection {
     }
 }
 
-/// Whether SQLite may take a level of `synchronous` for OFF. It reads a number by its first digits, and of that the
-/// lowest bits.
+/// Whether SQLite may take a level of `synchronous` for OFF. SQLite reads a number by its first
+/// digits, and uses the lowest bits of it.
 fn may_be_off(level: &[u8]) -> bool {
     let is_number = level.first().is_some_and(u8::is_ascii_digit);
     let is_known = [&b"1"[..], b"2", b"3"].contains(&level);

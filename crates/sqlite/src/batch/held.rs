@@ -2,27 +2,28 @@
 
 use std::collections::BTreeMap;
 
-/// So much may be held. SQLite writes a journal for more, as it does for what its page cache does not hold.
+/// The most bytes that are held. For more, SQLite writes a journal, as for a transaction that does
+/// not fit into its page cache.
 pub const HELD_BYTES_MAX: usize = 8 << 20;
 
 /// Pages of one size, by number.
 #[derive(Debug, Default)]
 pub struct HeldPages {
     page_bytes: usize,
-    /// Where each page's bytes begin.
+    /// The offset of each page's bytes.
     offsets: BTreeMap<u32, usize>,
     bytes: Vec<u8>,
-    /// How many bytes SQLite says the database will have, if it said so.
+    /// The size of the database in bytes, if SQLite has told it.
     pub size_hint: Option<i64>,
 }
 
 impl HeldPages {
-    /// Bytes of a page; 0 while there is none.
+    /// Bytes of a page; 0 while no page is held.
     pub fn page_bytes(&self) -> usize {
         self.page_bytes
     }
 
-    /// Holds a write; `false`: it is not a page, or too much.
+    /// Holds a write. `false`: it is not a page, or too much would be held.
     #[must_use]
     pub fn push(&mut self, at: u64, page: &[u8]) -> bool {
         if self.offsets.is_empty() {

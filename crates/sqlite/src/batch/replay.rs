@@ -22,12 +22,12 @@ use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::close;
 use crate::stream::live::{Contents, read_live};
 
-/// What became of a replay.
+/// The result of a replay.
 #[must_use]
 pub(super) enum Replayed {
-    /// The database holds the transactions, durably.
+    /// The database durably holds the transactions.
     Done,
-    /// The database is not what they were made for.
+    /// The database is not the one that they were made for.
     Conflict(Conflict),
     /// They cannot be read, or do not follow each other.
     Damaged(Damage),
@@ -38,7 +38,7 @@ impl Database {
     pub(super) fn is_hot(&self) -> Result<bool, Failure> {
         let found = self.with_stream(|stream| {
             self.settle_doubt(stream)?;
-            match StreamHeader::read(&stream.note()?) {
+            match StreamHeader::read(&stream.header()?) {
                 SharedHeader::Whole(shared) => Ok(shared.is_applying),
                 SharedHeader::Unset => Ok(false),
                 // Perhaps a process is writing the header now.
@@ -54,7 +54,7 @@ impl Database {
         Ok(found.unwrap_or(false))
     }
 
-    /// Brings them into the database. Under SQLite's exclusive lock.
+    /// Replays the transactions into the database, under SQLite's exclusive lock.
     pub(super) fn finish_hot(&self, main: Real) -> Result<(), Failure> {
         let done = self.with_log(|log, stream| {
             let _lease = self.lease(stream)?;
@@ -68,8 +68,8 @@ impl Database {
         done.map_or(Ok(()), Ok)
     }
 
-    /// Brings the transactions into the database, durably; gives them up when that was asked for and they cannot be; sets
-    /// them aside when the database is a new one.
+    /// Replays the transactions into the database, durably. If that is impossible, gives them up if
+    /// the user asked for it. If the database is a new one, sets them aside.
     pub fn bring_home(
         &self,
         log: &Log,
@@ -90,9 +90,9 @@ impl Database {
     }
 }
 
-/// With the lease: whether the database may have transactions of the log in part.
+/// Whether the database may have only a part of a transaction of the log. The caller has the lease.
 pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
-    match StreamHeader::read(&stream.note()?) {
+    match StreamHeader::read(&stream.header()?) {
         SharedHeader::Whole(shared) => Ok(shared.is_applying),
         SharedHeader::Unset => Ok(false),
         SharedHeader::Torn => Ok(match read_live(stream)? {
@@ -104,7 +104,7 @@ pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
     }
 }
 
-/// Brings the transactions into the database, durably.
+/// Replays the transactions into the database, durably.
 pub(super) fn replay(batches: &Batches, main: Real) -> Result<Replayed, Failure> {
     match replay_pages(batches, main) {
         Ok(None) => Ok(Replayed::Done),
@@ -120,7 +120,7 @@ fn replay_pages(batches: &Batches, main: Real) -> Result<Option<Conflict>, Failu
     };
     let page_bytes = first.page_bytes;
     let is_chain = |pair: &[(Head, Vec<u8>)]| {
-        pair[0].0.counter_behind == pair[1].0.counter_before && pair[1].0.page_bytes == page_bytes
+        pair[0].0.counter_after == pair[1].0.counter_before && pair[1].0.page_bytes == page_bytes
     };
     if !batches.windows(2).all(is_chain) {
         let text = "the log's transactions do not follow each other";
@@ -149,13 +149,13 @@ fn replay_pages(batches: &Batches, main: Real) -> Result<Option<Conflict>, Failu
         let version = steps.version(*page, page_bytes, main)?;
         main.write(page_at(*page, page_bytes), &version)?;
     }
-    if main.size()? != bytes(last.pages_behind) {
-        main.truncate(bytes(last.pages_behind))?;
+    if main.size()? != bytes(last.pages_after) {
+        main.truncate(bytes(last.pages_after))?;
     }
     main.sync().map(|()| None)
 }
 
-/// How the database's header differs from those of the period, if it does.
+/// How the database's header differs from those of the period, if it differs.
 fn check_database_header(
     first: &Head,
     last: &Head,
@@ -168,19 +168,19 @@ fn check_database_header(
         return Ok(Some(Conflict("its page size is not the logged one".into())));
     }
     let since = |counter: u32| counter.wrapping_sub(first.counter_before);
-    if since(header.change_counter) > since(last.counter_behind) {
+    if since(header.change_counter) > since(last.counter_after) {
         return Ok(Some(Conflict("its change counter is outside the range in the log".into())));
     }
     Ok(None)
 }
 
-/// How each page comes to its last version.
+/// How the last version of each page is made.
 struct Plan<'a> {
     pages: BTreeMap<u32, Steps<'a>>,
     fewest_pages: u32,
 }
 
-/// From the database or from zeros, by these.
+/// From the page in the database, or from zeros, by applying these.
 #[derive(Default)]
 struct Steps<'a> {
     is_from_zeros: bool,
@@ -199,7 +199,7 @@ impl<'a> Plan<'a> {
                 plan.pages.entry(page.number).or_insert_with(new).pages.push(page);
             }
         }
-        let last = batches.last().map_or(0, |(head, _)| head.pages_behind);
+        let last = batches.last().map_or(0, |(head, _)| head.pages_after);
         plan.pages.split_off(&last.saturating_add(1));
         plan.fewest_pages = plan.fewest_pages.min(last);
         plan

@@ -9,12 +9,12 @@ use device::sync::Mutex;
 use crate::failure::Failure;
 use crate::real::file::Opened;
 
-/// A process's syncs of one database.
+/// The background syncs of one database in a process.
 #[derive(Default)]
 pub(crate) struct Background {
     pub state: Mutex<SyncState>,
     pub has_failed: AtomicBool,
-    /// A sync of the database failed, and the stream header does not say so yet.
+    /// A sync of the database failed, and the stream header does not record it yet.
     pub is_doubtful: AtomicBool,
 }
 
@@ -23,21 +23,22 @@ pub(crate) struct SyncState {
     /// The process whose thread it is.
     pub process: u32,
     pub job: Option<Job>,
-    /// The file of the job before.
+    /// The file of the previous job.
     pub file: Option<Opened>,
     pub failure: Option<Failure>,
 }
 
 pub(crate) enum Job {
-    /// Its file is closed by a thread that SQLite knows; whether the sync was good.
+    /// The job has ended. Its file must be closed by a thread that SQLite knows. Contains whether
+    /// the sync succeeded.
     Running(JoinHandle<(Opened, bool)>),
-    /// In tests.
+    /// State that only tests use.
     Begun(Opened, u64),
     Synced(Opened, u64, Result<(), Failure>),
 }
 
 impl Background {
-    /// The error of a sync, once.
+    /// Takes the error of a sync, once.
     pub fn take_failure(&self) -> Option<Failure> {
         if !self.has_failed.swap(false, Ordering::Relaxed) {
             return None;
@@ -47,7 +48,7 @@ impl Background {
 }
 
 impl SyncState {
-    /// Takes the file of a job that is done.
+    /// Takes the file of a job that has ended.
     pub fn settle(&mut self) {
         if self.process != std::process::id() {
             std::mem::forget(std::mem::take(self));

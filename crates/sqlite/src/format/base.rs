@@ -8,14 +8,14 @@
 use crate::format::codec::{Take, empty, finish, put, u32_of};
 use crate::format::wal::{Checksum, Salts};
 
-/// How a generation of the WAL stands, by itself.
+/// The state of a generation of the WAL, without earlier records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It is about to begin; the database holds all before it, durably.
+    /// The generation is about to begin. The database durably holds everything before it.
     Begin,
-    /// The file itself holds its first frames, durably.
+    /// The WAL file durably holds the generation's first frames.
     Durable,
-    /// There is none: the database holds everything, durably.
+    /// There is no WAL. The database durably holds everything.
     Closed,
 }
 
@@ -24,14 +24,14 @@ pub enum Kind {
 pub struct Stale {
     /// Its salts.
     pub salts: Salts,
-    /// Frames it had, at most.
+    /// The largest number of frames that it had.
     pub frames: u32,
 }
 
-/// A record that voids all before it.
+/// A record that voids all records before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
-    /// What happened.
+    /// The kind of base.
     pub kind: Kind,
     /// The generation; zeros in [`Kind::Closed`].
     pub salts: Salts,
@@ -41,14 +41,14 @@ pub struct Base {
     pub change_counter: u32,
     /// Frames that the file holds durably ([`Kind::Durable`]).
     pub frames: u32,
-    /// Checksum of the last of them.
+    /// Checksum of the last of these frames.
     pub checksum: Checksum,
-    /// Since the file was last durable, oldest first.
+    /// Generations since the file was last durable, oldest first.
     pub stale: Vec<Stale>,
 }
 
 impl Base {
-    /// That of [`Kind::Closed`].
+    /// The base of [`Kind::Closed`].
     pub fn closed() -> Base {
         let (kind, salts, checksum) = (Kind::Closed, [0; 8], [0; 2]);
         let stale = Vec::new();

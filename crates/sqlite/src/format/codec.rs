@@ -14,11 +14,11 @@ use crate::format::wal::Salts;
 pub(crate) const VERSION: u8 = 1;
 pub(crate) const HEADER_BYTES: usize = 8;
 
-/// A body is at most this: 16 MiB of the log's record hold it also when it does not pack.
+/// The largest body. A record of the log (16 MiB) has room for it even if it cannot be compressed.
 pub(crate) const BODY_BYTES_MAX: usize = 15 << 20;
 
-/// The list in a record of frames or pages, after the head: the count, then for each item the numbers of
-/// its kind, the form, and the bytes.
+/// The list in a record of frames or pages, after the head. It has the count, and for each item the
+/// numbers of its kind, the form, and the bytes.
 pub(crate) struct Items {
     /// The record so far, with room for its header.
     body: Vec<u8>,
@@ -28,13 +28,13 @@ pub(crate) struct Items {
 
 impl Items {
     /// An empty list after a head.
-    pub(crate) fn behind(mut body: Vec<u8>) -> Items {
+    pub(crate) fn after(mut body: Vec<u8>) -> Items {
         let count_at = body.len();
         put(&mut body, 0);
         Items { body, count_at, count: 0 }
     }
 
-    /// Adds one: `page` against `base`.
+    /// Adds an item: `page` against `base`.
     pub(crate) fn push(&mut self, numbers: &[u32], base: Option<&[u8]>, page: &[u8]) {
         numbers.iter().for_each(|number| put(&mut self.body, *number));
         let form_at = self.body.len();
@@ -54,19 +54,19 @@ impl Items {
     }
 }
 
-/// A record's header, to be filled in, and room for what most bodies take.
+/// A record's header, to be filled in later, with capacity for most bodies.
 pub(crate) fn empty() -> Vec<u8> {
     begin(Vec::with_capacity(1024))
 }
 
-/// The same in the memory of `buffer`.
+/// The same, in the memory of `buffer`.
 pub(crate) fn begin(mut buffer: Vec<u8>) -> Vec<u8> {
     buffer.clear();
     buffer.extend_from_slice(&[0; HEADER_BYTES]);
     buffer
 }
 
-/// Completes a record, whose body follows room for the header.
+/// Completes a record whose body follows the space for the header.
 pub(crate) fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
     let body_bytes = u32_of(record.len() - HEADER_BYTES);
     let is_packed = pack(&mut record);
@@ -75,7 +75,7 @@ pub(crate) fn finish(kind: u8, mut record: Vec<u8>) -> Vec<u8> {
     record
 }
 
-/// Packs the body, if that makes it smaller. Returns whether it does.
+/// Compresses the body, if that makes it smaller. Returns whether it does.
 fn pack(record: &mut Vec<u8>) -> bool {
     if record.len() < HEADER_BYTES + compress::MIN_BYTES {
         return false;
@@ -93,7 +93,7 @@ pub(crate) fn put(out: &mut Vec<u8>, number: u32) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// A length as a record has it.
+/// A length as a record stores it.
 pub(crate) fn u32_of(number: usize) -> u32 {
     u32::try_from(number).expect("a record is small")
 }

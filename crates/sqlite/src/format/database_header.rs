@@ -17,12 +17,13 @@ pub struct DatabaseHeader {
     pub change_counter: u32,
     /// CRC32C of the header.
     pub crc: u32,
-    /// Pages. `None`: the last writer did not maintain that field, and the file's size counts.
+    /// Number of pages. `None`: the last writer did not maintain that field, so the file's size
+    /// counts.
     page_count: Option<u32>,
 }
 
 impl DatabaseHeader {
-    /// The header that `bytes` begin with; `None`: it is none.
+    /// The header at the start of `bytes`; `None` if they are not one.
     pub fn parse(bytes: &[u8]) -> Option<DatabaseHeader> {
         let bytes = bytes.get(..DATABASE_HEADER_BYTES)?;
         let be32 =
@@ -37,7 +38,7 @@ impl DatabaseHeader {
         })
     }
 
-    /// That of an open database.
+    /// The header of an open database.
     pub fn read(main: Real) -> Result<Option<DatabaseHeader>, Failure> {
         let mut bytes = [0; DATABASE_HEADER_BYTES];
         let count = main.read(0, &mut bytes)?;
@@ -50,7 +51,7 @@ impl DatabaseHeader {
         self.page_count.map_or(in_file, |count| count.min(in_file))
     }
 
-    /// Pages that it says the database has, if it does.
+    /// Number of pages by the header, if it gives one.
     pub fn page_count(&self) -> Option<u32> {
         self.page_count
     }

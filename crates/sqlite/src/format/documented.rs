@@ -120,9 +120,9 @@ fn pages_are_those_of_the_page() {
     let head = pages::Head {
         page_bytes: 512,
         counter_before: 77,
-        counter_behind: 78,
+        counter_after: 78,
         pages_before: 55,
-        pages_behind: 56,
+        pages_after: 56,
     };
     let mut writer = pages::Writer::new(&head);
     writer.push(56, None, &noise());
@@ -131,9 +131,9 @@ fn pages_are_those_of_the_page() {
     let fields = [
         ("page_bytes", 512),
         ("counter_before", 77),
-        ("counter_behind", 78),
+        ("counter_after", 78),
         ("pages_before", 55),
-        ("pages_behind", 56),
+        ("pages_after", 56),
         ("count", 1),
     ];
     assert_fields("## Pages", &bytes[8..32], &fields);

@@ -22,11 +22,11 @@ pub const KIND: u8 = 6;
 pub struct Frame<'a> {
     /// Number of the page.
     pub page: u32,
-    /// As in the frame's header.
+    /// The database's size in pages after a commit, as in the frame's header.
     pub commit_pages: u32,
-    /// As in the frame's header: up to and with this frame.
+    /// The checksum of the frame's header, up to and including this frame.
     pub checksum: Checksum,
-    /// Of the page by itself.
+    /// The checksum of the page alone.
     page_checksum: Checksum,
     is_big_endian: bool,
     /// How `bytes` are to be read.
@@ -36,7 +36,7 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Whether `page` is what the frame holds.
+    /// Whether `page` is the content of the frame.
     pub fn holds(&self, page: &[u8]) -> bool {
         wal::checksum(self.is_big_endian, [0; 2], page) == self.page_checksum
     }
@@ -79,7 +79,7 @@ impl FramesWriter {
         put(&mut body, head.checksum[0]);
         put(&mut body, head.checksum[1]);
         body.push(u8::from(head.is_big_endian));
-        FramesWriter(Items::behind(body))
+        FramesWriter(Items::after(body))
     }
 
     /// Adds the frame with this header: `page` against `base`.

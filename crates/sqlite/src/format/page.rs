@@ -20,7 +20,7 @@ static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 pub enum Form {
     /// After-images of the runs that differ from the last version.
     Delta = 1,
-    /// After-images of what is not zero: of a page that was not there before.
+    /// After-images of the bytes that are not zero, for a page that did not exist before.
     Sparse = 2,
     /// The page.
     Whole = 3,
@@ -33,7 +33,7 @@ impl Form {
     }
 }
 
-/// The block of `page` at `at`, made in `filled` when the page is smaller.
+/// The block of `page` at `at`. If the page is smaller, `filled` holds the block.
 fn block<'a>(
     page: &'a [u8],
     at: usize,
@@ -47,7 +47,7 @@ fn block<'a>(
     filled
 }
 
-/// Appends `page` in the smallest form; `base` is its last version, `None` when it was not there.
+/// Appends `page` in the smallest form. `base` is its last version; `None` if it did not exist.
 pub fn encode(base: Option<&[u8]>, page: &[u8], out: &mut Vec<u8>) -> Form {
     let start = out.len();
     let budget = page.len() - page.len() / 4;
@@ -68,7 +68,8 @@ pub fn encode(base: Option<&[u8]>, page: &[u8], out: &mut Vec<u8>) -> Form {
     if base.is_some() { Form::Delta } else { Form::Sparse }
 }
 
-/// Makes `page`, which holds the last version or any mixture of it with later ones, the next.
+/// Changes `page` to the next version. It holds the last version, or any mixture of it with later
+/// ones.
 pub fn apply(form: Form, bytes: &[u8], page: &mut [u8]) -> Result<(), Failure> {
     let wrong = |what: &str| Failure::Damaged(format!("a record's page: {what}"));
     if form == Form::Whole {
@@ -92,7 +93,7 @@ pub fn apply(form: Form, bytes: &[u8], page: &mut [u8]) -> Result<(), Failure> {
         page[at..end].copy_from_slice(&changed[..end - at]);
         rest = behind;
     }
-    if rest.is_empty() { Ok(()) } else { Err(wrong("bytes behind its end")) }
+    if rest.is_empty() { Ok(()) } else { Err(wrong("bytes after its end")) }
 }
 
 /// The offset of a page in the database file.

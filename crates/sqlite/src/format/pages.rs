@@ -1,8 +1,8 @@
-//! The record of a transaction of pages; `record` in the crate's root says what is around it.
+//! The record of a transaction of pages. `record` describes the header around it.
 //!
 //! ```text
-//! pages:  | u32 page bytes | u32 change counter before | u32 change counter behind
-//!         | u32 pages before | u32 pages behind | u32 count
+//! pages:  | u32 page bytes | u32 change counter before | u32 change counter after
+//!         | u32 pages before | u32 pages after | u32 count
 //!         | count times: u32 page, u32 CRC32C of the page, u8 form, u32 bytes, bytes |
 //! ```
 
@@ -17,12 +17,12 @@ pub struct Head {
     pub page_bytes: usize,
     /// The database's change counter before the transaction.
     pub counter_before: u32,
-    /// And after it.
-    pub counter_behind: u32,
-    /// Pages of the database before it. What the file has beyond them counts as zeros.
+    /// The change counter after the transaction.
+    pub counter_after: u32,
+    /// Pages of the database before the transaction. Bytes of the file after them count as zeros.
     pub pages_before: u32,
-    /// And after it.
-    pub pages_behind: u32,
+    /// Pages of the database after the transaction.
+    pub pages_after: u32,
 }
 
 /// The transactions of a period: the head of each, and the bytes after the head.
@@ -33,7 +33,7 @@ pub type Batches = Vec<(Head, Vec<u8>)>;
 pub struct Page<'a> {
     /// Its number.
     pub number: u32,
-    /// CRC32C of it.
+    /// CRC32C of the page.
     pub crc: u32,
     /// How `bytes` are to be read.
     pub form: Form,
@@ -53,13 +53,14 @@ impl Writer {
         let mut body = empty();
         put(&mut body, u32_of(head.page_bytes));
         put(&mut body, head.counter_before);
-        put(&mut body, head.counter_behind);
+        put(&mut body, head.counter_after);
         put(&mut body, head.pages_before);
-        put(&mut body, head.pages_behind);
-        Writer(Items::behind(body))
+        put(&mut body, head.pages_after);
+        Writer(Items::after(body))
     }
 
-    /// Adds page `number` against `base`, the page in the file. `None`: it is beyond the end of the database.
+    /// Adds page `number` against `base`, the page in the file. `None`: it is beyond the end of the
+    /// database.
     pub fn push(&mut self, number: u32, base: Option<&[u8]>, page: &[u8]) {
         self.0.push(&[number, crc32c::crc32c(page)], base, page);
     }
@@ -73,9 +74,9 @@ impl Writer {
 /// The head of a body; the bytes after it are for [`pages`].
 pub fn head(take: &mut Take<'_>) -> Option<Head> {
     let page_bytes = take.page_bytes().filter(|bytes| *bytes > 0)?;
-    let [counter_before, counter_behind] = [take.u32()?, take.u32()?];
-    let [pages_before, pages_behind] = [take.u32()?, take.u32()?];
-    Some(Head { page_bytes, counter_before, counter_behind, pages_before, pages_behind })
+    let [counter_before, counter_after] = [take.u32()?, take.u32()?];
+    let [pages_before, pages_after] = [take.u32()?, take.u32()?];
+    Some(Head { page_bytes, counter_before, counter_after, pages_before, pages_after })
 }
 
 /// The pages after the head of a record.
@@ -103,9 +104,9 @@ mod tests {
     const HEAD: Head = Head {
         page_bytes: 512,
         counter_before: 7,
-        counter_behind: 8,
+        counter_after: 8,
         pages_before: 2,
-        pages_behind: 3,
+        pages_after: 3,
     };
 
     #[test]

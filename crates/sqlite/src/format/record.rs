@@ -19,13 +19,13 @@ use crate::format::pages;
 /// A record that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
-    /// Voids all before it.
+    /// A base, which voids all records before it.
     Base(Base),
-    /// Frames of one generation; the bytes after the head, to be read with [`frames::frames`].
+    /// Frames of one generation, and the bytes after the head, which [`frames::frames`] reads.
     Frames(FramesHead, Vec<u8>),
-    /// Pages of a transaction in a rollback mode; the bytes after the head.
+    /// Pages of a transaction in a rollback mode, and the bytes after the head.
     Pages(pages::Head, Vec<u8>),
-    /// The database holds what the records before this LSN say, durably.
+    /// The database durably holds the content of the records before this LSN.
     Home(u64),
 }
 

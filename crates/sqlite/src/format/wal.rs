@@ -9,7 +9,7 @@ pub const FRAME_HEADER_BYTES: usize = 24;
 
 const MAGIC: u32 = 0x377f_0682;
 
-/// Salts of a generation: a WAL that begins again from its start gets other ones.
+/// Salts of a generation. A WAL that begins again gets other salts.
 pub type Salts = [u8; 8];
 /// The two words of SQLite's running checksum.
 pub type Checksum = [u32; 2];
@@ -18,11 +18,11 @@ fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// SQLite's checksum over a multiple of eight bytes, going on from `from`.
+/// SQLite's checksum over a multiple of eight bytes, continued from `from`.
 ///
-/// Each step needs the result of the one before, so a page takes the processor's latency 1024 times. But a step
-/// is linear: the sum over a piece is that from zeros, plus what the steps make of what it begins with. So
-/// the pieces of a page are summed side by side.
+/// Each step needs the result of the previous one, so a page takes 1024 times the latency of a
+/// step. But a step is linear: the sum over a piece is the sum from zeros, plus the result of the
+/// steps for the start value alone. So the pieces of a page are summed in parallel.
 pub fn checksum(is_big_endian: bool, from: Checksum, bytes: &[u8]) -> Checksum {
     debug_assert!(bytes.len().is_multiple_of(8));
     match is_big_endian {
@@ -60,7 +60,7 @@ fn checksum_of(from: Checksum, bytes: &[u8], word: impl Fn(u32) -> u32) -> Check
     [s0, s1]
 }
 
-/// What so many steps over zeros do to a sum: a symmetric matrix.
+/// The effect of a number of steps over zeros on a sum: a symmetric matrix.
 #[derive(Clone, Copy)]
 struct Steps([u32; 3]);
 
@@ -77,7 +77,8 @@ impl Steps {
         all
     }
 
-    /// Both, one after the other: powers of the same matrix, so in any order.
+    /// The steps of both, one after the other. Both are powers of the same matrix, so their order
+    /// does not matter.
     fn and(self, Steps([d, e, f]): Steps) -> Steps {
         let Steps([a, b, c]) = self;
         let dot =
@@ -92,20 +93,22 @@ impl Steps {
         [dot(a, b), dot(b, c)]
     }
 
-    /// The sum of a piece of so many steps that goes on from `sum`, when from zeros it is `piece`.
+    /// The sum of a piece with this number of steps, continued from `sum`, if its sum from zeros is
+    /// `piece`.
     fn then(self, sum: Checksum, [p0, p1]: Checksum) -> Checksum {
         let [s0, s1] = self.over_zeros(sum);
         [s0.wrapping_add(p0), s1.wrapping_add(p1)]
     }
 
-    /// What the sum of the piece is from zeros, when it is `all` going on from `sum`.
+    /// The sum of the piece from zeros, if the sum continued from `sum` is `all`.
     fn alone(self, sum: Checksum, [all0, all1]: Checksum) -> Checksum {
         let [s0, s1] = self.over_zeros(sum);
         [all0.wrapping_sub(s0), all1.wrapping_sub(s1)]
     }
 }
 
-/// The checksum of a frame's page by itself, from zeros, out of that of the frame and that of the one before.
+/// The checksum of a frame's page alone, from zeros, computed from the checksum of the frame and
+/// that of the previous frame.
 pub fn page_checksum(
     is_big_endian: bool,
     before: Checksum,
@@ -126,7 +129,7 @@ pub struct Header {
     pub page_bytes: usize,
     /// Salts of the generation.
     pub salts: Salts,
-    /// Checksum of the header, from which that of the first frame goes on.
+    /// Checksum of the header, from which that of the first frame continues.
     pub checksum: Checksum,
     /// Whether checksums are over big-endian words.
     pub is_big_endian: bool,
@@ -165,7 +168,7 @@ impl Header {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// The checksum of `frame`, when that of the frame before is `from`.
+    /// The checksum of `frame`, if that of the previous frame is `from`.
     pub fn frame_checksum(&self, from: Checksum, frame: &[u8]) -> Checksum {
         let sum = checksum(self.is_big_endian, from, &frame[..8]);
         checksum(self.is_big_endian, sum, &frame[FRAME_HEADER_BYTES..])
@@ -179,9 +182,9 @@ pub struct FrameHeader {
     pub page: u32,
     /// In the last frame of a transaction the database's size in pages, else 0.
     pub commit_pages: u32,
-    /// Salts of the generation it belongs to.
+    /// Salts of the frame's generation.
     pub salts: Salts,
-    /// Checksum up to and with this frame.
+    /// Checksum up to and including this frame.
     pub checksum: Checksum,
 }
 
@@ -197,12 +200,12 @@ impl FrameHeader {
     }
 }
 
-/// The change counter in a database's header, of which `page` has the first bytes.
+/// The change counter in a database's header. `page` has the first bytes of the header.
 pub fn change_counter(page: &[u8]) -> u32 {
     be32(page, 24)
 }
 
-/// The page size in a database's header; `None`: it is no database.
+/// The page size in a database's header; `None` if it is not a database.
 pub fn database_page_bytes(header: &[u8]) -> Option<usize> {
     if header.get(..16)? != b"SQLite format 3\0" {
         return None;
@@ -248,7 +251,7 @@ mod tests {
         assert_eq!(checksum(true, [0; 2], &swapped), [7, 14]);
     }
 
-    /// As the file format's description has it, a step after the other.
+    /// The checksum by the file format's description, one step after the other.
     fn checksum_in_steps(
         is_big_endian: bool,
         [mut s0, mut s1]: Checksum,

@@ -15,24 +15,26 @@ use std::ops::Range;
 use crate::format::wal::{FRAME_HEADER_BYTES, FrameHeader, Header};
 use crate::frames::wal_index::Counted;
 
-/// At most this is kept. A larger transaction makes the file itself durable (`wal::commit`).
+/// The most bytes that are kept. A larger transaction makes the WAL file itself durable
+/// (`wal::commit`).
 const KEPT_BYTES_MAX: usize = (1 << 20) + (128 << 10);
-/// At most this much memory is kept for the next transaction.
+/// The most memory that is kept for the next transaction.
 const IDLE_BYTES_MAX: usize = 64 << 10;
 
-/// What a transaction wrote since the last sync.
+/// The bytes that a transaction wrote since the last sync.
 #[derive(Debug, Default)]
 pub struct Pending {
     /// From the first byte written to the last, including gaps.
     written: Range<u64>,
-    /// What, from the front of `written` on; all of it if `is_whole`.
+    /// The kept bytes, from the front of `written` on. They are complete if `is_whole`.
     bytes: Vec<u8>,
     is_whole: bool,
     /// The number of the transaction that wrote it.
     transaction: u64,
-    /// What SQLite counted when the transaction wrote first, if all here was written since.
+    /// What SQLite counted when the transaction first wrote, if everything here was written since
+    /// then.
     counted: Option<Counted>,
-    /// The last frame's header, at the end of all that is kept, is not in the file yet.
+    /// The header of the last frame, at the end of the kept bytes, is not in the file yet.
     is_held: bool,
 }
 
@@ -47,12 +49,12 @@ impl Pending {
         self.written.clone()
     }
 
-    /// All that was written, if it was kept; it begins where [`Pending::written`] does.
+    /// Everything that was written, if it was kept. It begins where [`Pending::written`] does.
     pub fn bytes(&self) -> Option<&[u8]> {
         (self.is_whole && !self.is_empty()).then_some(&self.bytes)
     }
 
-    /// The header of the first frame that was written, if it was kept and is at the offset of a frame.
+    /// The header of the first frame that was written, if it was kept and is at a frame's offset.
     pub fn first_frame(&self, header: &Header) -> Option<FrameHeader> {
         let first = header.frames_before(self.written.start) + 1;
         let is_frame = self.written.start == header.frame_at(first);
@@ -60,7 +62,8 @@ impl Pending {
         Some(FrameHeader::parse(bytes))
     }
 
-    /// What is written next is of transaction `number`; `counted`: what SQLite counts now.
+    /// Announces that the next write belongs to transaction `number`. `counted`: what SQLite counts
+    /// now.
     pub fn belongs_to(&mut self, number: u64, counted: impl FnOnce() -> Option<Counted>) {
         if self.transaction != number {
             self.clear();
@@ -69,13 +72,13 @@ impl Pending {
         }
     }
 
-    /// Whether SQLite counted just `frames` when it began to write this, so that the next frame continues
-    /// the chain from the last of them.
+    /// Whether SQLite counted exactly `frames` when it began to write this, so that the next frame
+    /// continues the chain from the last of them.
     pub fn follows(&self, frames: &Counted) -> bool {
         frames.frames > 0 && self.counted.as_ref() == Some(frames)
     }
 
-    /// `bytes` were written at `at`.
+    /// Records that `bytes` were written at `at`.
     pub fn wrote(&mut self, at: u64, bytes: &[u8]) {
         if self.is_empty() {
             self.bytes.clear();
@@ -87,8 +90,8 @@ impl Pending {
         self.extend(at..at + bytes.len() as u64);
     }
 
-    /// Holds a frame's header until its page comes. `false`: the caller writes the header now.
-    /// Only when nothing is held.
+    /// Holds a frame's header until its page is written. `false`: the caller writes the header now.
+    /// Called only while nothing is held.
     pub fn hold(&mut self, at: u64, header: &[u8]) -> bool {
         debug_assert!(!self.is_held && header.len() == FRAME_HEADER_BYTES);
         let is_next = self.is_empty() || self.is_whole && at == self.written.end;
@@ -113,7 +116,7 @@ impl Pending {
         Some((at - FRAME_HEADER_BYTES as u64, &self.bytes[from..]))
     }
 
-    /// The header that is held, if one is, and where it belongs: it is to be written now.
+    /// The held header, if there is one, and its offset. The caller writes it now.
     pub fn take_held(&mut self) -> Option<(u64, [u8; FRAME_HEADER_BYTES])> {
         let header = *self.bytes.last_chunk().filter(|_| self.is_held)?;
         self.is_held = false;
@@ -127,20 +130,20 @@ impl Pending {
         };
     }
 
-    /// A write failed: what the file holds there is not known.
+    /// Records that a write failed, so the content of the file there is unknown.
     pub fn failed(&mut self, at: Range<u64>) {
         self.is_whole = false;
         self.extend(at);
     }
 
-    /// Hands out the memory of what is kept, for the caller to swap. Afterwards nothing is kept.
+    /// Moves the memory of the kept bytes out, for the caller to swap. Afterwards nothing is kept.
     pub fn take(&mut self) -> &mut Vec<u8> {
         debug_assert!(!self.is_held, "it would never be written");
         (self.written, self.is_whole, self.counted) = (0..0, false, None);
         &mut self.bytes
     }
 
-    /// A sync has come, or the WAL begins from its start.
+    /// Drops everything: the WAL was synced, or begins again from its start.
     pub fn clear(&mut self) {
         let bytes = self.take();
         bytes.clear();
@@ -219,7 +222,7 @@ mod tests {
         assert!(!pending.hold(32, &[3; 24]), "it is written again");
         assert!(!pending.hold(81, &[3; 24]), "a gap");
         assert!(pending.hold(80, &[3; 24]));
-        assert_eq!(pending.with_held(105, &[4; 8]), None, "not right behind it");
+        assert_eq!(pending.with_held(105, &[4; 8]), None, "not directly after it");
         assert_eq!(pending.take_held(), Some((80, [3; 24])));
         assert_eq!((pending.take_held(), pending.written()), (None, 32..104));
         pending.clear();
@@ -232,7 +235,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written where: what is kept is what the file holds.
+        /// Wherever writes go, the kept bytes are what the file holds.
         #[test]
         fn as_the_file(writes in proptest::collection::vec((0..40_usize, 1..30_usize, 0..9_u8), 1..20)) {
             let (mut pending, mut file) = (Pending::default(), [0; 80]);

@@ -23,7 +23,7 @@ pub fn read_header(wal: Real) -> Result<Option<Header>, Failure> {
     Ok(Header::parse(&bytes[..count]))
 }
 
-/// The header of a frame, if the file reaches so far.
+/// The header of a frame, if the file is long enough.
 pub fn frame_header(
     header: &Header,
     wal: Real,
@@ -41,7 +41,8 @@ pub fn change_counter(main: Real) -> Result<u32, Failure> {
     Ok(wal::change_counter(&header))
 }
 
-/// Writes what the file has there again, so that the next sync counts for it, whatever became of an earlier one.
+/// Writes the present content of the file again, so that the next sync covers it, whatever happened
+/// to an earlier sync.
 pub fn copy_onto_itself(wal: Real, span: Range<u64>) -> Result<(), Failure> {
     let mut bytes = vec![0; 128 << 10];
     for at in span.clone().step_by(bytes.len()) {

@@ -5,7 +5,7 @@ use crate::format::wal::{Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
 use crate::frames::read::read_header;
 use crate::real::file::Real;
 
-/// What a WAL file holds.
+/// The content of a WAL file.
 pub struct Scan {
     /// Its header.
     pub header: Header,
@@ -14,7 +14,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// `None`: it has no valid header.
+    /// `None` if it has no valid header.
     pub fn read(wal: Real) -> Result<Option<Scan>, Failure> {
         let Some(header) = read_header(wal)? else { return Ok(None) };
         let mut scan = Scan { header, frames: Vec::new() };
@@ -37,7 +37,7 @@ impl Scan {
         u32::try_from(self.frames.len()).expect("counted with 32 bits")
     }
 
-    /// Frames up to the last that ends a transaction.
+    /// Frames up to the last one that ends a transaction.
     pub fn committed(&self) -> u32 {
         let last = self.frames.iter().rposition(|frame| frame.commit_pages > 0);
         last.map_or(0, |index| u32::try_from(index + 1).expect("counted with 32 bits"))

@@ -18,7 +18,8 @@ use crate::frames::wal_index::Counted;
 use crate::real::file::Real;
 use crate::stream::header::StreamHeader;
 
-/// More frames than this at once, in bytes, make the file itself durable: a large write costs the same there.
+/// With more bytes of frames than this at once, the WAL file itself is made durable: for a large
+/// write that costs the same.
 pub const DIRECT_BYTES: u64 = 1 << 20;
 /// The frames after the last logged one, up to the last that ends a transaction.
 pub struct Tail<'a> {
@@ -28,12 +29,12 @@ pub struct Tail<'a> {
     pub last: u32,
     /// Its checksum.
     pub checksum: Checksum,
-    /// The frames, but of those in the file not much more than [`DIRECT_BYTES`].
+    /// The frames. Of those that are only in the file, not much more than [`DIRECT_BYTES`].
     pub frames: Cow<'a, [u8]>,
 }
 
 impl<'a> Tail<'a> {
-    /// Follows the chain up to the end of what `pending` says; `None`: it ends no transaction.
+    /// Follows the chain to the end of what `pending` says; `None` if no transaction ends there.
     pub fn find(
         header: &Header,
         wal: Real,
@@ -62,7 +63,7 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// As far as the chain was followed.
+/// The chain as far as it was followed.
 struct Chain<'h> {
     header: &'h Header,
     before: Checksum,
@@ -70,12 +71,12 @@ struct Chain<'h> {
     number: u32,
     /// The last frame that ends a transaction, and its checksum.
     last: Option<(u32, Checksum)>,
-    /// Whether the frames are known to be one, each with its checksum.
+    /// Whether the frames are known to be a chain, each with its checksum.
     is_known: bool,
 }
 
 impl Chain<'_> {
-    /// Whether `frame` goes on with the chain.
+    /// Whether `frame` continues the chain.
     fn takes(&mut self, frame: &[u8]) -> bool {
         let parsed = FrameHeader::parse(frame);
         let checksum = match self.is_known {

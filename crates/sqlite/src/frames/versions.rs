@@ -25,25 +25,25 @@ use crate::frames::tail::Tail;
 use crate::real::file::Real;
 use crate::stream::header::StreamHeader;
 
-/// At most this many bytes of pages are remembered for one database.
+/// The most bytes of pages that are remembered for one database.
 const IMAGES_BYTES_MAX: usize = 64 << 10;
-/// At most this much memory is kept for the next record.
+/// The most memory that is kept for the next record.
 const RECORD_BYTES_MAX: usize = 64 << 10;
 
-/// What this process remembers of a generation; all of it can be found again.
+/// What this process remembers of a generation. All of it can be computed again.
 #[derive(Default)]
 pub struct Versions {
     salts: Salts,
-    /// Frames that it is about, and the checksum of the last.
+    /// The number of frames that it covers, and the checksum of the last.
     upto: u32,
     checksum: Checksum,
     frame_of: FxHashMap<u32, u32>,
     /// The largest page number of these.
     last_page: u32,
-    /// The fewest that the database had after a transaction of these frames: what its file has after them does not
-    /// count.
+    /// The smallest size that the database had after a transaction of these frames. What its file
+    /// has after that does not count.
     fewest_pages: Option<u32>,
-    /// The change counter in this frame of page 1; in the database with 0.
+    /// The change counter in this frame of page 1; 0 stands for the database file.
     counter: Option<(u32, u32)>,
     images: Images,
     /// Memory for a page that has to be read, and for a record.
@@ -52,7 +52,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Learns the logged frames that others wrote.
+    /// Reads the logged frames that other connections wrote.
     pub fn catch_up(
         &mut self,
         header: &Header,
@@ -75,7 +75,7 @@ impl Versions {
         Ok(())
     }
 
-    /// A page's newest version is in frame `number` now; the frame that had it.
+    /// Records that a page's newest version is in frame `number` now. Returns the previous frame.
     fn put(&mut self, frame: &FrameHeader, number: u32) -> Option<u32> {
         self.last_page = self.last_page.max(frame.page);
         self.frame_of.insert(frame.page, number)
@@ -94,7 +94,7 @@ impl Versions {
         }
     }
 
-    /// Whether the frames that are known are the first ones of those that are logged.
+    /// Whether the known frames are the first of the logged ones.
     fn is_right(&self, header: &Header, wal: Real, shared: &StreamHeader) -> Result<bool, Failure> {
         if self.salts != header.salts || self.upto > shared.logged {
             return Ok(false);
@@ -112,8 +112,8 @@ impl Versions {
         Ok(last.is_some_and(|last| last.salts == self.salts && last.checksum == self.checksum))
     }
 
-    /// The record of the frames of `tail`. When anything fails from here to [`Versions::logged`], nothing of
-    /// this may be used any more.
+    /// Makes the record of the frames of `tail`. If anything fails from here to
+    /// [`Versions::logged`], this value must not be used any more.
     pub fn encode(
         &mut self,
         header: &Header,
@@ -126,7 +126,7 @@ impl Versions {
         let head = FramesHead {
             salts: header.salts,
             page_bytes: header.page_bytes,
-            change_counter: self.change_counter_behind(header, files, new)?,
+            change_counter: self.change_counter_after(header, files, new)?,
             first,
             checksum: tail.before,
             is_big_endian: header.is_big_endian,
@@ -161,7 +161,7 @@ impl Versions {
         Ok(writer.finish())
     }
 
-    /// The frames of `tail` are logged with `record`.
+    /// Records that the frames of `tail` were logged with `record`.
     pub fn logged(&mut self, tail: &Tail<'_>, record: Vec<u8>) {
         (self.upto, self.checksum) = (tail.last, tail.checksum);
         self.record = record;
@@ -169,8 +169,8 @@ impl Versions {
         self.record.shrink_to(RECORD_BYTES_MAX);
     }
 
-    /// Remembers the pages of the frames `numbers`, which were just logged, if `pending` kept them; it is of no more
-    /// use then.
+    /// Remembers the pages of the frames `numbers`, which were just logged, if `pending` kept them.
+    /// `pending` is not needed after that.
     pub fn remember(
         &mut self,
         header: &Header,
@@ -193,7 +193,7 @@ impl Versions {
     }
 
     /// The database's change counter after the frames `new`.
-    fn change_counter_behind(
+    fn change_counter_after(
         &mut self,
         header: &Header,
         files: Files,
@@ -227,7 +227,7 @@ impl Versions {
 #[derive(Default)]
 struct Images {
     images: Vec<Image>,
-    /// Which is replaced next.
+    /// The page that is replaced next.
     next: usize,
 }
 
@@ -255,7 +255,7 @@ impl Images {
         slot.extend_from_slice(bytes);
     }
 
-    /// The same; what lay in the memory of the image before is `bytes` then.
+    /// The same. `bytes` has the previous content of the image's memory.
     fn take(&mut self, page: u32, frame: u32, bytes: &mut Vec<u8>) {
         let page_bytes = bytes.len() - FRAME_HEADER_BYTES;
         if bytes.capacity() > 2 * bytes.len() {
@@ -264,7 +264,7 @@ impl Images {
         std::mem::swap(self.slot(page, frame, page_bytes), bytes);
     }
 
-    /// Where the bytes go of the page as it is in that frame.
+    /// The place for the bytes of the page in that frame.
     fn slot(&mut self, page: u32, frame: u32, page_bytes: usize) -> &mut Vec<u8> {
         let slots = Images::slots(page_bytes);
         let known = self.images.iter().position(|image| image.page == page);

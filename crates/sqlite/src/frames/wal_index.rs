@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use crate::format::wal::{Checksum, Salts};
 
 const VERSION: u32 = 3_007_000;
-/// Words of the header; it is there twice.
+/// Words of the header, which is stored twice.
 const HEADER_WORDS: usize = 12;
-/// Bytes of both.
+/// Bytes of both copies.
 pub const HEADERS_BYTES: usize = 2 * HEADER_WORDS * 4;
 
 /// The frames that SQLite counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
-    /// Of their generation.
+    /// Salts of their generation.
     pub salts: Salts,
-    /// How many.
+    /// Their number.
     pub frames: u32,
-    /// Checksum of the last. Nothing is said of it when there is none.
+    /// Checksum of the last one; meaningless if there is none.
     pub checksum: Checksum,
 }
 
@@ -38,7 +38,7 @@ impl WalIndex {
         words.is_aligned().then_some(WalIndex(words))
     }
 
-    /// What is counted now; `None`: it is being changed, or of a form that is not known.
+    /// The present count. `None`: the header is being changed, or has an unknown form.
     pub fn counted(self) -> Option<Counted> {
         let first = self.header(0);
         fence(Ordering::Acquire);

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::ffi::*;
 use crate::real::loaded::loaded;
 
-/// Calls a method of the file below; a method that is not there is an I/O error.
+/// Calls a method of the file below. If there is no such method, the result is an I/O error.
 macro_rules! call {
     ($file:expr, $method:ident $(, $argument:expr)*) => {{
         let file: *mut sqlite3_file = $file;
@@ -28,8 +28,8 @@ pub(crate) use call;
 const WRITE_BYTES_MAX: usize = 31 * BLOCK_BYTES as usize;
 const BLOCK_BYTES: u64 = 4096;
 
-/// An open file of the VFS below. Its maker guarantees that the file is open while this is used, and
-/// that one thread at a time uses it.
+/// An open file of the VFS below. Whoever makes this guarantees that the file is open while this is
+/// used, and that only one thread at a time uses it.
 #[derive(Clone, Copy)]
 pub struct Real(*mut sqlite3_file);
 
@@ -40,8 +40,8 @@ impl Real {
         Real(file)
     }
 
-    /// Reads the bytes at `at`, zeros beyond the end of the file. Returns how many are in the file. At most
-    /// 1 GiB at once.
+    /// Reads the bytes at `at`, at most 1 GiB at once. Bytes beyond the end of the file are zeros.
+    /// Returns how many of the bytes are in the file.
     pub fn read(&self, at: u64, buf: &mut [u8]) -> Result<usize, Failure> {
         let count = c_int::try_from(buf.len()).expect("1 GiB at most");
         let to: *mut c_void = buf.as_mut_ptr().cast();
@@ -56,8 +56,8 @@ impl Real {
         Ok(buf.len())
     }
 
-    /// Writes `bytes` at `at`, in pieces that SQLite's own VFS takes: it keeps 17 bits of a count, and calls
-    /// the rest a full disk.
+    /// Writes `bytes` at `at` in pieces that are small enough for SQLite's own VFS. That VFS keeps
+    /// only 17 bits of a count, and reports a longer write as a full disk.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         let (mut at, mut rest) = (at, bytes);
         while !rest.is_empty() {
@@ -70,7 +70,8 @@ impl Real {
         Ok(())
     }
 
-    /// Writes `bytes` at `at` with one call, which passes SQLite's own write on; SQLite's code.
+    /// Writes `bytes` at `at` with one call, as SQLite itself made it. Returns SQLite's result
+    /// code.
     pub fn write_once(&self, at: u64, bytes: &[u8]) -> c_int {
         let (Ok(count), Ok(offset)) = (c_int::try_from(bytes.len()), i64::try_from(at)) else {
             return SQLITE_IOERR;
@@ -78,31 +79,32 @@ impl Real {
         call!(self.0, xWrite, bytes.as_ptr().cast(), count, offset)
     }
 
-    /// Makes it durable.
+    /// Makes the file durable.
     pub fn sync(&self) -> Result<(), Failure> {
         check(call!(self.0, xSync, SQLITE_SYNC_FULL), "syncing")
     }
 
-    /// Its size in bytes.
+    /// The file's size in bytes.
     pub fn size(&self) -> Result<u64, Failure> {
         let mut size = 0;
         check(call!(self.0, xFileSize, &mut size), "asking for the size of")?;
         Ok(u64::try_from(size).unwrap_or(0))
     }
 
-    /// Makes it `size` bytes long.
+    /// Makes the file `size` bytes long.
     pub fn truncate(&self, size: u64) -> Result<(), Failure> {
         check(call!(self.0, xTruncate, offset(size)?), "truncating")
     }
 
-    /// Says how large it will be, for a file that grows in chunks. As in SQLite itself, an error is not one: the write says it.
+    /// Announces the file's coming size, for a file that grows in chunks. An error is ignored, as
+    /// in SQLite itself, because the later write reports it.
     pub fn hint_size(&self, bytes: i64) {
         let mut bytes = bytes;
         let argument: *mut i64 = &mut bytes;
         let _ = call!(self.0, xFileControl, SQLITE_FCNTL_SIZE_HINT, argument.cast());
     }
 
-    /// Whether its path leads to another file, or that cannot be told.
+    /// Whether the file's path leads to another file now. Also true if that cannot be found out.
     pub fn has_moved(&self) -> bool {
         let mut has_moved: c_int = 1;
         let argument: *mut c_int = &mut has_moved;
@@ -110,7 +112,7 @@ impl Real {
         rc != SQLITE_OK || has_moved != 0
     }
 
-    /// From SQLite's shared lock to its exclusive one. `false`: another connection has a lock.
+    /// Upgrades SQLite's shared lock to its exclusive lock. `false`: another connection has a lock.
     pub fn lock_exclusive_too(&self) -> Result<bool, Failure> {
         let rc = call!(self.0, xLock, SQLITE_LOCK_EXCLUSIVE);
         if rc & 0xff == SQLITE_BUSY {
@@ -119,7 +121,7 @@ impl Real {
         check(rc, "locking").map(|()| true)
     }
 
-    /// Back to the shared lock.
+    /// Downgrades the lock to the shared lock.
     pub fn unlock_to_shared(&self) -> Result<(), Failure> {
         check(call!(self.0, xUnlock, SQLITE_LOCK_SHARED), "unlocking")
     }
@@ -151,15 +153,16 @@ fn check(rc: c_int, what: &'static str) -> Result<(), Failure> {
     if rc == SQLITE_OK { Ok(()) } else { Err(Failure::Sqlite { code: rc, what }) }
 }
 
-/// A file that was opened through the VFS below by us, closed when dropped.
+/// A file that this extension opened through the VFS below. It is closed when this is dropped.
 pub struct Opened {
     /// Memory for the file's object, aligned for anything.
     memory: Vec<u128>,
-    /// Its name, which has to live as long.
+    /// The file's name. It has to exist as long as the file is open.
     _name: Name,
 }
 
-/// The names of a database, its journal and its WAL, as SQLite makes them: a VFS may go from one to the others.
+/// The names of a database, its journal and its WAL, in memory as SQLite lays them out: a VFS may
+/// go from one name to the others.
 struct Name(*const c_char);
 
 // SAFETY: memory of SQLite's allocator, which any thread may use and free.
@@ -198,7 +201,7 @@ impl Drop for Name {
 }
 
 impl Opened {
-    /// Opens the WAL of the database at `main`; `None`: there is none.
+    /// Opens the WAL of the database at `main`. `None`: there is no WAL.
     ///
     /// # Safety
     /// `vfs` is a registered VFS.
@@ -217,8 +220,9 @@ impl Opened {
         unsafe { Opened::open(vfs, main, how | SQLITE_OPEN_WAL).map(Some) }
     }
 
-    /// Opens the database at `path` once more, for another thread. (The VFS below keeps its locks when one of several
-    /// files of a database is closed; a descriptor of ours would lose them.)
+    /// Opens the database at `path` once more, for another thread. It is opened through the VFS
+    /// below, which keeps its locks when one of several files of a database is closed. A descriptor
+    /// outside of that VFS would lose the locks when it is closed.
     ///
     /// # Safety
     /// As [`Opened::wal`].

@@ -13,7 +13,7 @@ unsafe impl Send for Below {}
 // SAFETY: as above.
 unsafe impl Sync for Below {}
 
-/// What is fixed when the extension is loaded first.
+/// What is fixed when the extension is loaded for the first time.
 #[derive(Clone, Copy)]
 pub struct Loaded {
     /// SQLite's functions.
@@ -22,18 +22,19 @@ pub struct Loaded {
     pub below: Below,
     /// Whether this SQLite was built to write without a journal.
     pub knows_batches: bool,
-    /// Whether its connections sync before anybody sets `synchronous`.
+    /// Whether its connections sync before a program sets `synchronous`.
     pub begins_syncing: bool,
 }
 
 static LOADED: OnceLock<Loaded> = OnceLock::new();
 
-/// What was fixed. The extension's VFS is registered after it.
+/// The values that were fixed. The extension's VFS is registered after that.
 pub fn loaded() -> &'static Loaded {
     LOADED.get().expect("the VFS is registered after it")
 }
 
-/// Whether another copy of SQLite in this process loaded the extension before: what was fixed is that one's.
+/// Whether another copy of SQLite in this process loaded the extension before. The fixed values
+/// belong to that copy.
 pub fn is_of_another_sqlite(api: Api) -> bool {
     LOADED.get().is_some_and(|loaded| {
         let places = [loaded.api, api].map(|api| (api.vfs_register as *const ()).addr());
@@ -46,7 +47,7 @@ pub fn is_loaded() -> bool {
     LOADED.get().is_some()
 }
 
-/// Fixes it, once in a process; `false`: another thread was faster.
+/// Fixes the values, once in a process. `false`: another thread has done so already.
 #[must_use]
 pub fn load(loaded: Loaded) -> bool {
     LOADED.set(loaded).is_ok()

@@ -39,10 +39,11 @@ use crate::stream::header::SharedHeader;
 use crate::stream::lease::{self, Lease};
 use crate::stream::live::{Live, holds_records};
 
-/// How long another process may recover, or have the database open, before opening fails.
+/// How long recovery waits for another process that recovers the database or has it open. After
+/// that, opening fails.
 const OTHERS_WAIT: Duration = Duration::from_secs(5);
 
-/// What is to be done.
+/// The kinds of recovery.
 enum Verdict {
     Leave,
     RollForward,
@@ -50,7 +51,8 @@ enum Verdict {
 }
 
 impl Database {
-    /// Recovers the database if that is due. `main` is its open file, on which this connection has no lock.
+    /// Recovers the database if that is due. `main` is its open file. This connection has no lock
+    /// on it.
     pub fn recover(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
         let done = self.with_log(|log, stream| {
             let begin = Instant::now();
@@ -66,7 +68,8 @@ impl Database {
         done.map_or(Ok(()), Ok)
     }
 
-    /// If the database was deleted while the machine ran, sets aside what the log holds of the old one.
+    /// If the database was deleted while the machine ran, sets the old database's records in the
+    /// log aside.
     fn begin_anew(&self, log: &Log, stream: &Stream, main: Real) -> Result<(), Failure> {
         let is_due = || Ok(is_anew(&self.settings, main)? && holds_records(stream)?);
         // A connection that has it locked has written to it.
@@ -85,7 +88,8 @@ impl Database {
         done
     }
 
-    /// Whether it is done. `false`: another connection has the database open, and this is not the last try.
+    /// Whether recovery is done. `false`: another connection has the database open, and this is not
+    /// the last attempt.
     fn try_recover(
         &self,
         log: &Log,
@@ -172,7 +176,7 @@ impl Database {
         self.settle(stream)
     }
 
-    /// Says that the log holds nothing for the database.
+    /// Records that the log holds nothing for the database.
     fn settle(&self, stream: &Stream) -> Result<(), Failure> {
         let _lease = Lease::take(stream)?;
         match lease::find_header(stream)? {
@@ -194,8 +198,8 @@ fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
     Ok(logged)
 }
 
-/// Writes the logged frames of the WAL once more. If the sync after this failed in an earlier recovery,
-/// the kernel reported that once, and counts the frames as written.
+/// Writes the logged frames of the WAL once more. An earlier recovery may have failed in the sync
+/// after this. The kernel reported that once, and since then treats the frames as written.
 fn write_logged(
     live: &Live,
     logged: &[Logged<'_>],
@@ -245,7 +249,7 @@ fn judge(
     }
 }
 
-/// The WAL is of the log's generation.
+/// Whether the WAL has the generation that the log knows.
 fn judge_same(
     live: &Live,
     logged: &[Logged<'_>],
@@ -277,7 +281,7 @@ fn judge_same(
     judge_pages(live, logged, Some((wal, scan)), main)
 }
 
-/// Whether the database can be what the log's frames were made for.
+/// Whether the log's frames can be of this database.
 fn judge_pages(
     live: &Live,
     logged: &[Logged<'_>],

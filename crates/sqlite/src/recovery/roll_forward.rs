@@ -12,7 +12,7 @@ use crate::frames::scan::Scan;
 use crate::real::file::Real;
 use crate::stream::live::Live;
 
-/// One logged frame, and its number.
+/// A logged frame with its number.
 pub type Logged<'a> = (u32, Frame<'a>);
 
 /// Where the last version of each page comes from.
@@ -20,11 +20,12 @@ pub struct Plan {
     page_bytes: usize,
     /// The database's size after the last transaction.
     page_count: u32,
-    /// By number.
+    /// The pages, by number.
     pub pages: BTreeMap<u32, Steps>,
 }
 
-/// Where a page comes from: from a frame of the WAL file or else the database, then by these logged frames.
+/// Where a page comes from. Its base is a frame of the WAL file or the page in the database; these
+/// logged frames are applied to that, in order.
 #[derive(Default)]
 pub struct Steps {
     file_frame: Option<u32>,
@@ -32,7 +33,7 @@ pub struct Steps {
 }
 
 impl Plan {
-    /// From the frames that the file has, and the later ones of the log.
+    /// Uses the frames that the file has, and the later frames of the log.
     pub fn new(live: &Live, logged: &[Logged<'_>], scan: Option<&Scan>) -> Plan {
         let first = logged.first().map_or(u32::MAX, |(number, _)| *number);
         let mut plan =
@@ -66,7 +67,7 @@ impl Plan {
 }
 
 impl Steps {
-    /// The frame that has the last version, if the log has it.
+    /// The frame with the last version of the page, if the log has it.
     pub fn last<'a>(&self, logged: &'a [Logged<'a>]) -> Option<&'a Frame<'a>> {
         if faults::is(Fault::AppliesBackwards) {
             return None;
@@ -105,7 +106,7 @@ impl Steps {
     }
 }
 
-/// Brings all into the database, durably, and empties the WAL.
+/// Writes all pages to the database, durably, and empties the WAL.
 pub fn roll_forward(
     live: &Live,
     logged: &[Logged<'_>],

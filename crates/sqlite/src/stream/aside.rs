@@ -1,4 +1,4 @@
-//! Sets aside the records of a database that was deleted and made anew.
+//! Sets aside the records of a database that was deleted and made again.
 //!
 //! A database that the log has records of has at least one page on the disk: a period of
 //! transactions begins with a sync of a database that has one, and so does a generation of a WAL.
@@ -19,12 +19,13 @@ use crate::stream::settings::Settings;
 /// At most this many streams are set aside under one name. Then the user has to remove some.
 const COUNT_MAX: usize = 1000;
 
-/// Whether the database is a new one, so that what the log holds is of one that was deleted.
+/// Whether the database is a new one. The log then holds records of a database that was deleted.
 pub fn is_anew(settings: &Settings, main: Real) -> Result<bool, Failure> {
     Ok(!settings.may_discard && main.size()? == 0)
 }
 
-/// Copies all records to a stream that is not used for anything else. The caller voids them then.
+/// Copies all records to another stream, which has no other use. The caller voids the records
+/// afterwards.
 pub fn set_aside(
     log: &Log,
     stream: &Stream,

@@ -2,58 +2,60 @@
 //!
 //! The log keeps these bytes with the stream. They are to a stream what the WAL-index header is to a WAL: all writers
 //! share them, and a restart of the machine makes them zeros, which is how recovery knows that it is due. (The log
-//! calls them the stream's note, and does not know what they mean.)
+//! does not know what they mean.)
 //!
 //! A writer changes them only with the stream's lease. A reader needs no lock: the bytes have a CRC32C, so a header that
 //! is being written, or whose writer died, is found torn.
 
-use log::NOTE_BYTES;
+use log::STREAM_HEADER_BYTES;
 
 use crate::format::wal::{Checksum, Salts};
 
-/// Everything as of the last record. Written under the stream's lease only.
+/// The state of the stream after its last record. It is written only by the process that has the
+/// stream's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamHeader {
-    /// The generation that the log knows; zeros: none.
+    /// The generation of the WAL that the log has a base of. Zeros: none.
     pub salts: Salts,
-    /// Frames of it that are logged or durable in the file.
+    /// How many of its frames are in the log, or durable in the WAL file.
     pub logged: u32,
     /// Bytes of its pages.
     pub page_bytes: u32,
-    /// Checksum of the last of them, or of the header.
+    /// Checksum of the last of these frames. Without frames, that of the WAL's header.
     pub checksum: Checksum,
     /// The file was made durable with frames that are not logged, and a checkpoint has begun: the
     /// next commit has to make the file durable itself.
     pub is_dirty: bool,
     /// The file is new and was never durable.
     pub is_new: bool,
-    /// A sync of the file failed: the disk may lack what was written before it for good, and no sync says anything of
-    /// that until it is written again.
+    /// A sync of the file failed. The disk may lack earlier writes for good, and a later sync does
+    /// not report that. So these bytes must be written again.
     pub is_unsynced: bool,
     /// Records of frames follow the base.
     pub has_frames: bool,
     /// A period of transactions of pages has begun (`batch`).
     pub has_pages: bool,
-    /// Pages of the last of them are being written to the database, or a sync of it failed: it may have any of them in
-    /// part, and replay is due.
+    /// Pages of the last transaction are being written to the database, or a sync of the database
+    /// failed. The database may have parts of these pages, so a replay is due.
     pub is_applying: bool,
-    /// CRC of the database header after the last of them.
+    /// CRC of the database header after the last transaction.
     pub database_header_crc: u32,
-    /// LSN before which no record counts: that of the base, or the one in a later record *home*.
+    /// LSN of the first record that counts: that of the base, or the LSN in a later record *home*.
     pub base_lsn: u64,
     /// LSN of the last record.
     pub last_lsn: u64,
-    /// The LSN after it. If the stream goes on beyond it, the process that appended there died before it left
-    /// a header.
+    /// LSN after the last record. If the stream ends later, the process that appended there died
+    /// before it wrote a stream header.
     pub end_lsn: u64,
 }
 
-/// What the 64 bytes hold.
+/// The content of the stream header's 64 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SharedHeader {
     /// Zeros: the machine was restarted, or no process ever wrote. Recovery is due.
     Unset,
-    /// A process died while it wrote them, or is writing them now. Nothing is known; the files are as they were left.
+    /// A process is writing them now, or died while it wrote them. Their content is unknown, and
+    /// the files are as that process left them.
     Torn,
     /// A header.
     Whole(StreamHeader),
@@ -68,8 +70,8 @@ const UNSYNCED: u32 = 64;
 
 impl StreamHeader {
     /// The bytes.
-    pub fn to_bytes(self) -> [u8; NOTE_BYTES] {
-        let mut bytes = [0; NOTE_BYTES];
+    pub fn to_bytes(self) -> [u8; STREAM_HEADER_BYTES] {
+        let mut bytes = [0; STREAM_HEADER_BYTES];
         let flag = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
         let flags = 1
             | flag(self.is_dirty, DIRTY)
@@ -94,7 +96,7 @@ impl StreamHeader {
     }
 
     /// Reads the bytes.
-    pub fn read(bytes: &[u8; NOTE_BYTES]) -> SharedHeader {
+    pub fn read(bytes: &[u8; STREAM_HEADER_BYTES]) -> SharedHeader {
         if bytes.iter().all(|byte| *byte == 0) {
             return SharedHeader::Unset;
         }
@@ -129,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_note_is_read_back_and_a_torn_one_is_known() {
-        assert_eq!(StreamHeader::read(&[0; NOTE_BYTES]), SharedHeader::Unset);
+        assert_eq!(StreamHeader::read(&[0; STREAM_HEADER_BYTES]), SharedHeader::Unset);
         let shared = StreamHeader {
             salts: *b"saltsalt",
             logged: 7,

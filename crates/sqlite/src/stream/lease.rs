@@ -41,7 +41,7 @@ impl Drop for Lease<'_> {
     }
 }
 
-/// Appends a record; its LSN. `None`: the log's pool is too small for the record.
+/// Appends a record. Returns its LSN, or `None` if the log's pool is too small for the record.
 pub fn append_if_it_fits(stream: &Stream, record: &[u8]) -> Result<Option<u64>, Failure> {
     match stream.append(record) {
         Ok(lsn) => Ok(Some(lsn.0)),
@@ -50,27 +50,27 @@ pub fn append_if_it_fits(stream: &Stream, record: &[u8]) -> Result<Option<u64>, 
     }
 }
 
-/// Appends a record; its LSN.
+/// Appends a record. Returns its LSN.
 pub fn append(stream: &Stream, record: &[u8]) -> Result<u64, Failure> {
     Ok(stream.append(record)?.0)
 }
 
-/// What the stream's header says.
+/// The content of the stream's header.
 pub fn find_header(stream: &Stream) -> Result<SharedHeader, Failure> {
-    Ok(match StreamHeader::read(&stream.note()?) {
+    Ok(match StreamHeader::read(&stream.header()?) {
         SharedHeader::Whole(shared) if shared.end_lsn != stream.appended().0 => SharedHeader::Torn,
         found => found,
     })
 }
 
-/// Writes the header, as of the last record. With the lease.
+/// Writes the header, with the state after the last record. The caller has the lease.
 pub fn leave(stream: &Stream, shared: StreamHeader) -> StreamHeader {
     let shared = StreamHeader { end_lsn: stream.appended().0, ..shared };
-    stream.set_note(&shared.to_bytes());
+    stream.set_header(&shared.to_bytes());
     shared
 }
 
-/// The stream's header; one that is none knows no generation.
+/// The stream's header. If it is not valid, a header without a generation.
 pub fn header_or_default(stream: &Stream) -> Result<StreamHeader, Failure> {
     Ok(match find_header(stream)? {
         SharedHeader::Whole(shared) => shared,
@@ -78,7 +78,7 @@ pub fn header_or_default(stream: &Stream) -> Result<StreamHeader, Failure> {
     })
 }
 
-/// Records durably that no earlier record counts any more. With the lease.
+/// Records durably that no earlier record counts any more. The caller has the lease.
 pub fn close(stream: &Stream) -> Result<(), Failure> {
     let lsn = append_closed(stream)?;
     let shared =
@@ -89,13 +89,14 @@ pub fn close(stream: &Stream) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends *closed*, without a sync. With the lease.
+/// Appends *closed*, without a sync. The caller has the lease.
 pub fn append_closed(stream: &Stream) -> Result<u64, Failure> {
     append(stream, &encode_base(&Base::closed()))
 }
 
-/// Truncates the log before the records that count. Does nothing until the last record that the header names is
-/// durable: it was appended after the record that voids the earlier ones, so that one is durable too.
+/// Truncates the log before the first record that counts. Does nothing until the last record that
+/// the header names is durable. The record that voids the earlier ones was appended before it, and
+/// then is durable, too.
 pub fn truncate(stream: &Stream, shared: &StreamHeader) -> Result<(), Failure> {
     let base = Lsn(shared.base_lsn);
     if stream.head() < base && stream.end() > Lsn(shared.last_lsn) {

@@ -13,11 +13,11 @@ use crate::stream::lease::find_header;
 
 /// What the log holds for a database: frames of a WAL, or transactions of pages.
 pub struct Live {
-    /// The last base.
+    /// The newest base.
     pub base: Base,
     /// The records of frames after it.
     pub frames: Vec<(FramesHead, Vec<u8>)>,
-    /// What `batch` replays.
+    /// The transactions that `batch` replays.
     pub batches: Batches,
 }
 
@@ -32,13 +32,13 @@ pub enum Contents {
 }
 
 impl Live {
-    /// What *closed* says.
+    /// The content of the record *closed*.
     fn closed() -> Live {
         Live { base: Base::closed(), frames: Vec::new(), batches: Batches::new() }
     }
 }
 
-/// Whether the stream may hold what is not in the database.
+/// Whether the stream may hold something that the database does not have.
 pub fn holds_records(stream: &Stream) -> Result<bool, Failure> {
     Ok(match find_header(stream)? {
         SharedHeader::Whole(shared) => shared.has_frames || shared.has_pages,
@@ -51,7 +51,7 @@ pub fn holds_records(stream: &Stream) -> Result<bool, Failure> {
     })
 }
 
-/// What the stream holds.
+/// Reads what the stream holds.
 ///
 /// A durable record says where the records that count begin: at a base, or at the LSN in a *home*. The stream's head is
 /// there, or earlier after a restart of the machine. So the reader meets that record, which voids what was read before it.
@@ -69,7 +69,7 @@ pub fn read_live(stream: &Stream) -> Result<Contents, Failure> {
     }
 }
 
-/// As [`read_live`]; damage is an error.
+/// As [`read_live`], but damage is an error.
 fn read_records(stream: &Stream) -> Result<Option<Live>, Failure> {
     let mut live: Option<Live> = None;
     let mut batches: Vec<(Lsn, Head, Vec<u8>)> = Vec::new();

@@ -16,25 +16,27 @@ const DIRECTORY: &str = ".onejournal";
 /// Environment variable that names the log for all databases.
 const VARIABLE: &str = "ONEJOURNAL_LOG";
 
-/// What the database's URI and the environment say.
+/// The settings in the database's URI and in the environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The log's directory, or the socket of the daemon that serves it.
     pub directory: PathBuf,
     is_socket: bool,
-    /// The URI or the environment names it.
+    /// Whether the URI or the environment names the log.
     pub is_named: bool,
     nvram: Option<PathBuf>,
     durability: Option<Durability>,
     memory: Option<PathBuf>,
-    /// Give up what is logged when it cannot be brought home (`recover=discard`).
+    /// Whether to give up logged changes that cannot be written to the database
+    /// (`recover=discard`).
     pub may_discard: bool,
-    /// User and group of the database, if that is another user's: the log may be that user's, too.
+    /// User and group of the database, if they are not this process's own. The log may belong to
+    /// that user, too.
     pub owner: Option<(u32, u32)>,
 }
 
 impl Settings {
-    /// The settings of the database at `path`; `parameter` looks a URI parameter up.
+    /// The settings of the database at `path`. `parameter` returns the value of a URI parameter.
     pub fn new(
         path: &Path,
         parameter: impl Fn(&str) -> Option<String>,
@@ -91,18 +93,18 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Whether there is a log already; with a daemon, there is.
+    /// Whether the log exists already. With a daemon, it does.
     pub fn exists(&self) -> bool {
         self.is_socket || self.directory.join("service.json").exists()
     }
 
-    /// Whose log is believed.
+    /// The users whose log is trusted.
     fn trust(&self) -> Trust {
         self.owner.map_or(Trust::own(), |(uid, gid)| Trust::own_and(uid, gid))
     }
 
-    /// Refuses a log that another user made, or could have changed, before anything is done with it; and to make one that
-    /// the database's owner could not use.
+    /// Refuses a log that another user made or could have changed, before it is used. Also refuses
+    /// to make a log that the database's owner could not use.
     fn check_owner(&self) -> Result<(), Failure> {
         if self.is_socket {
             return Ok(());
@@ -125,14 +127,15 @@ impl Settings {
         }
     }
 
-    /// The database's owner, if this process is neither that user's nor root's.
+    /// The database's owner, if this process runs as another user, who is not root.
     fn foreign_owner(&self) -> Option<u32> {
         let me = rustix::process::geteuid();
         self.owner.map(|(uid, _)| uid).filter(|uid| *uid != me.as_raw() && !me.is_root())
     }
 
-    /// The name of a database's stream: its file name when the log is beside it, so that both may
-    /// be moved; else with a hash of where it is.
+    /// The name of a database's stream. If the log is beside the database, it is the database's
+    /// file name, so that both may be moved. Otherwise it also contains a hash of the database's
+    /// path.
     pub fn stream_name(&self, path: &Path) -> String {
         let file = path.file_name().unwrap_or_default().to_string_lossy();
         let keep = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -151,15 +154,15 @@ impl Settings {
     }
 }
 
-/// Whether there is such a directory; a name without one is of the working directory.
+/// Whether there is such a directory. A relative path begins at the working directory.
 fn is_directory(path: &Path) -> bool {
     path.as_os_str().is_empty() || path.is_dir()
 }
 
-/// One log a directory or socket.
+/// The open logs of this process, one for each directory or socket.
 static LOGS: Known<Log> = Known::new();
 
-/// The log that the settings name, which is made when there is none.
+/// Opens the log that the settings name. Makes it if there is none.
 pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
     // Also of one that this process has open, for a database of another user perhaps.
     settings.check_owner()?;
@@ -180,8 +183,8 @@ pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
     }))
 }
 
-/// Gives up a log that was opened with [`open_log`]. The last of this process that has it closes it: the last process
-/// leaves nothing in shared memory.
+/// Gives up a log that was opened with [`open_log`]. The last user of the log in this process
+/// closes it. The last process then leaves nothing in shared memory.
 pub fn close_log(log: Arc<Log>) -> Result<(), Failure> {
     match Arc::into_inner(log) {
         Some(log) => Ok(log.close()?),
@@ -189,11 +192,11 @@ pub fn close_log(log: Arc<Log>) -> Result<(), Failure> {
     }
 }
 
-/// Bytes of the group log beside a database. A larger one is drained less often, which costs one sync a stream; a smaller one
-/// takes less of the disk.
+/// Bytes of the group log beside a database. A larger group log is drained less often, and each
+/// drain costs one sync for each stream. A smaller one takes less space on the disk.
 const GROUP_BYTES: u64 = 4 << 20;
 
-/// What a log is made with.
+/// The options with which a log is made.
 fn options(settings: &Settings) -> Options {
     let mut options = Options {
         nvram: settings.nvram.clone(),

@@ -10,7 +10,8 @@ use crate::messages::tell;
 use crate::real::file::Real;
 use crate::vfs::file::{Role, connection_of, real_file, role};
 
-/// Lets a connection's database file say what becomes of a call; other files are passed on.
+/// Gives a call to the connection of a database file, which decides how to carry it out. Calls on
+/// other files are passed on.
 ///
 /// # Safety
 /// SQLite's call of a method of an open file.
@@ -32,7 +33,8 @@ pub unsafe fn before(
     })
 }
 
-/// Lets the connection whose rollback journal `file` is say what becomes of a write; other files are passed on.
+/// Gives a write to the connection whose rollback journal `file` is, which decides how to carry it
+/// out. Writes to other files are passed on.
 ///
 /// # Safety
 /// SQLite's call of a method of an open file.
@@ -50,7 +52,8 @@ pub unsafe fn before_journal(
     })
 }
 
-/// Does something with what is held back for a WAL on a volume; SQLite's code.
+/// Runs a function on the frames that are held back for a WAL on a volume. Returns SQLite's result
+/// code.
 pub fn settled(f: impl FnOnce() -> Result<(), Failure>) -> c_int {
     guard(SQLITE_IOERR, || match f() {
         Ok(()) => SQLITE_OK,
@@ -62,7 +65,7 @@ pub fn settled(f: impl FnOnce() -> Result<(), Failure>) -> c_int {
     })
 }
 
-/// Writes what is held back before a method of the file does its work.
+/// Writes frames that are held back, before a method of the file does its work.
 ///
 /// # Safety
 /// As [`role`].

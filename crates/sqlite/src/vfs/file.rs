@@ -14,33 +14,35 @@ use crate::wal::file::Wal;
 /// Name of the VFS.
 pub const NAME: &CStr = c"onejournal";
 
-/// What SQLite sees.
+/// The file object as SQLite sees it.
 #[repr(C)]
 pub struct File {
     /// The methods.
     pub base: sqlite3_file,
-    /// What it is; made in [`begin`], taken in [`take_role`].
+    /// The file's role. Made in [`begin`], taken in [`take_role`].
     role: *mut Role,
 }
 
-/// What a file is to us.
+/// The role of a file for the extension.
 pub enum Role {
     /// A database.
     Main(Connection),
     /// A rollback journal of the same connection's database, which is closed after this.
     Journal(*mut File),
-    /// A database's WAL, and the same connection's database, which is closed after it.
+    /// A database's WAL, with the same connection's database. SQLite closes the database after the
+    /// WAL.
     Wal(Wal, *mut File),
     /// A database or its WAL on a volume.
     Volume(Volume),
-    /// Anything else is passed on.
+    /// Any other file. Calls are passed on.
     Other,
 }
 
-/// The method tables of files of ours, for versions 1, 2 and 3: those of the first file that was begun.
+/// The method tables of the extension's files, for versions 1, 2 and 3. They are made for the first
+/// such file.
 static METHODS: OnceLock<&'static [sqlite3_io_methods; 3]> = OnceLock::new();
 
-/// Where the file below begins: aligned for anything.
+/// Offset of the file below in the file object, aligned for anything.
 pub const OFFSET: usize = size_of::<File>().next_multiple_of(16);
 
 /// The file below.
@@ -75,7 +77,7 @@ pub unsafe fn close_real(file: *mut File) {
     }
 }
 
-/// Makes `file` a file of ours.
+/// Makes `file` one of the extension's files.
 ///
 /// # Safety
 /// As [`real_of`], and the file below is open.
@@ -112,7 +114,8 @@ pub unsafe fn take_role(file: *mut sqlite3_file) -> Box<Role> {
     unsafe { Box::from_raw((*file.cast::<File>()).role) }
 }
 
-/// Whether `file` is a file of ours: another VFS may be over this one.
+/// Whether `file` is one of the extension's files. It need not be, because another VFS may be above
+/// this one.
 ///
 /// # Safety
 /// `file` is an open file of any VFS.
@@ -147,7 +150,8 @@ pub unsafe fn role_if_ours<'a>(file: *mut File) -> Option<&'a mut Role> {
     Some(unsafe { role(file.cast()) })
 }
 
-/// The connection that the open database `file` is of; nothing when the file is none of ours.
+/// The connection that the open database `file` belongs to. `None` if the file is not one of the
+/// extension's.
 ///
 /// # Safety
 /// `file` is an open file of any VFS, used by this thread only, and no other reference to it is used meanwhile.

@@ -27,7 +27,7 @@ use device::sync::Mutex;
 use crate::real::loaded::loaded;
 use crate::vfs::file::File;
 
-/// Whose a journal or WAL is.
+/// The database that a journal or WAL belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// Of this database, which SQLite itself uses.
@@ -38,22 +38,23 @@ pub enum Owner {
     Unknown,
 }
 
-/// Addresses of a database's file, and what is known of its name.
+/// The address of a database's file, and what is known of its name.
 #[derive(Clone, Copy)]
 struct Main {
     file: usize,
     is_of_pager: bool,
 }
 
-/// Open databases by the address of their name. A forked process has a copy of its parent's, whose names are not passed to it.
+/// Open databases by the address of their name. A forked process has a copy of its parent's table,
+/// but never passes names of the parent to it.
 static MAINS: Mutex<Option<HashMap<usize, Main>>> = Mutex::new(None);
 
-/// Bytes before a name of the pager's: zeros, and before them the pointer.
+/// Bytes before a name that the pager made: some zeros, and before them the pointer.
 const PREFIX_BYTES: usize = 4;
-/// The pager's memory before its names is shorter than this.
+/// Upper bound for the bytes of the pager's memory before its names.
 const PAGER_BYTES_MAX: usize = 64 << 10;
 
-/// Notes that the database with this name is open in `file`.
+/// Records that the database with this name is open in `file`.
 pub fn opened(name: *const c_char, file: *mut File) {
     let main = Main { file: file.addr(), is_of_pager: is_of_pager(name, file) };
     // The addresses become pointers again in `owner_of`.
@@ -61,14 +62,14 @@ pub fn opened(name: *const c_char, file: *mut File) {
     MAINS.lock().get_or_insert_default().insert(name.addr(), main);
 }
 
-/// Notes that `file` is closed.
+/// Records that `file` is closed.
 pub fn closed(file: *mut File) {
     if let Some(mains) = &mut *MAINS.lock() {
         mains.retain(|_, main| main.file != file.addr());
     }
 }
 
-/// Whose the journal or WAL with this name is.
+/// The database that the journal or WAL with this name belongs to.
 ///
 /// # Safety
 /// The name of a journal or WAL as `xOpen` gets it.
@@ -83,13 +84,14 @@ pub unsafe fn owner_of(name: *const c_char) -> Owner {
     if is_direct { Owner::Direct(file) } else { Owner::Below(file) }
 }
 
-/// Whether SQLite itself opens the database with this name in `file`, and no other VFS is between.
+/// Whether SQLite itself opens the database with this name in `file`. If not, another VFS is
+/// between.
 pub fn is_direct(name: *const c_char, file: *mut File) -> bool {
     // SAFETY: the pager made the name.
     is_of_pager(name, file) && unsafe { is_top(name, file) }
 }
 
-/// Whether `file` is what SQLite has as the database.
+/// Whether `file` is the database file of the pager that made the name.
 ///
 /// # Safety
 /// The pager made the name, of a database, a journal or a WAL.
@@ -99,7 +101,8 @@ unsafe fn is_top(name: *const c_char, file: *mut File) -> bool {
     top.addr() == file.addr()
 }
 
-/// Whether a database's name leads to a journal and a WAL that are named like it. If not, they cannot be recognized.
+/// Whether SQLite derives the names of the journal and the WAL from the database's name. If not,
+/// the extension cannot tell which files belong to the database.
 ///
 /// # Safety
 /// The name of a database as `xOpen` gets it.
@@ -117,7 +120,8 @@ pub unsafe fn has_journals(name: *const c_char) -> bool {
     journal.strip_prefix(name) == Some(b"-journal") && wal.strip_prefix(name) == Some(b"-wal")
 }
 
-/// Whether the pager made the name: a pointer is before it, to memory in which the file is.
+/// Whether the pager made the name. If so, a pointer before the name leads to memory that contains
+/// the file.
 fn is_of_pager(name: *const c_char, file: *mut File) -> bool {
     const POINTER_BYTES: usize = size_of::<usize>();
     let mut before = [0; POINTER_BYTES + PREFIX_BYTES];

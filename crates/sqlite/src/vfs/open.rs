@@ -26,7 +26,7 @@ use crate::vfs::parameters;
 use crate::volume::file::{Volume, is_on_volume};
 use crate::wal::file::Wal;
 
-/// Makes the registered VFS the one that SQLite takes when a program names none.
+/// Makes the registered VFS the default one, which SQLite uses if a program names none.
 pub fn make_default(api: Api) -> c_int {
     // SAFETY: the name ends with a zero.
     let vfs = unsafe { (api.vfs_find)(NAME.as_ptr()) };
@@ -89,8 +89,9 @@ pub fn register(api: Api) -> c_int {
     unsafe { (api.vfs_register)(Box::into_raw(vfs), 0) }
 }
 
-/// Whether a SQLite with these options (`PRAGMA compile_options`) begins with `synchronous=OFF`. It takes the lowest three bits of
-/// a number; what else it was given as is not known, and is taken for OFF.
+/// Whether a SQLite with these options (`PRAGMA compile_options`) begins with `synchronous=OFF`.
+/// SQLite takes the lowest three bits of a number. Values of other forms are unknown here, and
+/// taken for OFF.
 fn is_off_by_default(used: impl Fn(&CStr) -> bool) -> bool {
     let on = [c"DEFAULT_SYNCHRONOUS=1", c"DEFAULT_SYNCHRONOUS=2", c"DEFAULT_SYNCHRONOUS=3"];
     used(c"DEFAULT_SYNCHRONOUS") && !on.into_iter().any(used)
@@ -180,7 +181,7 @@ unsafe extern "C" fn open(
     }
 }
 
-/// What a file is to us.
+/// The role of a file for the extension.
 ///
 /// # Safety
 /// `name` is a name or null as SQLite passes it to `xOpen`, `file` a file whose file below is open.
@@ -283,8 +284,8 @@ unsafe fn role_of(
     Ok(Role::Wal(Wal::new(database), main))
 }
 
-/// User and group of the database, if it belongs to another user. The path leads to that file before
-/// and after the look.
+/// User and group of the database, if it belongs to another user. Checks that the path leads to
+/// that file both before and after reading them.
 fn owner_of(path: &Path, main: Real) -> Result<Option<(u32, u32)>, Failure> {
     use std::os::unix::fs::MetadataExt;
     let found = std::fs::symlink_metadata(path);
@@ -332,7 +333,7 @@ unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c
     rc
 }
 
-/// Passes a call on to the VFS below as it came.
+/// Passes a call on to the VFS below without a change.
 macro_rules! pass {
     ($name:ident, $method:ident, ($($argument:ident: $type:ty),*) -> $result:ty, $default:expr) => {
         unsafe extern "C" fn $name(_vfs: *mut sqlite3_vfs, $($argument: $type),*) -> $result {

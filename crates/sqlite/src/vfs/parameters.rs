@@ -3,14 +3,14 @@
 
 use crate::failure::Failure;
 
-/// The extension's.
+/// The extension's own parameters.
 const OURS: [&str; 5] = ["log", "nvram", "durability", "memory", "recover"];
-/// SQLite's own (<https://www.sqlite.org/uri.html>, and `8_3_names`).
+/// SQLite's own parameters (<https://www.sqlite.org/uri.html>, and `8_3_names`).
 const OF_SQLITE: [&str; 8] =
     ["vfs", "mode", "cache", "psow", "nolock", "immutable", "modeof", "8_3_names"];
 
-/// Refuses a parameter that neither SQLite nor the extension knows. Drivers keep names that begin with an underscore for
-/// themselves, and hand them on.
+/// Refuses a parameter that neither SQLite nor the extension knows. Names that begin with an
+/// underscore are allowed, because drivers have such parameters of their own and pass them on.
 pub fn check(keys: impl IntoIterator<Item = String>) -> Result<(), Failure> {
     let is_known =
         |key: &str| key.starts_with('_') || OURS.contains(&key) || OF_SQLITE.contains(&key);

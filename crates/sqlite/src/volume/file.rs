@@ -25,17 +25,18 @@ use crate::messages::tell;
 use crate::real::file::Real;
 use crate::volume::frames::{Frames, Step};
 
-/// Says the mode that holds for a file; it is on every file of a volume.
+/// Extended attribute with a file's mode. Every file of a volume has it.
 const MODE: &str = "user.onejournal.mode";
-/// Asks for a mode.
+/// Extended attribute that asks for a mode.
 const DATA: &str = "user.onejournal.data";
-/// Counters and settings of the mount.
+/// Extended attribute with counters and settings of the mount.
 const STAT: &str = "user.onejournal.stat";
 /// The modes in which a crash leaves a prefix of history.
 const PREFIX_MODES: [&str; 4] = ["auto", "delta", "wasteless", "journal"];
-/// Type of a FUSE file system: elsewhere anybody could have made an attribute of this name.
+/// Type of a FUSE file system. On another file system, anybody could have made an attribute of this
+/// name.
 const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
-/// Linux's limit for a value.
+/// Linux's limit for the value of an extended attribute.
 const XATTR_BYTES_MAX: usize = 65536;
 
 const PREFIX_CHARACTERISTICS: c_int =
@@ -58,7 +59,7 @@ fn has_prefix_mode(path: &Path) -> bool {
     attribute(path, MODE).is_some_and(|mode| PREFIX_MODES.iter().any(|it| it.as_bytes() == mode))
 }
 
-/// Sees to it that what is written to the file keeps its place in history.
+/// Makes sure that a crash leaves a prefix of the writes to this file and the others.
 fn ensure_prefix_mode(path: &Path) -> Result<(), Failure> {
     if has_prefix_mode(path) {
         return Ok(());
@@ -68,15 +69,15 @@ fn ensure_prefix_mode(path: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Whether writes reach the volume in the order in which they are made. A server that does not say so is
-/// not believed to.
+/// Whether writes reach the volume in the order in which they are made. `false` also if the server
+/// does not say.
 fn keeps_order(path: &Path) -> bool {
     let stat = attribute(path, STAT);
     let stat = stat.and_then(|json| serde_json::from_slice::<serde_json::Value>(&json).ok());
     stat.is_some_and(|stat| stat["order"] == "history")
 }
 
-/// The frames of a connection's WAL that are held back, and the file they are for while it is open.
+/// The frames of a connection's WAL that are held back, and the WAL file while it is open.
 #[derive(Default)]
 struct HeldWal {
     frames: Frames,
@@ -84,8 +85,9 @@ struct HeldWal {
     page_bytes: Option<usize>,
 }
 
-/// A connection's file on a volume. The database and its WAL share what is held: SQLite publishes frames
-/// through methods of the database's file. One thread at a time uses a connection's files.
+/// A connection's file on a volume. The database and its WAL share the frames that are held,
+/// because SQLite publishes frames through methods of the database's file. One thread at a time
+/// uses a connection's files.
 pub struct Volume {
     held: Rc<RefCell<HeldWal>>,
     is_wal: bool,
@@ -110,25 +112,26 @@ impl Volume {
         Volume { held: self.held.clone(), is_wal: true, is_prefix }
     }
 
-    /// A rollback journal at `path` of this database is opened for writing.
+    /// Checks a rollback journal at `path` of this database, which is opened for writing.
     ///
     /// # Errors
-    /// It keeps no order and cannot be made to, and SQLite counts on it.
+    /// If the journal keeps no order and cannot be made to, because SQLite relies on the order.
     pub fn journal(&self, path: &Path) -> Result<(), Failure> {
         if self.is_prefix { ensure_prefix_mode(path) } else { Ok(()) }
     }
 
-    /// Whether it is the WAL, whose writes are held back.
+    /// Whether this is the WAL, whose writes are held back.
     pub fn is_wal(&self) -> bool {
         self.is_wal
     }
 
-    /// What the file is good for; `below`: what the VFS below says.
+    /// The capabilities of the file (`xDeviceCharacteristics`). `below` are those that the VFS
+    /// below reports.
     pub fn characteristics(&self, below: c_int) -> c_int {
         if self.is_prefix { below | PREFIX_CHARACTERISTICS } else { below }
     }
 
-    /// A write to the WAL. When it fails the transaction does, and nothing is held.
+    /// Takes a write to the WAL. If it fails, the transaction fails, and nothing is held any more.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         let mut held = self.held.borrow_mut();
         let written = held.write(at, bytes);
@@ -138,13 +141,15 @@ impl Volume {
         written
     }
 
-    /// Writes what is held. When that fails it stays held, for the next call to fail as well.
+    /// Writes the frames that are held. If that fails they stay held, so that the next call fails,
+    /// too.
     pub fn settle(&self) -> Result<(), Failure> {
         self.held.borrow_mut().settle()
     }
 
-    /// A lock of the shared memory is given or taken. Without the write lock nothing may be held: it was
-    /// of a transaction that has not been committed.
+    /// Called when a lock of the shared memory is taken or released. Writes the frames that are
+    /// held. When the write lock changes hands, frames that could not be written are dropped: their
+    /// transaction was not committed.
     pub fn lock(&self, is_write_lock: bool) -> Result<(), Failure> {
         let mut held = self.held.borrow_mut();
         let settled = held.settle();
@@ -155,7 +160,7 @@ impl Volume {
         settled
     }
 
-    /// The WAL is closed.
+    /// Called when the WAL is closed.
     pub fn wal_closed(&self) -> Result<(), Failure> {
         let mut held = self.held.borrow_mut();
         let settled = held.settle();
@@ -164,7 +169,7 @@ impl Volume {
     }
 }
 
-/// Whether it went well; SQLite's error log is told why not.
+/// Whether a result is a success. Writes a failure to SQLite's error log.
 fn asked(result: Result<(), Failure>) -> bool {
     if let Err(e) = &result {
         tell(SQLITE_WARNING, &e.to_string());

@@ -14,17 +14,17 @@
 use crate::failure::Failure;
 use crate::format::wal::{FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES};
 
-/// So much may be held.
+/// Most bytes that may be held.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
-/// What becomes of a write.
+/// What happens to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// It is held.
     Held,
-    /// It is held, and all that is must be written now.
+    /// It is held, and everything that is held must be written now.
     Full,
-    /// It is not held: what is must be written, then this.
+    /// It is not held. First everything that is held must be written, then this write.
     Foreign,
 }
 
@@ -33,9 +33,9 @@ pub enum Step {
 pub struct Frames {
     begin: u64,
     bytes: Vec<u8>,
-    /// The last that came is a header; whether of a commit frame.
+    /// Set if the last write was the header of a frame. `true`: of a commit frame.
     is_commit: Option<bool>,
-    /// End of what was written since the write lock was taken.
+    /// End of the writes since the write lock was taken.
     written: u64,
 }
 
@@ -49,7 +49,7 @@ impl Frames {
         self.begin + self.bytes.len() as u64
     }
 
-    /// A write of `bytes` at `at` of a WAL with such pages.
+    /// Takes a write of `bytes` at `at`, to a WAL with pages of this size.
     pub fn push(&mut self, at: u64, bytes: &[u8], page_bytes: usize) -> Step {
         let is_next = if self.is_empty() { at >= self.written } else { at == self.end() };
         if !is_next {
@@ -75,7 +75,7 @@ impl Frames {
         }
     }
 
-    /// Hands what is held to `write`, as one. When that fails it stays held.
+    /// Passes everything that is held to `write`, as one write. If that fails it stays held.
     pub fn settle(
         &mut self,
         write: impl FnOnce(u64, &[u8]) -> Result<(), Failure>,
@@ -89,12 +89,12 @@ impl Frames {
         Ok(())
     }
 
-    /// Something else was written up to `end`.
+    /// Records that something else was written up to `end`.
     pub fn wrote(&mut self, end: u64) {
         self.written = self.written.max(end);
     }
 
-    /// Drops what is held: its transaction has failed.
+    /// Drops everything that is held, because its transaction failed.
     pub fn forget(&mut self) {
         self.bytes.clear();
         self.is_commit = None;
@@ -130,7 +130,7 @@ mod tests {
         HEADER_BYTES as u64 + number * FRAME
     }
 
-    /// Pushes as the VFS does; the writes that reach the file.
+    /// Pushes writes as the VFS does. Returns the writes that reach the file.
     fn apply(frames: &mut Frames, at: u64, bytes: &[u8], file: &mut Vec<(u64, Vec<u8>)>) {
         let step = frames.push(at, bytes, PAGE);
         if step != Step::Held {
@@ -159,7 +159,7 @@ mod tests {
         assert!(frames.is_empty());
     }
 
-    /// SQLite rewrites headers, that of the commit frame last, and nothing follows it.
+    /// SQLite rewrites headers, that of the commit frame last, and writes nothing after that one.
     #[test]
     fn what_is_rewritten_is_never_held() {
         let (mut frames, mut file) = (Frames::default(), Vec::new());
@@ -189,8 +189,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written where: the file ends as if nothing had been held, and a commit frame's page
-        /// leaves nothing held.
+        /// For any writes at any offsets: the file ends as if nothing had been held, and nothing is
+        /// held after the page of a commit frame.
         #[test]
         fn the_file_is_the_same(
             writes in proptest::collection::vec((0..6_u64, 0..4_usize, 0..3_u32), 1..60),

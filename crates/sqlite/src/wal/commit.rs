@@ -57,8 +57,8 @@ impl Database {
         Ok(stream.sync(Lsn(shared.last_lsn))?)
     }
 
-    /// Makes the WAL's frames durable; `pending` is what this connection wrote since the last sync.
-    /// What that kept may be gone then.
+    /// Makes the WAL's frames durable. `pending` is what this connection wrote since the last sync.
+    /// Its buffers may be empty after this call.
     pub fn sync_wal(&self, files: Files, pending: &mut Pending) -> Result<(), Failure> {
         let mut state = self.state();
         let LogState { service, header, versions, .. } = &mut *state;
@@ -104,7 +104,7 @@ impl Database {
         Ok(())
     }
 
-    /// A sync at a checkpoint, or of a new header.
+    /// Carries out a sync at a checkpoint, or after a new header.
     fn sync_without_commit(
         &self,
         stream: &Stream,
@@ -153,7 +153,8 @@ fn log_frames(
     Ok(Some(leave(stream, shared)))
 }
 
-/// The WAL's header, which is not read again when the frames that were just written have its salts.
+/// The WAL's header. It is not read again if the frames that were just written have the salts of
+/// the last one.
 fn header_of(
     known: &mut Option<Header>,
     wal: Real,
@@ -167,8 +168,9 @@ fn header_of(
     Ok(*known)
 }
 
-/// Whether a commit goes to the file and not to the log. Frames that others left without logging them may be
-/// in the database already, where what they changed cannot be seen any more.
+/// Whether a commit is written to the file and not to the log. Other connections may have left
+/// frames without logging them. The database may contain these frames already, and then their
+/// changes cannot be seen any more.
 fn must_be_real(
     stream: &Stream,
     header: &Header,

@@ -13,7 +13,8 @@ use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{append, find_header, leave};
 use log::Stream;
 
-/// Makes the file durable, and says that it is up to frame `last`, which ends a transaction. With the lease.
+/// Makes the WAL file durable, and records that it is durable up to frame `last`, which ends a
+/// transaction. The caller has the lease.
 pub fn make_durable(
     stream: &Stream,
     header: &Header,
@@ -41,8 +42,9 @@ pub fn make_durable(
     Ok(leave(stream, StreamHeader::at(header, last, checksum, lsn)))
 }
 
-/// Syncs the WAL, which has this header. When that fails the kernel may count pages as clean that it could not write,
-/// and the next sync succeeds all the same. So none is tried, until all that counts is written again.
+/// Syncs the WAL, which has this header. If the sync fails, the kernel may mark pages as clean
+/// although it could not write them. The next sync would then succeed and prove nothing. So no sync
+/// is tried until all frames that count are written again.
 pub fn sync_file(stream: &Stream, header: &Header, wal: Real) -> Result<(), Failure> {
     let found = find_header(stream)?;
     if matches!(found, SharedHeader::Whole(shared) if shared.salts == header.salts && shared.is_unsynced)
@@ -71,7 +73,7 @@ pub fn write_again(stream: &Stream, header: &Header, wal: Real, count: u32) -> R
     Ok(())
 }
 
-/// Makes the WAL's header durable, whatever became of an earlier sync.
+/// Makes the WAL's header durable, also after an earlier sync failed.
 pub fn sync_header(wal: Real) -> Result<(), Failure> {
     copy_onto_itself(wal, 0..HEADER_BYTES as u64)?;
     real_sync(wal)
@@ -83,7 +85,7 @@ pub fn real_sync(wal: Real) -> Result<(), Failure> {
 }
 
 impl StreamHeader {
-    /// The stream header when a sync of the WAL with this header failed.
+    /// The stream header after a failed sync of the WAL with this header.
     pub fn unsynced(self, header: &Header) -> StreamHeader {
         if self.salts == header.salts {
             return StreamHeader { is_unsynced: true, ..self };

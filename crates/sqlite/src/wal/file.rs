@@ -18,9 +18,9 @@ use crate::real::file::Real;
 
 /// A database's WAL.
 pub struct Wal {
-    /// Whose.
+    /// The database that the WAL belongs to.
     database: Arc<Database>,
-    /// What was written since the last sync.
+    /// The frames that were written since the last sync.
     pending: Pending,
 }
 
@@ -30,7 +30,8 @@ impl Wal {
         Wal { database, pending: Pending::default() }
     }
 
-    /// Writes `bytes` at `at`, in the connection's transaction of this number; SQLite's code.
+    /// Writes `bytes` at `at`, in the connection's transaction of this number. Returns SQLite's
+    /// result code.
     pub fn write(
         &mut self,
         files: Files,
@@ -77,7 +78,7 @@ impl Wal {
         rc
     }
 
-    /// Writes the frame header that is held, if there is one; SQLite's code.
+    /// Writes the frame header that is held, if there is one. Returns SQLite's result code.
     pub fn settle(&mut self, wal: Real) -> c_int {
         let Some((at, header)) = self.pending.take_held() else { return SQLITE_OK };
         let rc = wal.write_once(at, &header);
@@ -87,7 +88,7 @@ impl Wal {
         rc
     }
 
-    /// Makes what was written durable; SQLite's code.
+    /// Makes everything that was written durable. Returns SQLite's result code.
     pub fn sync(&mut self, files: Files) -> c_int {
         let settled = self.settle(files.wal);
         if settled != SQLITE_OK {
@@ -101,7 +102,7 @@ impl Wal {
     }
 }
 
-/// Before `new` is written at `at` of a WAL.
+/// Called before `new` is written at `at` of a WAL.
 pub fn begin_write(
     database: &Database,
     files: Files,

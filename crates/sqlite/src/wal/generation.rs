@@ -18,8 +18,8 @@ use crate::wal::durable::{real_sync, sync_header};
 const STALE_COUNT_MAX: usize = 32;
 
 impl Database {
-    /// Before `header` is written at the start of the WAL: a generation begins. SQLite does that when
-    /// the database holds the one before it durably.
+    /// Called before `header` is written at the start of the WAL, which begins a generation. SQLite
+    /// writes it once the database holds the previous generation durably.
     pub fn begin_generation(&self, files: Files, header: &[u8]) -> Result<(), Failure> {
         let mut state = self.state();
         let state = &mut *state;
@@ -61,15 +61,17 @@ impl Database {
     }
 }
 
-/// A WAL without a header may be one that SQLite emptied, which it does not sync: the disk may show some frames of the
-/// generation before, which *begin* would have the log forget.
+/// Empties a WAL without a header, durably. SQLite may have emptied it without a sync. The disk
+/// could then show frames of the previous generation after a power cut, and *begin* would make the
+/// log forget that generation.
 fn empty_durably(wal: Real) -> Result<(), Failure> {
     // Once more, in case a sync of that has failed.
     wal.truncate(0)?;
     real_sync(wal)
 }
 
-/// The generations that the file may show after a power cut once it begins again over `old`.
+/// The generations that the file may show after a power cut, once the new one is written over
+/// `old`.
 fn stale_after(
     stream: &Stream,
     shared: &StreamHeader,
@@ -100,8 +102,8 @@ fn stale_after(
     Ok(stale)
 }
 
-/// The base that the stream header names, if it is durable. One that this process appended is not read back: that takes all
-/// records after it, too.
+/// The base that the stream header names, if it is durable. A base that this process appended is
+/// remembered and not read, because reading it means reading all records after it, too.
 fn base_of(stream: &Stream, shared: &StreamHeader, begun: &Option<(u64, Base)>) -> Option<Base> {
     if let Some((lsn, base)) = begun
         && *lsn == shared.base_lsn

@@ -12,7 +12,7 @@ use crate::wal::durable::{make_durable, real_sync};
 use log::Lsn;
 
 impl Database {
-    /// The last connection has checkpointed everything and removed the WAL, durably.
+    /// Called when the last connection has checkpointed everything and removed the WAL, durably.
     pub fn wal_removed(&self) -> Result<(), Failure> {
         let closed = self.with_stream(|stream| {
             let _lease = Lease::take(stream)?;
@@ -21,8 +21,9 @@ impl Database {
         closed.map_or(Ok(()), |()| Ok(()))
     }
 
-    /// This process has closed the database; others may have it open. Makes the logged frames durable in
-    /// the WAL itself, so that nothing depends on the log while this process does not use it.
+    /// Called when this process has closed the database, which others may have open. Makes the
+    /// logged frames durable in the WAL itself, so that nothing depends on the log while this
+    /// process does not use it.
     pub fn left(&self, main: Real) -> Result<(), Failure> {
         let state = self.state();
         let Some((_, stream)) = &state.service else { return Ok(()) };
@@ -61,7 +62,7 @@ impl Database {
     }
 }
 
-/// Whether frames of the WAL may be in the log alone.
+/// Whether some frames of the WAL may be durable only in the log.
 fn has_frames(found: SharedHeader) -> bool {
     match found {
         SharedHeader::Whole(shared) => shared.has_frames,

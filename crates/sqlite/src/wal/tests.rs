@@ -22,7 +22,7 @@ const PAGE_COUNT: u32 = 6;
 /// Processes; the last is without the extension.
 const PLAIN: usize = 2;
 
-/// A page as it stands in a frame.
+/// A page with the header of its frame.
 #[derive(Clone)]
 struct Version {
     page: u32,
@@ -47,13 +47,13 @@ struct World {
     logged: usize,
 }
 
-/// What becomes of a transaction.
+/// How a transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Committed,
     /// Its frames are in the file, without a sync.
     RolledBack,
-    /// It was synced, and its process failed before SQLite counted it.
+    /// It was synced. Its process failed before SQLite counted it.
     NotCounted,
 }
 
@@ -112,7 +112,7 @@ impl World {
         found.map_or_else(|| self.home[page as usize - 1].clone(), |found| found.bytes.clone())
     }
 
-    /// Brings all pages home.
+    /// Writes all pages to the database.
     fn checkpoint(&mut self, process: usize) {
         self.sync(process, 0);
         for page in 1..=PAGE_COUNT {
@@ -132,7 +132,7 @@ impl World {
         self.sync(process, 0);
     }
 
-    /// One transaction.
+    /// Runs one transaction.
     fn transact(&mut self, process: usize, end: End) {
         self.transaction_count += 1;
         let last = self.frames.last().map_or([0; 2], |last| last.checksum);
@@ -259,7 +259,7 @@ fn header(salts: [u8; 8]) -> Vec<u8> {
     bytes
 }
 
-/// Runs the world of one seed; how many frames were logged.
+/// Runs one seed. Returns how many frames were logged.
 fn run(home: &TempDir, seed: u64) -> usize {
     let mut world = World::new(home, seed);
     let has_plain = seed.is_multiple_of(2);

@@ -1,12 +1,12 @@
 //! The volatile cache of a simulated device, and what of it survives a power cut.
 //!
-//! The durable image holds what was flushed and what was written durably. The cache holds
-//! the other writes, in the order they were issued. A crash applies a subset of them, sector
-//! by sector, to the durable image. Which of several writes to one sector is found follows
-//! from the subset; so does every order in which the device may have worked.
+//! The durable image holds what was flushed and what was written durably. The cache holds the other
+//! writes, in the order in which they were issued. A crash applies a subset of them, sector by
+//! sector, to the durable image. So after several writes to one sector, any of them may be found,
+//! and every order in which a real device may work is covered.
 //!
-//! A sector is [`TORN_SECTOR_BYTES`] here, whatever logical sector the device reports: a device with
-//! sectors of 4096 bytes may be a file, or an image that another device holds.
+//! A sector is [`TORN_SECTOR_BYTES`] here, whatever logical sector the device reports. A device
+//! with sectors of 4096 bytes may be a file, or an image that another device holds.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub type Cursor<'a> = CursorOf<'a, Cache>;
 const TORN_SECTOR_BYTES: usize = 512;
 
 impl Piece {
-    /// Runs of sectors that survive, by chance: mostly all or none, else torn.
+    /// Runs of sectors that survive by chance: mostly all or none, otherwise torn.
     fn torn(&self, rng: &mut Rng) -> Vec<Piece> {
         let count = self.bytes().len() / TORN_SECTOR_BYTES;
         let sectors = |range: Range<usize>| {
@@ -48,7 +48,7 @@ impl Piece {
     }
 }
 
-/// How likely an unflushed write is lost whole before tearing is thought of.
+/// The probability that an unflushed write is lost as a whole, before tearing is considered.
 #[derive(Clone, Copy)]
 struct Mood {
     lost_eighths: u8,
@@ -79,8 +79,7 @@ impl Cache {
         Cache { durable, unflushed: Vec::new() }
     }
 
-    /// The start of a trace: the durable image, and the unflushed writes as the events that they
-    /// were.
+    /// The start of a trace: the durable image, and the unflushed writes as events.
     pub(super) fn start_trace(&self) -> Trace {
         let start = Cache::new(self.durable.clone());
         let event =
@@ -146,7 +145,7 @@ impl Cache {
         image
     }
 
-    /// The durable bytes replace older unflushed ones: those may not come back later.
+    /// Writes durably. The bytes replace older unflushed ones, which must not come back later.
     fn write_durable(&mut self, offset: u64, data: &[u8]) {
         let end = offset + data.len() as u64;
         let older = std::mem::take(&mut self.unflushed);
@@ -154,8 +153,8 @@ impl Cache {
         self.durable.write(offset, data);
     }
 
-    /// Some of the unflushed writes are durable now, the others never will be: a device that
-    /// has failed a flush does not try again what it dropped.
+    /// Makes some of the unflushed writes durable, and drops the others for good: a device that has
+    /// failed a flush does not repeat what it dropped.
     fn fail_flush(&mut self, seed: u64) {
         let mut rng = Rng::with_seed(seed);
         for piece in std::mem::take(&mut self.unflushed) {
@@ -169,7 +168,7 @@ impl Cache {
     }
 }
 
-/// The sectors that a failed write did write.
+/// The sectors that a failed write has written.
 pub(super) fn failed_write(offset: u64, data: &Arc<[u8]>, seed: u64) -> Vec<Piece> {
     Piece::new(offset, data.clone()).torn(&mut Rng::with_seed(seed))
 }

@@ -1,8 +1,8 @@
-//! What is done to a simulated block device.
+//! The events of a simulated block device.
 
 use std::sync::Arc;
 
-/// Something that was done to a simulated device.
+/// An operation on a simulated device.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A write, durable after the next flush.
@@ -30,7 +30,7 @@ pub enum Event {
         /// Chooses the sectors that were written.
         seed: u64,
     },
-    /// A flush that failed: some unflushed sectors became durable, the others never will.
+    /// A flush that failed: some unflushed sectors became durable, and the others never will.
     FailedFlush {
         /// Chooses the sectors that became durable.
         seed: u64,
@@ -42,6 +42,6 @@ pub enum Event {
         /// 0 to 7.
         bit: u8,
     },
-    /// A remark of the workload: it changes nothing on the device.
+    /// A mark of the workload. It changes nothing on the device.
     Mark(u64),
 }

@@ -1,8 +1,8 @@
 //! A simulated device with a volatile cache, for cutting the power at every event.
 //!
-//! Everything it does follows from its calls and its seed. It breaks all that the crate's
-//! list of assumptions leaves open: see `cache` for what survives a crash, [`Fault`] for what
-//! goes wrong before one.
+//! Its behaviour depends only on its calls and its seed. It breaks every promise that is not on the
+//! list of assumptions. `cache` says what survives a crash; [`Fault`] says what fails before a
+//! crash.
 //!
 //! ```text
 //! let device = SimDevice::new(8 << 20, 512);
@@ -17,8 +17,8 @@
 //! }
 //! ```
 //!
-//! Calls are serialised: of the threads that use a device one at a time is in it, and the
-//! order of the events is the order in which they came.
+//! Calls are serialised: one thread at a time uses the device, and the events are in the order of
+//! the calls.
 
 use device::sync::Mutex;
 use device::{BlockDevice, DeviceError, Durability, Operation, Result, check_span};
@@ -40,11 +40,11 @@ struct DeviceState {
     clock: SimClock,
     faults: Faults,
     rng: Rng,
-    /// Writes that end behind this find no space.
+    /// Writes that end after this offset find no space.
     capacity_bytes: u64,
 }
 
-/// A block device that loses in a power cut all that a real one may lose.
+/// A block device that loses in a power cut everything that a real one may lose.
 pub struct SimDevice {
     state: Mutex<DeviceState>,
     size_bytes: u64,
@@ -79,13 +79,13 @@ impl SimDevice {
         SimDevice { state: Mutex::new(state), size_bytes, sector_bytes }
     }
 
-    /// Tells the time of its events by `clock`, which other media may have too.
+    /// Takes the time of its events from `clock`, which other media may share.
     pub fn with_clock(self, clock: &SimClock) -> Self {
         self.state.lock().clock = clock.clone();
         self
     }
 
-    /// What chance decides from now on, when an operation fails, follows from `seed`.
+    /// Sets the seed of the random effects of failing operations.
     pub fn set_seed(&self, seed: u64) {
         self.state.lock().rng = Rng::with_seed(seed);
     }
@@ -95,13 +95,13 @@ impl SimDevice {
         self.state.lock().event_count
     }
 
-    /// Forgets the trace there may be and begins a new one.
+    /// Drops the present trace, if there is one, and begins a new one.
     pub fn start_trace(&self) {
         let mut state = self.state.lock();
         state.trace = Some(state.cache.start_trace());
     }
 
-    /// Ends the trace and returns it. Panics when none was started.
+    /// Ends the trace and returns it. Panics if none was started.
     pub fn take_trace(&self) -> Trace {
         self.state.lock().trace.take().expect("a trace was started")
     }
@@ -116,24 +116,24 @@ impl SimDevice {
         self.state.lock().current.clone()
     }
 
-    /// What a power cut between two operations leaves.
+    /// The content after a power cut between two operations.
     pub fn crash(&self, survival: Survival) -> Image {
         self.state.lock().cache.crash(survival, None)
     }
 
-    /// Lets an operation fail. Faults add up; each counts for itself.
+    /// Makes an operation fail. Several faults may be injected; each counts operations for itself.
     pub fn inject(&self, fault: Fault) {
         self.state.lock().faults.add(fault);
     }
 
-    /// Nothing fails any more.
+    /// Removes all faults.
     pub fn clear_faults(&self) {
         let mut state = self.state.lock();
         state.faults.clear();
         state.capacity_bytes = self.size_bytes;
     }
 
-    /// Writes that end behind `capacity_bytes` fail with ENOSPC and write nothing.
+    /// Makes writes that end after `capacity_bytes` fail with ENOSPC and write nothing.
     pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
         self.state.lock().capacity_bytes = capacity_bytes;
     }

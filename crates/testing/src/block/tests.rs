@@ -1,4 +1,4 @@
-//! Tests of the simulated device as its users see it.
+//! Tests of the simulated device through its public interface.
 
 use device::{BlockDevice, Operation};
 use fastrand::Rng;

@@ -1,9 +1,9 @@
 //! Simulated files, for cutting the power at every event.
 //!
-//! Used like [`SimDevice`]: each file is one, of sectors of 512 bytes, and what is done to names and
-//! lengths is traced beside them. All of it follows the list at the head of `files`. One
-//! [`SimFiles`] has any number of directories ([`SimFiles::directory`]), which are one file system:
-//! they have one clock and one capacity.
+//! Used like [`SimDevice`]. Each file is such a device with sectors of 512 bytes. Changes of names
+//! and lengths are traced beside the files. Everything follows the list at the head of `files`. One
+//! [`SimFiles`] may have several directories ([`SimFiles::directory`]). They form one file system
+//! with one clock and one capacity.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -16,10 +16,10 @@ use super::trace::{Change, FilesImage, FilesTrace, in_directory};
 use crate::block::SimDevice;
 use crate::power_cut::{Fault, Faults, Image, SimClock};
 
-/// What a write may be torn at, in bytes.
+/// A write may be torn at multiples of this many bytes.
 pub(super) const SECTOR_BYTES: usize = 512;
 
-/// A file system that loses in a power cut all that a real one may lose.
+/// A file system that loses in a power cut everything that a real one may lose.
 #[derive(Clone)]
 pub struct SimFiles {
     state: Arc<Mutex<FilesState>>,
@@ -41,13 +41,13 @@ struct FileState {
 }
 
 impl SimFiles {
-    /// No files; none can become longer than `file_bytes_max`.
+    /// An empty file system. No file can become longer than `file_bytes_max`.
     pub fn new(file_bytes_max: u64, clock: &SimClock) -> SimFiles {
         let file_bytes_max = file_bytes_max.next_multiple_of(SECTOR_BYTES as u64);
         Self::from_image(FilesImage { files: BTreeMap::new(), file_bytes_max }, clock)
     }
 
-    /// The files of `image`, all of it durable.
+    /// The files of `image`, all of them durable.
     pub fn from_image(image: FilesImage, clock: &SimClock) -> SimFiles {
         let mut state = FilesState {
             names: BTreeMap::new(),
@@ -66,13 +66,13 @@ impl SimFiles {
         SimFiles { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The directory of this name, which is there already.
+    /// The directory with this name, which always exists.
     pub fn directory(&self, name: &str) -> SimDirectory {
         SimDirectory { files: self.clone(), prefix: format!("{name}/") }
     }
 
-    /// Forgets the trace there may be and begins a new one. What is there counts as durable: call it
-    /// on files that were made from an image, before anything is done.
+    /// Drops the present trace, if there is one, and begins a new one. The present content counts
+    /// as durable, so call it on files that were made from an image, before anything else.
     pub fn start_trace(&self) {
         let mut state = self.state.lock();
         state.files.iter().for_each(|file| file.device.start_trace());
@@ -80,7 +80,7 @@ impl SimFiles {
         state.trace = Some(FilesTrace::new(state.names.clone(), lengths, state.file_bytes_max));
     }
 
-    /// Ends the trace and returns it. Panics when none was started.
+    /// Ends the trace and returns it. Panics if none was started.
     pub fn take_trace(&self) -> FilesTrace {
         let mut state = self.state.lock();
         let mut trace = state.trace.take().expect("a trace was started");
@@ -88,24 +88,24 @@ impl SimFiles {
         trace
     }
 
-    /// Lets an operation fail with EIO: a write, a read, or a flush (of a file or of names).
+    /// Makes an operation fail with EIO: a write, a read, or a flush (of a file or of names).
     pub fn inject(&self, fault: Fault) {
         self.state.lock().faults.add(fault);
     }
 
-    /// Nothing fails any more, and there is room again.
+    /// Removes all faults, and the limit of the capacity.
     pub fn clear_faults(&self) {
         let mut state = self.state.lock();
         state.faults.clear();
         state.capacity_bytes = u64::MAX;
     }
 
-    /// All files together have room for so many bytes.
+    /// Limits the space for all files together.
     pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
         self.state.lock().capacity_bytes = capacity_bytes;
     }
 
-    /// Bytes that all files have reserved.
+    /// Bytes that are reserved for all files.
     pub fn used_bytes(&self) -> u64 {
         self.state.lock().used_bytes()
     }
@@ -222,7 +222,7 @@ struct SimFile {
 }
 
 impl SimFile {
-    /// Lets the device below fail when it is time.
+    /// Makes the device below fail, if a fault is due.
     fn strike(&self, operation: Operation) {
         if self.files.state.lock().faults.strike(operation) {
             self.file.device.inject(Fault { operation, skip_count: 0, forever: false });
@@ -276,7 +276,7 @@ impl StoredFile for SimFile {
     }
 }
 
-/// The sectors around a span: where they begin, room for them, and where in it the span begins.
+/// The sectors around a span: their offset, a buffer for them, and the place of the span in it.
 fn around(offset: u64, len_bytes: usize) -> (u64, Vec<u8>, usize) {
     let start = offset / SECTOR_BYTES as u64 * SECTOR_BYTES as u64;
     let at = usize::try_from(offset - start).expect("within a sector");

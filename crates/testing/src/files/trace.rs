@@ -1,4 +1,4 @@
-//! What was done to simulated files, so that one run can be cut at every event.
+//! Records what was done to simulated files, so that one run can be cut at every event.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use fastrand::Rng;
 use crate::block::{Cursor, Trace};
 use crate::power_cut::{Image, Survival, mix};
 
-/// Something that was done to names and lengths. What is done to bytes is in the files' own traces.
+/// A change of names or lengths. Changes of bytes are in the files' own traces.
 #[derive(Debug, Clone)]
 pub(super) enum Change {
     Create { name: String, file: usize },
@@ -17,14 +17,14 @@ pub(super) enum Change {
     SyncLength { file: usize },
 }
 
-/// What a power cut left: bytes and length of each file, by name with directory.
+/// The content after a power cut: bytes and length of each file, by name with directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilesImage {
     pub(super) files: BTreeMap<String, (Image, u64)>,
     pub(super) file_bytes_max: u64,
 }
 
-/// What a run began with, and its events in order.
+/// The files with which a run began, and its events in order.
 pub struct FilesTrace {
     names: BTreeMap<String, usize>,
     lengths: Vec<u64>,
@@ -50,7 +50,7 @@ impl FilesTrace {
         bytes.chain(self.times.iter().copied())
     }
 
-    /// A cursor before everything.
+    /// A cursor before the first event.
     pub fn cursor(&self) -> FilesCursor<'_> {
         let names = self.names.iter().map(|(name, file)| (name.clone(), vec![Some(*file)]));
         let lengths = self.lengths.iter().map(|&len_bytes| vec![len_bytes]);
@@ -65,21 +65,22 @@ impl FilesTrace {
     }
 }
 
-/// Walks over the moments of a trace, forwards.
+/// Goes forwards through the moments of a trace.
 pub struct FilesCursor<'a> {
     trace: &'a FilesTrace,
     done: usize,
     moment: u64,
-    /// What a name was since it was synced, oldest first: the first one is durable.
+    /// The files that each name has stood for since it was synced, oldest first. The first one is
+    /// durable.
     names: BTreeMap<String, Vec<Option<usize>>>,
-    /// What a file's length was since it was synced, oldest first.
+    /// The lengths that each file has had since it was synced, oldest first.
     lengths: Vec<Vec<u64>>,
     files: Vec<Cursor<'a>>,
 }
 
 impl FilesCursor<'_> {
-    /// Does the events before `moment`; of the event at `moment`, if there is one, a power cut
-    /// leaves any part. Panics when that lies behind.
+    /// Applies the events before `moment`. If there is an event at `moment`, a power cut leaves any
+    /// part of it. Panics if `moment` is before the present one.
     pub fn advance_to_moment(&mut self, moment: u64) {
         assert!(moment >= self.moment, "a cursor only goes forwards");
         self.moment = moment;
@@ -91,7 +92,7 @@ impl FilesCursor<'_> {
         self.files.iter_mut().for_each(|cursor| cursor.advance_to_moment(moment));
     }
 
-    /// What a power cut here leaves.
+    /// The content after a power cut at this point.
     pub fn crash(&self, survival: Survival) -> FilesImage {
         let (mut names, mut lengths) = (self.names.clone(), self.lengths.clone());
         let keeps_current = matches!(survival, Survival::InFlight | Survival::Everything)
@@ -159,12 +160,12 @@ fn apply(
     }
 }
 
-/// Whether a file lies directly in the directory of this prefix.
+/// Whether a file is directly in the directory with this prefix.
 pub(super) fn in_directory(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|rest| !rest.contains('/'))
 }
 
-/// The image with zeros behind the length.
+/// The image with zeros after the length.
 fn cut(mut image: Image, len_bytes: u64) -> Image {
     let mut at = len_bytes;
     let mut buf = vec![0; 16 << 10];

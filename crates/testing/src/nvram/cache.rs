@@ -1,10 +1,10 @@
 //! The volatile cache before a simulated NVRAM, and what of it survives a power cut.
 //!
-//! The memory holds what was fenced. The cache holds the other stores, in the order in which
-//! they were made, each made of *atoms*: whole aligned words, and single bytes where a word is
-//! stored in part. A crash applies a subset of the atoms to the memory, in their order. Every
-//! order of write-backs is such a subset, and every mixture of older and newer words of a
-//! line that was written back more than once.
+//! The memory holds what was fenced. The cache holds the other stores, in the order in which they
+//! were made. Each store consists of *atoms*: whole aligned words, and single bytes where a word is
+//! stored in part. A crash applies a subset of the atoms to the memory, in their order. Such
+//! subsets cover every order of write-backs. They also cover every mixture of older and newer words
+//! in a line that was written back more than once.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub type NvramTrace = TraceOf<Cache>;
 /// Walks over an [`NvramTrace`].
 pub type NvramCursor<'a> = CursorOf<'a, Cache>;
 
-/// A store that was not fenced, or what later stores have left of it.
+/// The part of an unfenced store that later stores have not replaced.
 #[derive(Debug, Clone)]
 struct Unfenced {
     piece: Piece,
@@ -48,7 +48,7 @@ impl Cache {
         &self.memory
     }
 
-    /// The start of a trace: the memory, and the unfenced stores as the events that they were.
+    /// The start of a trace: the memory, and the unfenced stores as events.
     pub(super) fn start_trace(&self) -> NvramTrace {
         let event = |Unfenced { piece, thread }: &Unfenced| NvramEvent::Store {
             offset: piece.offset(),
@@ -59,7 +59,7 @@ impl Cache {
         NvramTrace::new(start, self.unfenced.iter().map(event).collect())
     }
 
-    /// The stores of `thread` are in memory now, and what they replaced may not come back.
+    /// Moves the stores of `thread` to memory. The bytes that they replaced must not come back.
     fn fence(&mut self, thread: usize) {
         let mut others: Vec<Unfenced> = Vec::new();
         for store in std::mem::take(&mut self.unfenced) {
@@ -78,7 +78,7 @@ impl Cache {
         self.unfenced = others;
     }
 
-    /// All that may survive or not: of the unfenced stores, and of the event in flight.
+    /// All atoms that may survive or not: of the unfenced stores, and of the event in flight.
     pub(super) fn atoms(&self, in_flight: Option<&NvramEvent>) -> Vec<Piece> {
         let unfenced = self.unfenced.iter().map(|store| store.piece.clone());
         unfenced
@@ -139,7 +139,7 @@ impl Volatile for Cache {
     }
 }
 
-/// The atoms that a failed store did store.
+/// The atoms that a failed store has stored.
 pub(super) fn failed_store(offset: u64, data: &Arc<[u8]>, seed: u64) -> Vec<Piece> {
     choose(split(&Piece::new(offset, data.clone())), &mut Rng::with_seed(seed))
 }
@@ -168,7 +168,8 @@ fn split(piece: &Piece) -> Vec<Piece> {
     atoms
 }
 
-/// A subset, by chance: each kind of subset finds its own kind of mistake.
+/// A random subset. There are several kinds of subsets, because each kind finds its own kind of
+/// mistake.
 fn choose(mut atoms: Vec<Piece>, rng: &mut Rng) -> Vec<Piece> {
     match rng.u8(..6) {
         // Each atom by itself: few, half, most of them.
@@ -209,7 +210,7 @@ mod tests {
         cache
     }
 
-    /// What `view` makes of the images of many seeds, without repetitions.
+    /// The results of `view` for the images of many seeds, without repetitions.
     fn found<T: Ord>(cache: &Cache, view: impl Fn(Vec<u8>) -> T) -> Vec<T> {
         let image = |seed| view(cache.crash(Survival::Random(seed), None).to_bytes());
         let mut found: Vec<_> = (0..3000).map(image).collect();

@@ -1,4 +1,4 @@
-//! All that a power cut can leave of a simulated NVRAM.
+//! Everything that a power cut can leave of a simulated NVRAM.
 
 use super::cache::NvramCursor;
 use crate::power_cut::{Image, Piece, Survival, write_pieces};
@@ -14,8 +14,8 @@ impl NvramCursor<'_> {
         cache.atoms(in_flight)
     }
 
-    /// What a power cut here leaves if it keeps those of the first 64 choices whose bit in
-    /// `kept` is 1, and loses the others.
+    /// The content after a power cut at this point. Of the first 64 choices, those whose bit in
+    /// `kept` is 1 are kept, and the others lost.
     pub fn crash_keeping(&self, kept: u64) -> Image {
         let atoms = self.atoms();
         let bits = (0..u64::BITS).map(|bit| kept >> bit & 1 == 1);
@@ -26,8 +26,8 @@ impl NvramCursor<'_> {
         image
     }
 
-    /// All that a power cut here can leave, if that is not more than `limit_count` images;
-    /// otherwise the extremes and random ones, `limit_count` in all.
+    /// Everything that a power cut at this point can leave, if that is at most `limit_count`
+    /// images. Otherwise the extremes and random images, `limit_count` in all.
     pub fn crashes(&self, limit_count: usize) -> impl Iterator<Item = Image> + '_ {
         let all = u32::try_from(self.choice_count()).ok().and_then(|n| 1_u64.checked_shl(n));
         let all = all.filter(|&all| all <= limit_count as u64);

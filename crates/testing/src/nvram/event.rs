@@ -1,8 +1,8 @@
-//! What is done to a simulated NVRAM.
+//! The events of a simulated NVRAM.
 
 use std::sync::Arc;
 
-/// Something that was done to a simulated NVRAM. Threads are numbered by their first store or
+/// An operation on a simulated NVRAM. Threads are numbered in the order of their first store or
 /// fence.
 #[derive(Debug, Clone)]
 pub enum NvramEvent {
@@ -12,12 +12,12 @@ pub enum NvramEvent {
         offset: u64,
         /// Its bytes.
         data: Arc<[u8]>,
-        /// Who stored.
+        /// The thread that stored.
         thread: usize,
     },
     /// A fence.
     Fence {
-        /// Whose stores are durable now.
+        /// The thread whose stores are durable now.
         thread: usize,
     },
     /// A store that failed after storing some of its words.
@@ -26,7 +26,7 @@ pub enum NvramEvent {
         offset: u64,
         /// Its bytes.
         data: Arc<[u8]>,
-        /// Who stored.
+        /// The thread that stored.
         thread: usize,
         /// Chooses the words that were stored.
         seed: u64,
@@ -38,6 +38,6 @@ pub enum NvramEvent {
         /// 0 to 7.
         bit: u8,
     },
-    /// A remark of the workload: it changes nothing in memory.
+    /// A mark of the workload. It changes nothing in memory.
     Mark(u64),
 }

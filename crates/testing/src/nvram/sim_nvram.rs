@@ -1,7 +1,7 @@
-//! Simulated NVRAM behind a volatile processor cache, for cutting the power at every event.
+//! Simulated NVRAM with a volatile processor cache before it, for cutting the power at every event.
 //!
-//! Used like [`SimDevice`](crate::SimDevice), whose images and ways of survival it shares; see
-//! `cache` for what a crash leaves. A durable write is two events, a store and a fence.
+//! Used like [`SimDevice`](crate::SimDevice), with the same images and kinds of survival. `cache`
+//! says what a crash leaves. A durable write is two events, a store and a fence.
 //!
 //! ```text
 //! let nvram = SimNvram::new(1 << 20);
@@ -17,7 +17,7 @@
 //! }
 //! ```
 //!
-//! A machine that has a block device too is cut at the moments of both traces: see
+//! If the machine also has a block device, it is cut at the moments of both traces: see
 //! [`SimClock`] and [`CursorOf::advance_to_moment`](crate::CursorOf::advance_to_moment).
 
 use std::collections::BTreeSet;
@@ -48,11 +48,11 @@ struct NvramState {
     /// Lines that cannot be loaded.
     poisoned: BTreeSet<u64>,
     rng: Rng,
-    /// The threads that have stored or fenced; a thread's number is its place here.
+    /// The threads that have stored or fenced. A thread's number is its index here.
     threads: Vec<ThreadId>,
 }
 
-/// NVRAM that loses in a power cut all that a real one may lose.
+/// NVRAM that loses in a power cut everything that a real one may lose.
 pub struct SimNvram {
     state: Mutex<NvramState>,
     len_bytes: u64,
@@ -81,29 +81,29 @@ impl SimNvram {
         SimNvram { state: Mutex::new(state), len_bytes }
     }
 
-    /// Tells the time of its events by `clock`, which other media may have too.
+    /// Takes the time of its events from `clock`, which other media may share.
     pub fn with_clock(self, clock: &SimClock) -> Self {
         self.state.lock().clock = clock.clone();
         self
     }
 
-    /// What chance decides from now on, when an operation fails, follows from `seed`.
+    /// Sets the seed of the random effects of failing operations.
     pub fn set_seed(&self, seed: u64) {
         self.state.lock().rng = Rng::with_seed(seed);
     }
 
-    /// How many stores and fences were tried so far.
+    /// Number of stores and fences that were tried so far.
     pub fn event_count(&self) -> u64 {
         self.state.lock().event_count
     }
 
-    /// Forgets the trace there may be and begins a new one.
+    /// Drops the present trace, if there is one, and begins a new one.
     pub fn start_trace(&self) {
         let mut state = self.state.lock();
         state.trace = Some(state.cache.start_trace());
     }
 
-    /// Ends the trace and returns it. Panics when none was started.
+    /// Ends the trace and returns it. Panics if none was started.
     pub fn take_trace(&self) -> NvramTrace {
         self.state.lock().trace.take().expect("a trace was started")
     }
@@ -118,24 +118,24 @@ impl SimNvram {
         self.state.lock().current.clone()
     }
 
-    /// What a power cut between two operations leaves.
+    /// The content after a power cut between two operations.
     pub fn crash(&self, survival: Survival) -> Image {
         self.state.lock().cache.crash(survival, None)
     }
 
-    /// Lets an operation fail with EIO: a read, a write (a store, or that of a durable write),
-    /// or a flush (a fence, or that of a durable write). A failed store has stored any subset
-    /// of its words; after a failed fence nothing is more durable than before.
+    /// Makes an operation fail with EIO: a read, a write (a store, or that of a durable write), or
+    /// a flush (a fence, or that of a durable write). A failed store has stored any subset of its
+    /// words. A failed fence has made nothing more durable.
     pub fn inject(&self, fault: Fault) {
         self.state.lock().faults.add(fault);
     }
 
-    /// Makes loads of the line of `offset` fail, stores to it notwithstanding.
+    /// Makes loads of the line of `offset` fail, even after stores to it.
     pub fn poison(&self, offset: u64) {
         self.state.lock().poisoned.insert(offset / LINE_BYTES as u64);
     }
 
-    /// Nothing fails any more.
+    /// Removes all faults.
     pub fn clear_faults(&self) {
         let mut state = self.state.lock();
         state.faults.clear();

@@ -1,4 +1,4 @@
-//! Tests of the simulated NVRAM as its users see it, and the canaries of its crash model.
+//! Tests of the simulated NVRAM through its public interface, and the canaries of its crash model.
 
 use std::thread;
 
@@ -21,25 +21,25 @@ fn read(nvram: &SimNvram, offset: u64, len_bytes: usize) -> Vec<u8> {
     buf
 }
 
-/// A record that certifies itself: number, payload, and the sum of both as the checksum.
+/// A record that certifies itself: number, payload, and the sum of both as checksum.
 fn record(number: u64) -> [u8; 24] {
     let payload = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let words = [number, payload, number.rotate_left(17) ^ payload ^ !0];
     zerocopy::transmute!(words)
 }
 
-/// The number of records from the start that certify themselves.
+/// The number of valid records from the start on.
 fn recover(image: &Image) -> u64 {
     let bytes = image.to_bytes();
     let whole = |(record_bytes, number): &(&[u8], u64)| *record_bytes == record(*number);
     bytes.chunks(24).zip(1..).take_while(whole).count() as u64
 }
 
-/// How a writer makes its records durable.
+/// A way in which a writer makes its records durable.
 type Write = fn(&SimNvram, u64, &[u8]);
 
-/// Whether some power cut at some event loses a record that the writer had acknowledged, or
-/// leaves one that was never written.
+/// Whether a power cut at some event loses a record that the writer had acknowledged, or leaves a
+/// record that was never written.
 fn loses(write: Write) -> bool {
     let nvram = SimNvram::new(24 * 4);
     nvram.start_trace();
@@ -90,7 +90,8 @@ fn canary_a_writer_that_lets_another_thread_fence_loses_a_record() {
     }));
 }
 
-/// A flag that is stored behind its record, with one fence for both, may be there alone.
+/// A flag that is stored after its record, with one fence for both, may be there without the
+/// record.
 #[test]
 fn canary_an_order_without_a_fence_is_no_order() {
     let nvram = SimNvram::new(LEN_BYTES);
@@ -108,8 +109,8 @@ fn canary_an_order_without_a_fence_is_no_order() {
     assert_eq!(cursor.crashes(511).count(), 511, "too many for all of them");
 }
 
-/// Whether some power cut of a machine with both media finds number n at home that the
-/// journal in NVRAM does not know, when `log` is what puts it into the journal first.
+/// Whether a power cut of a machine with both media can leave a number at home that the journal in
+/// NVRAM does not have. `log` puts the number into the journal first.
 fn finds_home_ahead(log: Write) -> bool {
     let clock = SimClock::default();
     let journal = SimNvram::new(64).with_clock(&clock);

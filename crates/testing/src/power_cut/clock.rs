@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A clock that simulated media share, so that the traces of all of them can be cut at the
-/// same moment. A clone is the same clock.
+/// A clock that simulated media share, so that their traces can be cut at the same moment. A clone
+/// is the same clock.
 #[derive(Debug, Clone, Default)]
 pub struct SimClock(Arc<AtomicU64>);
 
 impl SimClock {
-    /// The time of the last event; 0 when there was none.
+    /// The time of the last event; 0 if there was none.
     pub fn now(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

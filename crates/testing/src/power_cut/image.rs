@@ -1,4 +1,5 @@
-//! The bytes of a simulated medium, cheap to copy: chunks are shared until they are written.
+//! The bytes of a simulated medium. Images are cheap to copy, because they share chunks until one
+//! of them is written.
 
 use std::fs::File;
 use std::io;
@@ -9,8 +10,8 @@ const CHUNK_BYTES: usize = 16 << 10;
 
 type Chunk = [u8; CHUNK_BYTES];
 
-/// What a medium holds. A clone shares its chunks of 16 KiB with the original until one of
-/// them writes; a chunk of zeros takes no memory of its own in a new image.
+/// The content of a medium. A clone shares its chunks of 16 KiB with the original until one of them
+/// is written. In a new image a chunk of zeros takes no memory.
 #[derive(Clone)]
 pub struct Image {
     chunks: Vec<Arc<Chunk>>,
@@ -81,14 +82,14 @@ impl Image {
         nonzero.into_iter().try_for_each(|(start, part)| file.write_all_at(part, start))
     }
 
-    /// Makes `file`, which holds exactly `held`, hold this image. Costs little when one was
-    /// made from a clone of the other. Panics when the sizes differ.
+    /// Changes `file`, which holds exactly `held`, so that it holds this image. That is cheap if
+    /// one image was made from a clone of the other. Panics if the sizes differ.
     pub fn write_differences_to(&self, file: &File, held: &Image) -> io::Result<()> {
         self.differences(held).try_for_each(|(start, part)| file.write_all_at(part, start))
     }
 
     /// The chunks of 16 KiB (the last may be shorter), with their offsets, that differ from those
-    /// of `other`. Costs little when one was made from a clone of the other. Panics when the
+    /// of `other`. That is cheap if one image was made from a clone of the other. Panics if the
     /// sizes differ.
     pub fn differences<'a>(&'a self, other: &'a Image) -> impl Iterator<Item = (u64, &'a [u8])> {
         assert_eq!(self.size_bytes, other.size_bytes, "images of different sizes");
@@ -97,7 +98,7 @@ impl Image {
         parts.filter(|(_, (chunk, held))| !same(chunk, held)).map(|(part, _)| part)
     }
 
-    /// Chunk and position within it of a span that lies in the image.
+    /// Index of the chunk, and position in it, of a span of the image.
     fn place(&self, offset: u64, len_bytes: usize) -> (usize, usize) {
         let end = offset.checked_add(len_bytes as u64);
         assert!(end.is_some_and(|end| end <= self.size_bytes), "outside of the image");
@@ -105,7 +106,7 @@ impl Image {
         (offset / CHUNK_BYTES, offset % CHUNK_BYTES)
     }
 
-    /// The chunks with their offsets; the last cut where the image ends.
+    /// The chunks with their offsets. The last one ends where the image ends.
     fn parts(&self) -> impl Iterator<Item = (u64, &[u8])> {
         (0..).step_by(CHUNK_BYTES).zip(&self.chunks).map(|(start, chunk)| {
             let left = usize::try_from(self.size_bytes - start).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! What all simulated media share: images, traces of events, and what a power cut leaves.
+//! The parts that all simulated media share: images, traces of events, and power cuts.
 
 mod clock;
 mod faults;

@@ -1,11 +1,11 @@
-//! A part of what was written, which survives or not.
+//! A part of a write, which survives a power cut or not.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::image::Image;
 
-/// Bytes that were written, or some of them.
+/// The bytes of a write, or some of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
     offset: u64,
@@ -33,7 +33,7 @@ impl Piece {
         Piece { offset: self.offset + part.start as u64, data: self.data.clone(), range }
     }
 
-    /// What of this piece lies before and after `[start, end)`.
+    /// The parts of this piece before and after `[start, end)`.
     pub(crate) fn outside(self, start: u64, end: u64) -> impl Iterator<Item = Piece> {
         let len_bytes = self.range.len();
         let within = |at: u64| {
@@ -44,7 +44,7 @@ impl Piece {
         parts.into_iter().filter(|part| !part.is_empty()).map(move |part| self.part(part))
     }
 
-    /// Flips a bit, if the byte at `offset` is one of these.
+    /// Flips a bit if the byte at `offset` is in this piece.
     pub(crate) fn flip_bit(&mut self, offset: u64, bit: u8) {
         let index = offset.checked_sub(self.offset).and_then(|i| usize::try_from(i).ok());
         if let Some(index) = index.filter(|&i| i < self.range.len()) {

@@ -1,48 +1,48 @@
-//! What was done to a simulated medium, so that one run can be cut at every event.
+//! Records what was done to a simulated medium, so that one run can be cut at every event.
 
 use std::fmt::Debug;
 
 use super::image::Image;
 use super::survival::Survival;
 
-/// The volatile cache before a simulated medium, and the medium behind it. Sealed, for it has no name
-/// outside of this crate, which has one for each kind of medium.
+/// The volatile cache of a simulated medium, together with the medium. Each kind of medium has one.
+/// The trait is sealed: it cannot be named outside of this crate.
 pub trait Volatile: Clone {
-    /// Something that is done to the medium.
+    /// An operation on the medium.
     type Event: Clone + Debug;
 
-    /// Takes in an event that has completed.
+    /// Applies an event that has ended.
     fn apply(&mut self, event: &Self::Event);
 
-    /// What a power cut leaves while `in_flight` was being done.
+    /// The content after a power cut during the event `in_flight`.
     fn crash(&self, survival: Survival, in_flight: Option<&Self::Event>) -> Image;
 
-    /// The label, if the event is only a remark of the workload.
+    /// The label, if the event is a mark of the workload.
     fn mark_of(event: &Self::Event) -> Option<u64>;
 }
 
-/// The image a run began with, and its events in order.
+/// The image with which a run began, and its events in order.
 ///
-/// A *cut* is a number of events that were done when power failed; `events[cut]`, if there
-/// is one, was in flight.
+/// A *cut* is the number of events that had ended when the power failed. `events[cut]`, if it
+/// exists, was in flight.
 #[derive(Debug, Clone)]
 pub struct TraceOf<C: Volatile> {
-    /// What was durable at the start, and nothing else.
+    /// The durable content at the start.
     start: C,
-    /// What was done.
+    /// The events.
     pub events: Vec<C::Event>,
-    /// When each event was done, by the clock of the medium: ascending.
+    /// The time of each event, by the clock of the medium, ascending.
     pub times: Vec<u64>,
 }
 
 impl<C: Volatile> TraceOf<C> {
-    /// A trace that begins with `events`, older than all that follow, on top of `start`.
+    /// A trace that begins with `events` on top of `start`. They are older than all later events.
     pub(crate) fn new(start: C, events: Vec<C::Event>) -> Self {
         let times = vec![0; events.len()];
         TraceOf { start, events, times }
     }
 
-    /// Adds an event of that time.
+    /// Adds an event with this time.
     pub(crate) fn push(&mut self, event: C::Event, time: u64) {
         self.events.push(event);
         self.times.push(time);
@@ -59,15 +59,15 @@ impl<C: Volatile> TraceOf<C> {
         self.events[..cut].iter().filter_map(C::mark_of)
     }
 
-    /// What a power cut at `cut` leaves. To walk over many cuts use a [`CursorOf`].
+    /// The content after a power cut at `cut`. For many cuts use a [`CursorOf`].
     pub fn crash(&self, cut: usize, survival: Survival) -> Image {
         let mut cursor = self.cursor();
         cursor.advance_to(cut);
         cursor.crash(survival)
     }
 
-    /// The moments that differ, as [`CursorOf::advance_to_moment`] takes them: those of the
-    /// events that are not marks, and one after the last event.
+    /// The moments that differ, for [`CursorOf::advance_to_moment`]: those of the events that are
+    /// not marks, and one after the last event.
     pub fn moments(&self) -> impl Iterator<Item = u64> {
         let cuts = self.cuts();
         cuts.map(|cut| self.times.get(cut).copied().unwrap_or(u64::MAX))
@@ -80,7 +80,7 @@ impl<C: Volatile> TraceOf<C> {
     }
 }
 
-/// Walks over the cuts of a trace, forwards.
+/// Goes forwards through the cuts of a trace.
 pub struct CursorOf<'a, C: Volatile> {
     trace: &'a TraceOf<C>,
     cut: usize,
@@ -89,17 +89,18 @@ pub struct CursorOf<'a, C: Volatile> {
 }
 
 impl<'a, C: Volatile> CursorOf<'a, C> {
-    /// The number of events that are done.
+    /// The number of events so far.
     pub fn cut(&self) -> usize {
         self.cut
     }
 
-    /// The cache as it is here, and the event in flight.
+    /// The state of the cache at this point, and the event in flight.
     pub(crate) fn state(&self) -> (&C, Option<&'a C::Event>) {
         (&self.cache, self.in_flight)
     }
 
-    /// Does the events up to `cut`. Panics when that lies behind, or after the last event.
+    /// Applies the events up to `cut`. Panics if `cut` is before the present one, or after the last
+    /// event.
     pub fn advance_to(&mut self, cut: usize) {
         assert!(cut >= self.cut, "a cursor only goes forwards");
         for event in &self.trace.events[self.cut..cut] {
@@ -109,11 +110,11 @@ impl<'a, C: Volatile> CursorOf<'a, C> {
         self.in_flight = self.trace.events.get(cut);
     }
 
-    /// Does the events before `moment`; of the event at `moment`, if there is one, a power cut
-    /// leaves any part. Panics when that lies behind.
+    /// Applies the events before `moment`. If there is an event at `moment`, a power cut leaves any
+    /// part of it. Panics if `moment` is before the present one.
     ///
-    /// With cursors over the traces of several media with one clock, all at the same moment,
-    /// this is a power cut of the whole machine.
+    /// If the traces of several media with one clock have cursors at the same moment, that is a
+    /// power cut of the whole machine.
     pub fn advance_to_moment(&mut self, moment: u64) {
         let cut = self.trace.times.partition_point(|&time| time < moment);
         self.advance_to(cut);
@@ -121,10 +122,10 @@ impl<'a, C: Volatile> CursorOf<'a, C> {
         self.in_flight = self.in_flight.filter(|_| is_now);
     }
 
-    /// What a power cut here leaves.
+    /// The content after a power cut at this point.
     ///
-    /// A random survival with the same seed gives unrelated choices at different cuts: only
-    /// the pair is a state.
+    /// At different cuts, a random survival with the same seed makes unrelated choices. Only cut
+    /// and seed together identify a state.
     pub fn crash(&self, survival: Survival) -> Image {
         let survival = match survival {
             Survival::Random(seed) => Survival::Random(mix(seed, self.cut as u64)),
@@ -134,7 +135,7 @@ impl<'a, C: Volatile> CursorOf<'a, C> {
     }
 }
 
-/// Two numbers made into a seed.
+/// Combines two numbers into a seed.
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     fastrand::Rng::with_seed(a ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15)).u64(..)
 }

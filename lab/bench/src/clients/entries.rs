@@ -1,5 +1,5 @@
-//! A client that makes many entries in a directory, looks some of them up, and syncs a file of which nothing is new;
-//! prints the times as JSON.
+//! A client that makes many entries in a directory, looks some of them up, and syncs a file without
+//! changes. It prints the times as JSON.
 
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
@@ -23,11 +23,12 @@ enum Command {
     Make { dir: PathBuf, count: usize },
     /// stat() of random ones
     Look { dir: PathBuf, count: usize, samples: usize },
-    /// fsync() of a file of which nothing is new; it is made if it is not there
+    /// fsync() of a file without changes; it is made if it does not exist
     SyncIdle { file: PathBuf, count: usize },
 }
 
-/// Does it; prints `{"us": [...]}`, the microseconds of each call, or of all calls together for `make`.
+/// Runs the command. Prints `{"us": [...]}`, the microseconds of each call, or for `make` of all
+/// calls together.
 pub fn run(args: &EntriesArgs) -> Result<(), Box<dyn Error>> {
     let us = match &args.command {
         Command::Make { dir, count } => {

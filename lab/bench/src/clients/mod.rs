@@ -1,5 +1,6 @@
-//! Programs that the experiments start as clients: a process each, so that a system can give them an
-//! environment ([`crate::systems::client`]). They read lines and answer, or print JSON at their end.
+//! Clients of the experiments. Each is a process of its own, so that a system can set its
+//! environment ([`crate::systems::client`]). They read lines and answer them, or print JSON at
+//! their end.
 
 pub mod append;
 pub mod entries;
@@ -13,7 +14,7 @@ pub use sqlite_options::{SqliteAccess, SqliteOptions};
 
 use std::time::{Duration, Instant};
 
-/// Bytes that do not compress.
+/// Bytes that cannot be compressed.
 fn random_bytes(len_bytes: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len_bytes];
     fastrand::Rng::with_seed(seed).fill(&mut bytes);

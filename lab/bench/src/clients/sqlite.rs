@@ -1,15 +1,17 @@
 //! A client of SQLite on the papers' table, `t(k INTEGER PRIMARY KEY, v TEXT)` with values of 100
-//! characters, for who measures several systems in turns: one process and one or more databases, which it takes in
-//! turns. The SQLite is the one that this repository builds, with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`.
+//! characters, for experiments that measure several systems in turns. It is one process with one or
+//! more databases, which it uses in turns. The SQLite is the one that this repository builds, with
+//! `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`.
 //!
-//! It prints `ready`, then reads lines and answers each, the next line with the next database:
+//! It prints `ready`, then reads lines and answers each of them. The next line uses the next
+//! database:
 //!
 //! | line | answer |
 //! |---|---|
 //! | `insert KEY...`, `update KEY...`, `delete KEY...` | one transaction with all keys; its microseconds |
 //! | `checkpoint MODE` | `wal_checkpoint(MODE)`; its microseconds |
 //!
-//! It ends with its input, closing the databases.
+//! It ends when its input ends, and closes the databases.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -21,7 +23,7 @@ use rusqlite::Connection;
 
 use super::SqliteOptions;
 
-/// What a value begins with, so that no two are alike.
+/// The beginning of a value, which makes all values different.
 const HEAD_BYTES: u32 = 20;
 
 /// Transactions read from standard input; answers with microseconds
@@ -104,8 +106,8 @@ fn obey(
     transaction(database, operation, &keys, value)
 }
 
-/// One transaction; its time in microseconds. No two values are alike: SQLite writes nothing when nothing
-/// changes.
+/// One transaction. Returns its time in microseconds. All values differ, because SQLite writes
+/// nothing if nothing changes.
 fn transaction(
     database: &mut Connection,
     operation: &str,

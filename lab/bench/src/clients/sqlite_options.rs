@@ -1,4 +1,4 @@
-//! How clients open a database: the part of their command line that systems add to.
+//! How clients open a database: the part of their command line that systems extend.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use rusqlite::{Connection, LoadExtensionGuard, OpenFlags};
 
-/// The entry of the extension; SQLite derives another from the file's name.
+/// The entry point of the extension. From the file's name, SQLite would derive another one.
 const ENTRY: &str = "sqlite3_onejournal_init";
 
 /// How a database is reached
@@ -74,7 +74,7 @@ impl SqliteOptions {
     }
 }
 
-/// It stays loaded.
+/// Loads the extension for the whole process.
 fn load(library: &Path, connection: &Connection) -> Result<(), Box<dyn Error>> {
     // SAFETY: the library is the extension of this repository, built with this program; it follows SQLite's
     // rules for loadable extensions, and nothing else is loaded while the guard lasts.

@@ -1,4 +1,4 @@
-//! Work that hardly syncs: a tree of small files, and one large file.
+//! Work that seldom syncs: a tree of small files, and one large file.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -65,7 +65,7 @@ const FILES_A_FOLDER: usize = 50;
 const SMALL_CASES: [&str; 4] = ["unpack", "sync", "remove", "sync again"];
 const LARGE_CASES: [&str; 2] = ["write", "read"];
 
-/// What is copied to the systems, in memory.
+/// The data that are copied to the systems; they are in memory.
 struct Sources {
     archive: PathBuf,
     large: PathBuf,
@@ -114,7 +114,7 @@ fn dd(from: &Path, to: &Path) -> Program {
     Program::new("dd").arg("bs=1M").arg(from).arg(to)
 }
 
-/// The program's time, and the requests that it takes.
+/// The program's time, and the number of requests that it makes.
 fn measure_one(key: &Key, program: Program, system: &Running, samples: &mut Samples) -> Result<()> {
     let (seconds, asked) = system.during(|| {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A directory with many entries, and syncs with nothing new.
+//! A directory with many entries, and syncs without changes.
 
 use serde::Deserialize;
 

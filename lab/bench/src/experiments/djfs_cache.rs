@@ -1,4 +1,4 @@
-//! DJFS, figure 10: how well the cache works while the file system keeps committed versions.
+//! DJFS, figure 10: the efficiency of the cache while the file system keeps committed versions.
 
 use serde::Deserialize;
 
@@ -28,7 +28,7 @@ const MISSES: Metric = Metric::lower("cache misses", "% of reads");
 const MEMORY: Metric = Metric::lower("memory of the daemon", "MiB");
 const PANEL: &str = "4 KiB, half reads, half writes";
 const SIZE_MIB: u32 = 512;
-/// What fio itself takes of the group's memory.
+/// Memory of the control group that fio itself needs.
 const FIO_MIB: u64 = 24;
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
@@ -112,7 +112,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads that it made.
+    /// Number of reads that it made.
     fn fio(&self) -> Result<u64> {
         let arguments = [
             "--name=cache".to_owned(),

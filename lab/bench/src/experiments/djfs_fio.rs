@@ -1,4 +1,4 @@
-//! DJFS, figures 2, 3 and 7: fio's random overwrites with a sync after every so many of them.
+//! DJFS, figures 2, 3 and 7: fio's random overwrites, with a sync after each N of them.
 
 use super::programs::{self, Goal};
 use super::{DJFS, Experiment, Scale};
@@ -56,7 +56,7 @@ fn recipes() -> Vec<Box<dyn System>> {
     ]
 }
 
-/// As in the paper: deltas, and a checkpoint for each of four regions.
+/// As in the paper: deltas, and four regions that are checkpointed as a whole.
 fn djfs() -> OneJournal {
     OneJournal::new().data("delta").nvram()
 }

@@ -1,4 +1,4 @@
-//! DJFS, figure 9: TPC-C while NVRAM becomes slower.
+//! DJFS, figure 9: TPC-C with NVRAM of increasing latency.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     std::fs::remove_file(&database).map_err(Error::at(&database))
 }
 
-/// All latencies take turns, so all systems are there at once.
+/// All latencies take turns, so all systems exist at the same time.
 fn on_device(
     lab: &Lab,
     scale: &Scale,
@@ -92,7 +92,8 @@ fn on_device(
     systems::stop(running)
 }
 
-/// The figure's line that a system belongs to, and its latency; that of a system without NVRAM is the same everywhere.
+/// The figure's line that a system belongs to, and its latency. A system without NVRAM has the same
+/// value at every latency.
 fn line_of(name: &str) -> (&str, Option<u32>) {
     match name.split_once(" +") {
         Some((line, latency)) => (line, latency.trim_end_matches(" ns").parse().ok()),

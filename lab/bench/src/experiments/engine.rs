@@ -1,4 +1,4 @@
-//! What a commit of the engine costs over a bare durable write of the same bytes.
+//! The cost of a commit of the engine, compared with a bare durable write of the same bytes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     Ok(())
 }
 
-/// `None`, noted, when it is not built.
+/// `None`, with a note in the section, if it is not built.
 fn example(dir: &Path, name: &str, section: &mut Section) -> Option<Program> {
     let path = dir.join(name);
     if path.exists() {
@@ -104,7 +104,7 @@ fn nvram(
     Ok(())
 }
 
-/// Columns below a line of names.
+/// Columns below a line of headings.
 fn table(text: &str) -> Result<Vec<BTreeMap<String, f64>>> {
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();

@@ -28,7 +28,7 @@ const SYNC: Metric = Metric::lower("log sync", "ms");
 const PUTS: Metric = Metric::higher("puts a second", "1/s");
 const SIZE_MIB: u32 = 768;
 const CLIENTS: u32 = 8;
-/// What etcd's documentation wants.
+/// The limit that etcd's documentation demands.
 const DISK_P99_MS: f64 = 10.0;
 
 fn recipes() -> Vec<Box<dyn System>> {

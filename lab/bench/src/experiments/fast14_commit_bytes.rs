@@ -72,7 +72,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     Ok(())
 }
 
-/// Updates and so on of random rows, one a transaction.
+/// Updates, inserts and deletes of random rows, each in a transaction of its own.
 fn round(
     lab: &Lab,
     scale: &Scale,

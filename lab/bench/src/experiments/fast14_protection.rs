@@ -1,4 +1,4 @@
-//! FAST'14, figure 4: what the protection of transactions costs.
+//! FAST'14, figure 4: the cost of protecting transactions.
 
 use super::sqlite_clients::{OPERATIONS, SqliteClients, transactions};
 use super::{Experiment, FAST14, Scale};

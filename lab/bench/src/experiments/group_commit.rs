@@ -1,4 +1,4 @@
-//! Many processes that sync files of their own.
+//! Many processes, each of which syncs its own file.
 
 use super::{Experiment, Scale, programs};
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Memory of the daemon while many processes write small pieces everywhere.
+//! Memory of the daemon while many processes write small pieces at random places.
 
 use super::{Experiment, Scale, programs};
 use crate::error::{Error, Result};

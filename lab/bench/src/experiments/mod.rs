@@ -1,5 +1,5 @@
-//! The experiments, each a module with a description and a function, a subcommand of its own and a section of the
-//! report. `docs/developers/laboratory.md` tells how to add one.
+//! The experiments. Each is a module with a description and a function, a subcommand, and a section
+//! of the report. `docs/developers/laboratory.md` says how to add one.
 
 mod atomic_writes;
 mod bulk;
@@ -53,17 +53,17 @@ pub struct Experiment {
     /// Its subcommand, and the name of its files.
     pub id: &'static str,
     pub title: &'static str,
-    /// The paper it repeats; empty for one of our own.
+    /// The paper that it repeats; empty for an experiment of this project.
     pub paper: &'static str,
     /// Figure or table of the paper.
     pub figure: &'static str,
-    /// What is done and what the reader sees, in Markdown.
+    /// What is done, and what the result shows, in Markdown.
     pub about: &'static str,
-    /// What the paper found.
+    /// The paper's result.
     pub paper_claim: &'static str,
     /// What OneJournal must reach.
     pub goal: &'static str,
-    /// Fills the section and takes samples. What both hold when this fails is kept.
+    /// Fills the section and takes samples. If it fails, what both hold so far is kept.
     pub run: fn(&Lab, &Scale, &mut Section, &mut Samples) -> Result<()>,
 }
 
@@ -101,7 +101,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     memory::EXPERIMENT,
 ];
 
-/// Papers as they are named here.
+/// The names of the papers.
 const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
 const DJFS: &str = "Kim, Lee, Song, Eom: DJFS: Providing Highly Reliable and High-Performance File System with Small-Sized NVRAM, ETRI Journal 2017";
 const OKEANOS: &str = "Hatzieleftheriou, Anastasiadis: Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage, \
@@ -110,7 +110,7 @@ const XLOG: &str =
     "xLog: fast transaction logging with qNVRAM for mobile databases and key-value stores";
 
 impl Experiment {
-    /// A section that has the description.
+    /// A section with this description.
     fn section(&self) -> Section {
         Section {
             id: self.id.to_owned(),

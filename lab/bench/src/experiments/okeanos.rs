@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::lab::Program;
 use crate::systems::{Ext4, Journal, OneJournal, Running, System};
 
-/// The journal on a device of its own, as in the paper: so its traffic is counted apart.
+/// The journal is on a device of its own, as in the paper, so that its traffic is counted
+/// separately.
 pub fn systems() -> Vec<Box<dyn System>> {
     let ours = |mode| OneJournal::new().data(mode).journal(Journal::SameKind);
     vec![
@@ -42,7 +43,7 @@ pub fn ours() -> String {
     OneJournal::new().journal(Journal::SameKind).name()
 }
 
-/// Runs a client to its end; what it printed.
+/// Runs a client to its end. Returns its output.
 pub fn json<T: DeserializeOwned>(client: Program) -> Result<T> {
     let text = client.run()?;
     serde_json::from_str(&text).map_err(Error::json("a client's answer"))
@@ -55,7 +56,7 @@ pub fn fresh_dir(running: &Running, name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// The folder goes, and everything about it is on disk.
+/// Removes the folder, and makes the removal durable.
 pub fn remove_dir(running: &Running, dir: PathBuf) -> Result<()> {
     std::fs::remove_dir_all(&dir).map_err(Error::at(&dir))?;
     running.sync()

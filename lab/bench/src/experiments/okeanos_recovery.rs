@@ -30,18 +30,20 @@ const TIME: Metric = Metric { name: "time to mount", unit: "ms", better: Better:
 const SIZE_MIB: u32 = 384;
 const STREAMS: u32 = 100;
 const SURVIVAL: f64 = 0.5;
-/// The journal of each system is on a device of this size; so much of it is written for it to be full.
+/// Size of the device with each system's journal. The journal counts as full when this much was
+/// written to it.
 const FULL_BYTES: u64 = 48 << 20;
-/// Where data go in place the journal takes long to fill.
+/// The most records for systems that write data in place: their journal fills slowly.
 const FULL_RECORDS_MAX: u32 = 120;
 const RECORDS_AT_A_TIME: u32 = 10;
 const CLEAN: &str = "clean";
 
-/// What is done before the cut.
+/// The work before the cut.
 enum Fill {
-    /// So many records of each stream.
+    /// This many records of each stream.
     Records(u32),
-    /// Until the journal's device got [`FULL_BYTES`], or each stream has [`FULL_RECORDS_MAX`].
+    /// Until [`FULL_BYTES`] were written to the journal's device, or each stream has
+    /// [`FULL_RECORDS_MAX`].
     Full,
 }
 
@@ -121,7 +123,7 @@ fn on_device(
     systems::stop(running)
 }
 
-/// Mounts, cold.
+/// Mounts with cold caches.
 fn timed_mount(system: &Running, key: &Key, samples: &mut Samples) -> Result<()> {
     system.slow_down()?;
     let before = system.counts()?;
@@ -147,7 +149,7 @@ fn timed_mount(system: &Running, key: &Key, samples: &mut Samples) -> Result<()>
 }
 
 impl Case {
-    /// Bytes that each stream has, all acknowledged.
+    /// Bytes of each stream, all of them acknowledged.
     fn fill(&self, lab: &Lab, system: &Running) -> Result<u64> {
         let dir = system.dir.join("streams");
         if dir.exists() {
@@ -201,7 +203,7 @@ impl Context<'_> {
     }
 }
 
-/// Every acknowledged record is there.
+/// Checks that every acknowledged record is there.
 fn check(system: &Running, acknowledged_bytes: u64) -> Result<()> {
     let dir = system.dir.join("streams");
     for number in 0..STREAMS {

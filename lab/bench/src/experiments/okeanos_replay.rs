@@ -30,10 +30,10 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const FLUSH: Metric = Metric { name: "log flush", unit: "ms", better: Better::Lower };
 const SIZE_MIB: u32 = 512;
-/// Those that sync at each commit come first.
+/// Traces that sync at each commit come first.
 const TRACES: [&str; 4] = ["postgresql", "mariadb-commit1", "mariadb-commit2", "mariadb-commit0"];
 const COMMIT_TRACES: usize = 2;
-/// With fewer, half of what is written are the logs themselves, which are made before.
+/// With fewer calls, half of the written bytes would be the logs themselves, which are made before.
 const CALLS: u32 = 240;
 
 #[derive(Deserialize)]

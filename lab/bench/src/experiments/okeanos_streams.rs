@@ -1,4 +1,4 @@
-//! Okeanos, figure 4: many streams at 1 Kb/s and 1 Mb/s; and reading what they wrote.
+//! Okeanos, figure 4: many streams at 1 Kb/s and 1 Mb/s, and reading their files.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ struct Read {
     bytes_per_s: f64,
 }
 
-/// A rate, and how many streams have it.
+/// A rate, and the number of streams with it.
 struct Rate {
     name: &'static str,
     record_bytes: u32,

@@ -1,4 +1,4 @@
-//! Okeanos, figure 1: bytes that go to the journal, by the size of the requests.
+//! Okeanos, figure 1: bytes that are written to the journal, by the size of the requests.
 
 use std::time::Duration;
 

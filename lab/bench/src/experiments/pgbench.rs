@@ -25,7 +25,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const RATE: Metric = Metric::higher("transactions a second", "1/s");
-/// Room for the tables, and for a write-ahead log that is not recycled yet.
+/// Space for the tables, and for a write-ahead log whose files are not reused yet.
 const SIZE_MIB: u32 = 1024;
 const SECONDS: u64 = 1;
 

@@ -1,4 +1,4 @@
-//! What experiments with programs of others share.
+//! Helpers for experiments with other programs.
 
 use fastrand::Rng;
 
@@ -8,19 +8,19 @@ use crate::programs;
 use crate::results::{Better, Outcome, Section, Verdict};
 use crate::systems::Running;
 
-/// Whether all of these programs are installed, each with its package; if not, the reader is told.
+/// Whether all of these programs are installed, each with its package. If not, the report says so.
 pub fn are_installed(section: &mut Section, programs: &[(&str, &str)]) -> bool {
     let mut programs = programs.iter();
     is_there(section, programs.try_for_each(|(program, package)| programs::need(program, package)))
 }
 
-/// The same, for what looked for a program by itself.
+/// The same for an experiment that searched for a program itself.
 pub fn is_there(section: &mut Section, found: Result<()>) -> bool {
     found.inspect_err(|error| section.leave_out("the experiment", &error.to_string())).is_ok()
 }
 
-/// Each system once, in a shuffled order: a sample, and what the devices were asked for. `each` returns
-/// what it measured and the number of operations that the counts are divided by.
+/// Measures each system once, in a shuffled order: a sample, and the requests to the devices.
+/// `each` returns the measured value, and the number of operations by which the counts are divided.
 pub fn round(
     rng: &mut Rng,
     running: &[Running],
@@ -46,7 +46,7 @@ pub fn round(
     })
 }
 
-/// How many times as fast one system has to be as another.
+/// The speed that one system must have, as a multiple of another's.
 pub struct Goal {
     pub key: Key,
     pub metric: Metric,
@@ -54,12 +54,12 @@ pub struct Goal {
     pub theirs: String,
     /// The paper's number.
     pub paper: &'static str,
-    /// `None`: only shown.
+    /// `None`: the ratio is only shown.
     pub wanted: Option<f64>,
 }
 
 impl Goal {
-    /// Adds the verdict; none where one of the systems is missing.
+    /// Adds the verdict, unless one of the systems is missing.
     pub fn judge(&self, section: &mut Section, samples: &Samples) -> Result<()> {
         let Goal { key, metric, ours, theirs, .. } = self;
         let is_missing = |system: &str| samples.of(key, system, *metric).is_none();

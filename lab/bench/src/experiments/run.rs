@@ -1,4 +1,4 @@
-//! Running experiments from the command line: one, or all; results are written after each.
+//! Runs one experiment or all, from the command line. Results are written after each.
 
 use std::any::Any;
 use std::error::Error as StdError;
@@ -18,7 +18,7 @@ use crate::results::{self, Build, Machine, SCHEMA, Section, SectionFile};
 /// How an experiment is run
 #[derive(Args)]
 pub struct RunArgs {
-    /// Shrunk, to see that everything works (the default)
+    /// Shrunk, to check that everything works (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// As much as the report needs
@@ -27,25 +27,25 @@ pub struct RunArgs {
     /// Rounds; 1 or 2 in a quick run, 5 in a full one
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Seed of all that is random
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Devices instead of those that the experiment is about: loop, memory, PRESET[+KEY=VALUE...],
-    /// dir:PATH, block:PATH (its content is lost)
+    /// Devices in place of those of the experiment: loop, memory, PRESET[+KEY=VALUE...], dir:PATH,
+    /// block:PATH (its content is lost)
     #[arg(long, value_delimiter = ',')]
     device: Vec<Device>,
-    /// Directory of the results; the report of all that are there is drawn anew
+    /// Directory of the results; the report of all results in it is drawn again
     #[arg(long, default_value = "target/bench-results")]
     out: PathBuf,
     /// Where the scratch folder is made
     #[arg(long, env = "TMPDIR", default_value = "/var/tmp")]
     scratch: PathBuf,
-    /// With `all`: go on behind what has results of the same build and scale already
+    /// With `all`: skip experiments that have results of the same build and scale already
     #[arg(long)]
     resume: bool,
 }
 
-/// Draws the report of a directory of results anew
+/// Draws the report of a directory of results again
 #[derive(Args)]
 pub struct ReportArgs {
     /// The directory
@@ -117,7 +117,7 @@ fn scale_settings(scale: &Scale) -> Vec<(&'static str, String)> {
     settings
 }
 
-/// Its section, also when it fails; an error only when a signal came.
+/// Runs an experiment and returns its section, also if it fails. An error only after a signal.
 fn run_experiment(experiment: &Experiment, lab: &Lab, scale: &Scale) -> Result<Section> {
     eprintln!("onejournal-bench: {}", experiment.id);
     let mut section = experiment.section();

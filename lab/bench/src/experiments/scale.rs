@@ -1,4 +1,4 @@
-//! How much of an experiment is done.
+//! The size of a run of an experiment.
 
 use fastrand::Rng;
 
@@ -37,12 +37,12 @@ impl Scale {
         self.rounds
     }
 
-    /// One value for the quick run, one for the full.
+    /// One value for the quick run, another for the full one.
     pub fn pick<T>(&self, quick: T, full: T) -> T {
         if self.is_quick { quick } else { full }
     }
 
-    /// The devices of the command line, or those that the experiment is about.
+    /// The devices of the command line, or those of the experiment.
     pub fn devices(&self, usual: &[&str]) -> Vec<Device> {
         if self.devices.is_empty() {
             let parse = |name: &&str| name.parse().expect("a name in the program");

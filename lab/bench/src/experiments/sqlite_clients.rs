@@ -1,4 +1,5 @@
-//! Clients of SQLite (`onejournal-bench sqlite`), one for each system, that do the same transactions in turns.
+//! Clients of SQLite (`onejournal-bench sqlite`), one for each system, that perform the same
+//! transactions in turns.
 
 use std::path::PathBuf;
 
@@ -12,7 +13,7 @@ use crate::systems::{Asked, Running};
 /// Operations of the papers' table.
 pub const OPERATIONS: [&str; 3] = ["insert", "update", "delete"];
 
-/// A line for each transaction of so many keys.
+/// A line for each transaction with this many keys.
 pub fn transactions(operation: &str, keys: &[usize], operations: usize) -> Vec<String> {
     let line = |keys: &[usize]| {
         let keys: Vec<String> = keys.iter().map(usize::to_string).collect();
@@ -21,7 +22,7 @@ pub fn transactions(operation: &str, keys: &[usize], operations: usize) -> Vec<S
     keys.chunks(operations).map(line).collect()
 }
 
-/// One client a system, on a database of its own.
+/// One client for each system, with its own database.
 pub struct SqliteClients<'a> {
     all: Vec<(&'a Running, Child, PathBuf)>,
 }
@@ -48,8 +49,8 @@ impl<'a> SqliteClients<'a> {
         Ok(SqliteClients { all })
     }
 
-    /// Each line once by each client, `group` lines a turn; one sample a system, the mean milliseconds
-    /// of a line, with the devices' counts.
+    /// Sends each line once to each client, `group` lines in a turn. Takes one sample for each
+    /// system, the mean milliseconds of a line, and the counts of the devices.
     pub fn round(
         &mut self,
         rng: &mut Rng,
@@ -80,7 +81,7 @@ impl<'a> SqliteClients<'a> {
         Ok(())
     }
 
-    /// Each line once by the client of one system, without measuring.
+    /// Sends each line once to the client of one system, without measuring.
     pub fn tell(&mut self, index: usize, lines: &[String]) -> Result<()> {
         interrupt::check()?;
         for line in lines {
@@ -89,7 +90,7 @@ impl<'a> SqliteClients<'a> {
         Ok(())
     }
 
-    /// What a system's client has written so far, in bytes, by any call.
+    /// The bytes that a system's client has written so far, by any call.
     pub fn written_bytes(&self, index: usize) -> Result<u64> {
         let pid = self.all[index].1.pid();
         processes::written_bytes(pid)
@@ -119,29 +120,29 @@ fn micros_of(line: &str) -> Result<f64> {
     line.parse().map_err(|_| Error::other(format!("the client said `{line}`")))
 }
 
-/// Rows that are there when one-row transactions begin.
+/// Rows that exist when one-row transactions begin.
 const ROWS: usize = 2000;
 const GROUP: usize = 10;
 
-/// One-row transactions on a new table with some rows: so many of each operation, in turns of ten.
+/// One-row transactions on a new table with some rows: a number of each operation, in turns of ten.
 pub struct OneRow<'a> {
     pub panel: &'a str,
-    /// For the client; such as its journal mode.
+    /// Arguments for the client, such as its journal mode.
     pub arguments: &'a [&'a str],
     /// Transactions of each operation.
     pub count: usize,
 }
 
-/// What one-row transactions measure.
+/// The measurement of one-row transactions.
 pub const TIME: Metric = Metric::lower("transaction time", "ms");
 
 impl OneRow<'_> {
-    /// Where an operation's samples are.
+    /// The key of an operation's samples.
     pub fn key(&self, operation: &str) -> Key {
         Key::case(self.panel, operation)
     }
 
-    /// A round of all systems.
+    /// Runs a round of all systems.
     pub fn round(
         &self,
         lab: &Lab,
@@ -163,7 +164,7 @@ impl OneRow<'_> {
     }
 }
 
-/// The largest ratio of `left` over `right` among the operations of these panels, and where it is.
+/// The largest ratio of `left` to `right` among the operations of these panels, and its place.
 pub fn worst_ratio(
     samples: &Samples,
     panels: &[String],

@@ -1,4 +1,5 @@
-//! SQLite's one-row transactions beside all peers, in each journal mode, and with a WAL that is reused.
+//! SQLite's one-row transactions compared with all peers, in each journal mode, and with a WAL that
+//! is reused.
 
 use super::sqlite_clients::{OneRow, SqliteClients, TIME, transactions, worst_ratio};
 use super::{Experiment, Scale};
@@ -67,7 +68,7 @@ fn panel(device: &Device, mode: &str) -> String {
     format!("{device}: {mode}")
 }
 
-/// Updates while no checkpoint comes and the WAL does not grow.
+/// Updates during which there is no checkpoint and the WAL does not grow.
 fn reused_wal(
     lab: &Lab,
     scale: &Scale,

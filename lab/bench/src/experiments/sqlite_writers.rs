@@ -1,4 +1,4 @@
-//! Processes that write SQLite databases of one system all at once, without pauses.
+//! Processes that write SQLite databases of one system at the same time, without pauses.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -8,37 +8,38 @@ use crate::lab::{Child, Lab, interrupt};
 use crate::measure::{Key, Metric, Samples};
 use crate::systems::{Counts, Running};
 
-/// How many write how much.
+/// The number of processes, and what they write.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     pub processes: usize,
-    /// Of each process, which takes them in turns.
+    /// Databases of each process, which it uses in turns.
     pub databases: usize,
 }
 
-/// They have their databases open and wait. The databases share a directory, and so a log beside them.
+/// Waiting processes with open databases. The databases share a directory, and so the log in it.
 pub struct Writers<'a> {
     system: &'a Running,
     clients: Vec<Child>,
     dir: PathBuf,
 }
 
-/// What the transactions of a burst took.
+/// The result of a burst of transactions.
 #[derive(Debug, Clone, Copy)]
 pub struct Burst {
     pub transactions: usize,
     /// Until the last answer.
     pub seconds: f64,
-    /// Mean time of a transaction, as its process saw it.
+    /// Mean time of a transaction, measured by its process.
     pub mean_us: f64,
-    /// What the devices were asked for until then.
+    /// Requests to the devices until then.
     pub during: Counts,
-    /// The same with everything that was in the page cache yet.
+    /// The same, including what was still in the page cache.
     pub written_back: Counts,
 }
 
 impl<'a> Writers<'a> {
-    /// Starts them on new databases in the directory `name`, with arguments for the client.
+    /// Starts the processes on new databases in the directory `name`, with arguments for the
+    /// client.
     pub fn start(
         lab: &Lab,
         system: &'a Running,
@@ -64,7 +65,7 @@ impl<'a> Writers<'a> {
         Ok(Writers { system, clients, dir })
     }
 
-    /// All clients get all these lines at once.
+    /// Sends all these lines to all clients at the same time.
     pub fn burst(&mut self, lines: &[String]) -> Result<Burst> {
         interrupt::check()?;
         // What is not theirs is not counted.
@@ -107,13 +108,13 @@ impl<'a> Writers<'a> {
     }
 }
 
-/// Among the counts: what the devices were written in all.
+/// Name of a count: all bytes written to the devices.
 pub const ALL_WRITTEN: &str = "all written back, KiB";
-/// What the devices were written until the last answer.
+/// Name of a count: bytes written to the devices until the last answer.
 pub const WRITTEN: &str = "written KiB";
 
 impl Burst {
-    /// Adds a sample, with what each transaction asked the devices for.
+    /// Adds a sample, with the device requests of each transaction.
     pub fn add_to(
         &self,
         samples: &mut Samples,

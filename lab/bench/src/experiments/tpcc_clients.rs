@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 use crate::lab::{Child, Lab};
 use crate::systems::Running;
 
-/// Cards of the client's deck: turns of whole decks have the same mix.
+/// Cards of the client's deck. Turns of whole decks have the same mix.
 pub const DECK: u64 = 100;
 
-/// What a client says of a turn; its `report` has more.
+/// What a client reports of a turn. Its `report` has more fields.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Turn {
     pub seconds: f64,
@@ -21,11 +21,12 @@ pub struct Turn {
     pub tpm_c: f64,
     pub transactions: u64,
     pub busy_errors: u64,
-    /// What the SQLite extension counts, where it is loaded.
+    /// The counters of the SQLite extension, if it is loaded.
     pub extension: Option<Value>,
 }
 
-/// Sizes of a database as arguments of the client that loads it: the papers' ten warehouses, and one for quick runs.
+/// Sizes of a database, as arguments of the client that loads it: the papers' ten warehouses, and
+/// one warehouse for quick runs.
 pub const TEN_WAREHOUSES: [&str; 2] = ["--warehouses", "10"];
 pub const TWO_SMALL: [&str; 4] = ["--warehouses", "2", "--scale", "small"];
 
@@ -54,7 +55,7 @@ pub fn copy(systems: &[Running], loaded: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The standard's consistency conditions, on each system, without latency.
+/// Checks the standard's consistency conditions on each system, without latency.
 pub fn check(lab: &Lab, systems: &[Running]) -> Result<()> {
     for running in systems {
         running.speed_up()?;
@@ -85,7 +86,7 @@ impl<'a> Client<'a> {
         Ok(Client { running, child, turn_transactions: DECK })
     }
 
-    /// Does transactions that are not measured, then knows how many fill a turn of `seconds`.
+    /// Performs transactions that are not measured, to find out how many fill a turn of `seconds`.
     pub fn warm_up(&mut self, decks: u64, seconds: f64) -> Result<()> {
         self.turn_transactions = decks * DECK;
         let turn = self.turn()?;

@@ -1,4 +1,5 @@
-//! What the experiments of xLog share: the ways of making a record durable, all with their files on one ext4.
+//! The parts that the experiments of xLog share: the ways of making a record durable, all with
+//! their files on one ext4.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,14 +11,14 @@ use crate::lab::{Child, Lab, Program, Teardown};
 use crate::programs::latency::Latency;
 use crate::systems::Running;
 
-/// A way; the order is that of the figures.
+/// A way. The order is that of the figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// A lane of the log service, through its daemon.
     Lane,
     /// xLog's ring in the client's process: "native" in the paper.
     Native,
-    /// xLog's ring behind a socket.
+    /// xLog's ring through a socket.
     Ring,
     /// A write and an fsync.
     Fsync,
@@ -28,7 +29,7 @@ pub enum Way {
 impl Way {
     pub const ALL: [Way; 5] = [Way::Lane, Way::Native, Way::Ring, Way::Fsync, Way::Fdatasync];
 
-    /// As the report shows it.
+    /// Its name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Way::Lane => "OneJournal log",
@@ -39,13 +40,13 @@ impl Way {
         }
     }
 
-    /// Each record waits for the disk.
+    /// Whether each record waits for the disk.
     pub fn is_on_disk(self) -> bool {
         matches!(self, Way::Fsync | Way::Fdatasync)
     }
 }
 
-/// What a client printed.
+/// The output of a client.
 #[derive(Deserialize)]
 pub struct Appended {
     pub bytes_per_s: f64,
@@ -53,7 +54,7 @@ pub struct Appended {
     pub latency: Latency,
 }
 
-/// Where all ways have their files and memory, and the daemon of the log service.
+/// The files and memory of all ways, and the daemon of the log service.
 pub struct LogPlace<'a> {
     lab: &'a Lab,
     disk: PathBuf,
@@ -64,7 +65,7 @@ pub struct LogPlace<'a> {
 }
 
 impl<'a> LogPlace<'a> {
-    /// The daemon runs; its log is on `running`, its lanes in memory.
+    /// Starts the daemon. Its log is on `running`, and its lanes are in memory.
     pub fn new(lab: &'a Lab, running: &Running) -> Result<LogPlace<'a>> {
         let disk = running.dir.join("xlog");
         let memory = lab.memory().join(format!("{}-xlog", running.label));
@@ -105,7 +106,8 @@ impl<'a> LogPlace<'a> {
         last.map(drop)
     }
 
-    /// Appends so many records in a way, each made durable before the next; until all of them are in files.
+    /// Appends a number of records in one way, each made durable before the next. Ends when all of
+    /// them are in files.
     pub fn append(&mut self, way: Way, record_bytes: u32, records: u64) -> Result<Appended> {
         self.count += 1;
         let service = self.service(way)?;
@@ -121,7 +123,7 @@ impl<'a> LogPlace<'a> {
         serde_json::from_str(&text).map_err(Error::json("append"))
     }
 
-    /// A client that makes bursts, ready.
+    /// Starts a client that makes bursts.
     pub fn burst_client(&mut self, way: Way) -> Result<Child> {
         self.count += 1;
         let mut client = self.client("burst", way, self.count).start()?;
@@ -132,7 +134,7 @@ impl<'a> LogPlace<'a> {
         Ok(client)
     }
 
-    /// The service of xLog's ring, if the way has one; it ends with its clients.
+    /// The service of xLog's ring, if the way has one. It ends with its clients.
     fn service(&self, way: Way) -> Result<Option<Child>> {
         if way != Way::Ring {
             return Ok(None);
@@ -163,7 +165,8 @@ impl<'a> LogPlace<'a> {
         }
     }
 
-    /// Files and rings of a client that has ended; the log's stay with their streams.
+    /// Removes files and rings of a client that has ended. Those of the log stay with their
+    /// streams.
     fn clear(&self) -> Result<()> {
         let files =
             [self.disk.join("plain"), self.disk.join("client-0.log"), self.memory.join("ring")];

@@ -1,4 +1,4 @@
-//! xLog, figure 4: bytes written to the device for a byte logged, sustained.
+//! xLog, figure 4: bytes written to the device for each byte logged, under a steady load.
 
 use super::xlog::{LogPlace, Way};
 use super::{Experiment, Scale};
@@ -24,7 +24,7 @@ const WRITTEN: Metric =
     Metric { name: "write amplification", unit: "bytes a byte", better: Better::Lower };
 const RATE: Metric = Metric { name: "rate", unit: "MB/s", better: Better::Higher };
 const SIZE_MIB: u32 = 768;
-/// Bytes a record, and what is wanted.
+/// Bytes of a record, and the goal.
 const SIZES: [(u32, f64); 4] = [(100, 1.3), (1000, 1.1), (10_000, 1.1), (100_000, 1.1)];
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
@@ -49,7 +49,8 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     Ok(())
 }
 
-/// How many records: 100 MB in full, as in the paper; fewer where each waits for the disk.
+/// The number of records: 100 MB in a full run, as in the paper, and fewer if each waits for the
+/// disk.
 fn records(scale: &Scale, way: Way, size: u32) -> u64 {
     let all = scale.pick(5_000_000, 50_000_000) / u64::from(size);
     match way {

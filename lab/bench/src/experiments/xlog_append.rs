@@ -23,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const TIME: Metric = Metric { name: "append", unit: "µs", better: Better::Lower };
 const SIZE_MIB: u32 = 768;
-/// Bytes a record, how much faster the paper was than write + fsync, and what is wanted.
+/// Bytes of a record, the paper's speed compared with write + fsync, and the goal.
 const SIZES: [(u32, u32, f64); 4] =
     [(100, 77, 100.0), (1000, 37, 60.0), (10_000, 7, 15.0), (100_000, 3, 5.0)];
 const LATENCY_MAX_US: f64 = 1.0;

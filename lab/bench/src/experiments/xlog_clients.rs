@@ -1,4 +1,5 @@
-//! The log service under two clients: xLog puts all through one logger thread; lanes share nothing.
+//! The log service with two clients. xLog sends all records through one logger thread; lanes share
+//! nothing.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -27,10 +28,10 @@ const RATIO: Metric =
     Metric { name: "two clients over one", unit: "times", better: Better::Higher };
 const SIZE_MIB: u32 = 384;
 const WANTED: f64 = 1.8;
-/// The machine's own limit must be near two for the goal to mean anything.
+/// The machine's own limit must be near two, otherwise the goal is meaningless.
 const NOTHING_SHARED_MIN: f64 = 1.9;
 const LEAD: Duration = Duration::from_millis(10);
-/// So long the worker has to bring a burst home.
+/// The time that the worker has to bring a burst home.
 const PAUSE: Duration = Duration::from_millis(120);
 const CASE: &str = "100-byte records";
 const CHECKSUMS: &str = "checksums (nothing shared)";
@@ -80,7 +81,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     systems::stop(running)
 }
 
-/// What the clients did together in one burst; `None` when one was late.
+/// The appends of both clients together in one burst; `None` if one was late.
 fn burst(work: &str, clients: &mut [&mut Child]) -> Result<Option<f64>> {
     let begin = UNIX_EPOCH.elapsed().expect("after 1970") + LEAD;
     for client in clients.iter_mut() {

@@ -25,7 +25,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const TIME: Metric = Metric::lower("put", "µs");
 const SIZE_MIB: u32 = 384;
-/// Sizes of values, and how many times as fast the paper is.
+/// Sizes of values, and the paper's speed as a multiple.
 const SIZES: [(u64, &str); 4] = [(100, "10.7"), (400, "9.1"), (800, "8.2"), (1600, "8.6")];
 const WANTED: f64 = 15.0;
 const FILE: &str = "log file";
@@ -54,7 +54,8 @@ fn key(device: &Device, value_bytes: u64) -> Key {
     Key::case(device.to_string(), format!("{value_bytes} bytes"))
 }
 
-/// The program does both sides in turns; so a side of the plain log is measured with each kind of stream.
+/// The program measures both sides in turns. So the side with the plain log is measured with each
+/// kind of stream.
 fn on_device(
     lab: &Lab,
     scale: &Scale,

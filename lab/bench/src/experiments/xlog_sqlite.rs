@@ -1,4 +1,5 @@
-//! xLog, figure 1 and table 1: what logging costs SQLite, traditionally and with its log in lanes.
+//! xLog, figure 1 and table 1: the cost of logging for SQLite, traditionally and with its log in
+//! lanes.
 
 use super::sqlite_clients::transactions;
 use super::sqlite_writers::{Load, Writers};
@@ -30,7 +31,7 @@ const TIME: Metric = Metric::lower("insert", "µs");
 const WRITTEN: Metric = Metric::lower("write amplification", "bytes a byte");
 const SIZE_MIB: u32 = 256;
 const VALUE_BYTES: [u32; 4] = [100, 400, 800, 1600];
-/// The paper's key.
+/// The keys of the paper.
 const KEY_BYTES: u32 = 4;
 /// Orders of keys, and the paper's write amplification: Table 1's total writes over 1,000 records of 104 bytes.
 const ORDERS: [(&str, &str); 2] = [("sequential", "234"), ("random", "243")];
@@ -100,7 +101,7 @@ fn on_device(
     systems::stop(running)
 }
 
-/// All records into a new database.
+/// Writes all records into a new database.
 fn insert(
     lab: &Lab,
     system: &Running,

@@ -1,4 +1,4 @@
-//! What a device was asked to do.
+//! The requests to a device.
 
 use std::fs;
 use std::ops::{Add, Sub};
@@ -21,7 +21,7 @@ pub struct DeviceCounts {
 }
 
 impl DeviceCounts {
-    /// Of a block device or a partition, by its name in `/sys/class/block`.
+    /// Counts of a block device or a partition, by its name in `/sys/class/block`.
     pub fn of_block_device(name: &str) -> Result<DeviceCounts> {
         let path = Path::new("/sys/class/block").join(name).join("stat");
         let text = fs::read_to_string(&path).map_err(Error::at(&path))?;

@@ -1,5 +1,5 @@
-//! An emulated disk (`onejournal-bench device`) as a process of its own. It is made without latency, so
-//! that setting up is quick, and slowed down to its preset when measuring begins.
+//! An emulated disk (`onejournal-bench device`) as a process of its own. It is made without
+//! latency, so that setting up is fast, and gets the latency of its preset when measuring begins.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +31,8 @@ pub struct EmulatedDisk {
 }
 
 impl EmulatedDisk {
-    /// Starts one in `dir`, which is made. `settings`: a preset, and KEY=VALUE behind commas.
+    /// Starts one in `dir`, which is made. `settings`: a preset, followed by KEY=VALUE after
+    /// commas.
     pub fn start(
         program: &Path,
         dir: PathBuf,
@@ -63,28 +64,28 @@ impl EmulatedDisk {
         self.dir.join("disk")
     }
 
-    /// From here on it has the latency of its preset.
+    /// Gives it the latency of its preset.
     pub fn slow_down(&self) -> Result<()> {
         self.command(&format!("set {}", self.settings))
     }
 
-    /// From here on it has none.
+    /// Removes its latency.
     pub fn speed_up(&self) -> Result<()> {
         self.command("set zero")
     }
 
-    /// Tells it something; see [`drive::Command`].
+    /// Sends it a command; see [`drive::Command`].
     pub fn command(&self, text: &str) -> Result<()> {
         let path = self.dir.join("control");
         fs::write(&path, text).map_err(Error::io(format!("{}: {text}", path.display())))
     }
 
-    /// What it was asked to do.
+    /// Its requests so far.
     pub fn counts(&self) -> Result<DeviceCounts> {
         self.counters()
     }
 
-    /// Bytes written to the regions it was told of.
+    /// Bytes written to the regions that were named to it.
     pub fn region_write_bytes(&self) -> Result<u64> {
         let Regions { regions } = self.counters()?;
         Ok(regions.values().map(|region| region.write_bytes).sum())

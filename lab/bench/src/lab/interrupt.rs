@@ -1,5 +1,6 @@
-//! SIGINT and SIGTERM set a flag; waits and workloads look at it and unwind, so that everything that was
-//! set up is taken down. A second signal ends the program at once; the next run clears what it left.
+//! SIGINT and SIGTERM set a flag. Waits and workloads check it and return, so that everything that
+//! was set up is taken down. A second signal ends the program at once; the next run removes what it
+//! left.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +14,7 @@ static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 const STATUS_INTERRUPTED: i32 = 130;
 
-/// From here on the signals set the flag.
+/// From now on the signals set the flag.
 pub fn install() -> Result<()> {
     let is_set = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -27,7 +28,7 @@ pub fn install() -> Result<()> {
     Ok(())
 }
 
-/// Fails once a signal has come. Call it in every loop that lasts.
+/// Fails after a signal has come. Call it in every long loop.
 pub fn check() -> Result<()> {
     match FLAG.get() {
         Some(is_set) if is_set.load(Ordering::Relaxed) => Err(Error::Interrupted),

@@ -7,7 +7,7 @@ use super::program::Program;
 use super::teardown::Teardown;
 use crate::error::{Error, Result};
 
-/// Attaches a file, or a part of a block device; the path of the loop device.
+/// Attaches a file, or a part of a block device. Returns the path of the loop device.
 pub fn attach(file: &Path, part: Option<Part>, teardown: &mut Teardown) -> Result<PathBuf> {
     let mut program = Program::new("losetup").args(["-f", "--show", "--direct-io=on"]);
     if let Some(part) = part {
@@ -27,7 +27,7 @@ pub struct Part {
     pub len_bytes: u64,
 }
 
-/// Detaches it; when somebody still uses it, the kernel does so with the last user.
+/// Detaches it. If it is still in use, the kernel detaches it with the last user.
 pub fn detach(path: &Path) -> Result<()> {
     Program::new("losetup").arg("-d").arg(path).uninterrupted().run().map(drop)
 }

@@ -1,4 +1,5 @@
-//! What a system is set up on: a block device that counts, made from what `--device` names.
+//! The block device on which a system is set up. It counts requests, and is made from what
+//! `--device` names.
 
 use std::fmt;
 use std::fs::File;
@@ -26,7 +27,7 @@ pub enum Device {
     Scratch,
     /// `memory`: a file in a tmpfs: no latency.
     Memory,
-    /// A preset of `onejournal-bench device`, and `KEY=VALUE` behind `+`.
+    /// A preset of `onejournal-bench device`, with `KEY=VALUE` after `+`.
     Emulated(String),
     /// `dir:PATH`: a file in that directory.
     Directory(PathBuf),
@@ -70,7 +71,7 @@ impl fmt::Display for Device {
 
 /// A block device for one system.
 pub struct Medium {
-    /// To make a file system on, and to mount.
+    /// The path to make a file system on, and to mount.
     pub block: PathBuf,
     disk: Option<EmulatedDisk>,
     is_on_disk: bool,
@@ -119,17 +120,17 @@ impl Medium {
         Ok(Medium { block, disk: None, is_on_disk: true })
     }
 
-    /// The emulated disk below, if it is one.
+    /// The emulated disk below it, if it is one.
     pub fn disk(&self) -> Option<&EmulatedDisk> {
         self.disk.as_ref()
     }
 
-    /// It lies on a disk of this machine.
+    /// Whether it is on a disk of this machine.
     pub fn is_on_disk(&self) -> bool {
         self.is_on_disk
     }
 
-    /// What the device was asked to do so far.
+    /// The requests to the device so far.
     pub fn counts(&self) -> Result<DeviceCounts> {
         match &self.disk {
             Some(disk) => disk.counts(),
@@ -141,7 +142,7 @@ impl Medium {
     }
 }
 
-/// Writes all of a file, so that no side pays for the file below it growing.
+/// Writes all of a file, so that no system pays for allocating the file below it.
 fn write_image(path: &Path, size_mib: u32, teardown: &mut Teardown) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let mut file = File::create_new(path)?;
@@ -183,7 +184,7 @@ impl Parts {
         Some(Part { start_bytes, len_bytes })
     }
 
-    /// Gives a part back.
+    /// Releases a part.
     pub fn release(&mut self, path: &Path, start_bytes: u64) {
         self.claimed.retain(|(device, start, _)| device != path || *start != start_bytes);
     }

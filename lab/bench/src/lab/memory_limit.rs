@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 const VERSIONS: [(&str, &str); 2] =
     [("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")];
 
-/// The group; dropped, it is removed.
+/// The group. It is removed when dropped.
 pub struct MemoryLimit {
     dir: PathBuf,
     file: &'static str,
@@ -32,7 +32,7 @@ impl MemoryLimit {
         Err(Error::other("the kernel has none that can be made here"))
     }
 
-    /// From here on its processes have so much.
+    /// Sets the limit of its processes.
     pub fn set(&self, bytes: u64) -> Result<()> {
         let path = self.dir.join(self.file);
         fs::write(&path, bytes.to_string()).map_err(Error::at(&path))

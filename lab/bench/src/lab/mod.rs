@@ -1,9 +1,9 @@
-//! Where experiments are set up, and how everything is taken down again.
+//! Sets up experiments, and takes everything down again.
 //!
 //! - [`Lab`]: the folders of a run, the programs, the settings of the kernel;
 //! - [`medium`]: block devices to measure on, which count;
 //! - [`program`]: child processes;
-//! - [`teardown`]: undoing, in reverse order, in all cases;
+//! - [`teardown`]: undoes everything in reverse order, in all cases;
 //! - [`interrupt`] for signals.
 
 mod counts;
@@ -46,7 +46,7 @@ pub struct Programs {
     pub sqlite_extension: PathBuf,
 }
 
-/// What a run has; dropped, everything is as before.
+/// The environment of a run. When it is dropped, everything is as before.
 pub struct Lab {
     // Fields are dropped in this order.
     _settings: Teardown,
@@ -74,7 +74,7 @@ impl Lab {
         self.scratch.dir()
     }
 
-    /// A folder in memory, which stands for NVRAM.
+    /// A folder in memory, which stands in for NVRAM.
     pub fn memory(&self) -> &Path {
         self.scratch.memory()
     }
@@ -89,7 +89,7 @@ impl Lab {
         Program::new(&self.programs.bench).arg(subcommand)
     }
 
-    /// A part of a block device that nobody has; given back by `teardown`.
+    /// An unused part of a block device. `teardown` releases it.
     fn claim_part(&self, device: &Path, len_bytes: u64, teardown: &mut Teardown) -> Result<Part> {
         let mut file = File::open(device).map_err(Error::at(device))?;
         let capacity_bytes = file.seek(SeekFrom::End(0)).map_err(Error::at(device))?;

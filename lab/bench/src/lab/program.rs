@@ -1,7 +1,8 @@
-//! Child processes: started in a process group of their own (so that Ctrl-C reaches this program only),
-//! with a time limit, and with what they print kept and shown when they fail.
+//! Child processes. Each is started in a process group of its own, so that Ctrl-C reaches only this
+//! program, and with a time limit. Its output is kept, and shown if it fails.
 //!
-//! [`Program::run`] waits for the end; [`Program::start`] gives a [`Child`] to talk to, line by line.
+//! [`Program::run`] waits for the end. [`Program::start`] returns a [`Child`] to talk to, line by
+//! line.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,7 +21,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 use super::interrupt;
 use crate::error::{Error, Result};
 
-/// In the environment of every child, and of theirs: the scratch folder of the run they belong to.
+/// A variable in the environment of every child and its children: the scratch folder of the run
+/// that they belong to.
 pub const MARK: &str = "ONEJOURNAL_BENCH_SCRATCH";
 
 static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
@@ -31,7 +33,7 @@ pub fn mark(scratch: &Path) {
 }
 
 const TIME_LIMIT: Duration = Duration::from_secs(300);
-/// How often waits look whether a signal came.
+/// The interval at which waits check for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_secs(5);
 const OUTPUT_SHOWN_BYTES: usize = 8000;
@@ -54,7 +56,7 @@ impl Program {
         Program { command, time_limit: TIME_LIMIT, is_interruptible: true }
     }
 
-    /// The same command once more.
+    /// A copy of the command.
     pub fn copy(&self) -> Program {
         let mut command = Command::new(self.command.get_program());
         command.args(self.command.get_args()).process_group(0);
@@ -95,19 +97,19 @@ impl Program {
         self
     }
 
-    /// How long it may run, or a [`Child`] take for an answer. 300 s if not set.
+    /// How long it may run, or how long a [`Child`] may take for an answer. 300 s if not set.
     pub fn time_limit(mut self, limit: Duration) -> Program {
         self.time_limit = limit;
         self
     }
 
-    /// Not ended by a signal to this program: for cleaning up.
+    /// A signal to this program does not end it. For cleaning up.
     pub fn uninterrupted(mut self) -> Program {
         self.is_interruptible = false;
         self
     }
 
-    /// Runs it to its end, which must be a success; what it printed on standard output.
+    /// Runs it to its end, which must be a success. Returns its standard output.
     pub fn run(mut self) -> Result<String> {
         let (output, errors) = (memory_file()?, memory_file()?);
         let shown = self.shown();
@@ -168,7 +170,7 @@ fn search_path() -> OsString {
     path
 }
 
-/// A process that runs. Dropped, it is ended.
+/// A running process. It is ended when dropped.
 pub struct Child {
     child: std::process::Child,
     shown: String,
@@ -225,7 +227,7 @@ impl Child {
         self.read_line()
     }
 
-    /// Closes its input and waits for a successful end; the lines that it still printed.
+    /// Closes its input and waits for a successful end. Returns the lines that it still printed.
     pub fn finish(mut self) -> Result<Vec<String>> {
         drop(self.input.take());
         let deadline = Instant::now() + self.time_limit;
@@ -239,7 +241,7 @@ impl Child {
         Ok(self.lines.iter().collect())
     }
 
-    /// An error when it has ended already.
+    /// An error if it has ended already.
     pub fn must_run(&mut self) -> Result<()> {
         match wait(&mut self.child, Instant::now(), false)? {
             None => Ok(()),
@@ -247,7 +249,7 @@ impl Child {
         }
     }
 
-    /// Tells it, and not its group, to end by this signal; it must do so, or end with success.
+    /// Sends this signal to it, but not to its group. It must end by the signal, or with success.
     pub fn end_by(mut self, signal: Signal) -> Result<()> {
         let sent = kill_process(Pid::from_child(&self.child), signal);
         sent.map_err(|errno| Error::Io { what: self.shown.clone(), source: errno.into() })?;
@@ -261,7 +263,7 @@ impl Child {
         Err(self.failed(format!("failed ({status})")))
     }
 
-    /// SIGTERM, and the end, whatever it says.
+    /// Sends SIGTERM and waits for the end, whatever its exit status.
     pub fn stop(mut self) {
         self.end();
     }
@@ -285,7 +287,7 @@ impl Drop for Child {
     }
 }
 
-/// Its status; `None` when it still runs at the deadline.
+/// Its status; `None` if it still runs at the deadline.
 fn wait(
     child: &mut std::process::Child,
     deadline: Instant,
@@ -316,7 +318,7 @@ fn wait(
     }
 }
 
-/// SIGTERM to the group, SIGKILL when that is not enough.
+/// Sends SIGTERM to the group, and SIGKILL if that is not enough.
 fn end_group(child: &mut std::process::Child) {
     for signal in [Signal::TERM, Signal::KILL] {
         if matches!(child.try_wait(), Ok(Some(_))) {

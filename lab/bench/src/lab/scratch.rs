@@ -1,6 +1,7 @@
-//! The folders of a run: one on disk (`BASE/onejournal-bench/PID`) and one in memory (a tmpfs), both removed
-//! at the end. Each run holds a lock on its folder; a folder whose lock is free was left by a run that was killed,
-//! and the next run clears it: processes that carry its mark, mounts, loop devices, settings, files.
+//! The folders of a run: one on disk (`BASE/onejournal-bench/PID`) and one in memory (a tmpfs).
+//! Both are removed at the end. Each run holds a lock on its folder. A folder whose lock is free
+//! was left by a killed run, and the next run clears it: processes with its mark, mounts, loop
+//! devices, settings, files.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -18,7 +19,7 @@ use crate::error::{Error, Result};
 const MEMORY: &str = "/dev/shm";
 const NAME: &str = "onejournal-bench";
 const LOCK: &str = "lock";
-/// Mounts may lie on loop devices over files in mounts, so undoing them takes turns.
+/// Mounts may be on loop devices over files in other mounts, so both are undone in turns.
 const TURNS_MAX: usize = 8;
 
 /// The folders of this run.
@@ -29,7 +30,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes them below `base`, and clears what is left there of runs that were killed.
+    /// Makes them below `base`, after clearing what killed runs left there.
     pub fn new(base: &Path) -> Result<Scratch> {
         let parent = base.join(NAME);
         fs::create_dir_all(&parent).map_err(Error::at(&parent))?;
@@ -92,7 +93,7 @@ fn clear_leftovers(parent: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Undoes all that a run may have set up below `dir` and in memory.
+/// Undoes everything that a run may have set up below `dir` and in memory.
 fn clear(dir: &Path) -> Result<()> {
     let memory = memory_of(dir);
     for pid in marked_processes(dir) {
@@ -128,7 +129,7 @@ fn clear(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Processes that were started by the run of `dir`, this one excepted.
+/// Processes that the run of `dir` has started, without this one.
 fn marked_processes(dir: &Path) -> Vec<Pid> {
     let mark = [MARK.as_bytes(), b"=", dir.as_os_str().as_bytes()].concat();
     let own = std::process::id().cast_signed();
@@ -139,14 +140,14 @@ fn marked_processes(dir: &Path) -> Vec<Pid> {
     pids.filter_map(Pid::from_raw).collect()
 }
 
-/// FUSE servers end when their mount is gone, having written what they hold.
+/// FUSE servers end when their mount is gone and they have written what they hold.
 fn serves_a_mount(pid: Pid) -> bool {
     let files = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).into_iter().flatten();
     let mut targets = files.flatten().filter_map(|file| fs::read_link(file.path()).ok());
     targets.any(|target| target == Path::new("/dev/fuse"))
 }
 
-/// Where something is mounted below one of `dirs`, in the order of mounting.
+/// Mount points below one of `dirs`, in the order of mounting.
 fn mounts_below(dirs: &[&Path]) -> Result<Vec<PathBuf>> {
     let text = fs::read_to_string("/proc/self/mountinfo").map_err(Error::io("mountinfo"))?;
     let paths = text.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);

@@ -1,22 +1,23 @@
-//! What has to be undone, in reverse order: at the end, and also after an error, a panic or a signal.
+//! Steps that undo a setup, in reverse order: at the end, and also after an error, a panic or a
+//! signal.
 
 use crate::error::Result;
 
 type Step = Box<dyn FnOnce() -> Result<()>>;
 
-/// Steps that undo what was set up. Dropped, it does them and prints what fails.
+/// Steps that undo what was set up. When dropped, it performs them and prints those that fail.
 #[derive(Default)]
 pub struct Teardown {
     steps: Vec<(String, Step)>,
 }
 
 impl Teardown {
-    /// Adds a step that comes before all that are there.
+    /// Adds a step that is performed before all present ones.
     pub fn push(&mut self, what: impl Into<String>, step: impl FnOnce() -> Result<()> + 'static) {
         self.steps.push((what.into(), Box::new(step)));
     }
 
-    /// Does all steps, also when some fail; the first failure.
+    /// Performs all steps, even if some fail. Returns the first failure.
     pub fn run(&mut self) -> Result<()> {
         let mut first = Ok(());
         while let Some((what, step)) = self.steps.pop() {

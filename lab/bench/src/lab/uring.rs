@@ -1,7 +1,8 @@
-//! `enable_uring` of the fuse module: set while any run lasts, and put back by the last one.
+//! `enable_uring` of the fuse module: set while any run is active, and restored by the last one.
 //!
-//! Runs hold a shared lock on a note of what was set before; whoever can have it alone is the only one. What a
-//! run that was killed leaves is a note that nobody holds: it tells the next run what was set before.
+//! Runs hold a shared lock on a file with the previous value. A run that can lock it exclusively is
+//! the only one. If a run is killed, the file stays without a lock, and tells the next run the
+//! previous value.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
@@ -13,10 +14,10 @@ use crate::error::{Error, Result};
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 const NOTE: &str = "/run/onejournal-bench.enable_uring";
-/// Held while the note is looked at or changed.
+/// Held while the file is read or changed.
 const GATE: &str = "/run/onejournal-bench.lock";
 
-/// Lets FUSE servers use io_uring where the kernel can, until `teardown`.
+/// Lets FUSE servers use io_uring, if the kernel can, until `teardown`.
 pub fn allow(teardown: &mut Teardown) -> Result<()> {
     let Ok(before) = fs::read_to_string(PARAMETER) else { return Ok(()) };
     let _gate = lock(GATE, FlockOperation::LockExclusive)?;
@@ -40,7 +41,7 @@ fn put_back(note: File) -> Result<()> {
     Ok(())
 }
 
-/// No other run holds the note.
+/// Whether no other run holds the file.
 fn is_alone(note: &File) -> bool {
     flock(note, FlockOperation::NonBlockingLockExclusive).is_ok()
 }

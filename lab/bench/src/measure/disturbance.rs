@@ -1,8 +1,9 @@
-//! What else the machine did during a round: CPU time that the hypervisor took or that processes not ours
-//! used, how long somebody waited for a CPU or for I/O, and what others wrote to the disk.
+//! Other work of the machine during a round: CPU time that the hypervisor took or that other
+//! processes used, how long any process waited for a CPU or for I/O, and what other processes wrote
+//! to the disk.
 //!
-//! Ours are this process and all that carry the mark of its scratch folder in their environment; threads of
-//! the kernel are nobody's.
+//! Our processes are this one, and all that carry the mark of its scratch folder in their
+//! environment. Threads of the kernel count neither as ours nor as others.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,16 +14,16 @@ use crate::lab::{DeviceCounts, Lab, MARK, processes};
 use crate::results::{Disturbance, Section};
 use crate::systems::Running;
 
-/// Parts of one CPU, or of the time.
+/// Limits, as parts of one CPU or of the time.
 const OTHERS_CPU_MAX: f64 = 0.10;
 const STEAL_MAX: f64 = 0.02;
 const OTHERS_WRITE_MB_S_MAX: f64 = 5.0;
 
-/// Looks before and after each round.
+/// Compares the state before and after each round.
 pub struct Watch {
     mark: Vec<u8>,
     disk: Option<String>,
-    /// Whether a process is ours; it does not change.
+    /// Whether a process is ours, which does not change.
     known: HashMap<i32, bool>,
     before: Look,
     own_write_bytes: u64,
@@ -89,7 +90,7 @@ impl Watch {
     }
 }
 
-/// What our systems wrote to disks that are not emulated.
+/// Bytes that our systems wrote to disks that are not emulated.
 fn own_write_bytes(systems: &[Running]) -> Result<u64> {
     systems.iter().map(Running::disk_write_bytes).sum()
 }
@@ -117,15 +118,16 @@ fn cpu_ticks() -> Result<CpuTicks> {
     Ok(CpuTicks { steal: fields.get(7).copied().unwrap_or(0), all: fields.iter().sum() })
 }
 
-/// Time somebody waited since the machine started; 0 on kernels that do not say.
+/// Time since the machine started during which any process waited; 0 on kernels that do not report
+/// it.
 fn stall_us(resource: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/pressure/{resource}")).unwrap_or_default();
     let some = text.lines().next().unwrap_or_default();
     some.rsplit_once("total=").and_then(|(_, total)| total.parse().ok()).unwrap_or(0)
 }
 
-/// CPU time of all processes that are not ours, with that of children they waited for: what one that ends had used moves
-/// to its parent, so the sum only grows.
+/// CPU time of all processes that are not ours, including children that they waited for. The time
+/// of a process that ends moves to its parent, so the sum only grows.
 fn others_ticks(mark: &[u8], known: &mut HashMap<i32, bool>) -> u64 {
     let mut sum = 0;
     for pid in processes::all() {

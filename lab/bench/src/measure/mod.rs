@@ -1,5 +1,6 @@
-//! How it is measured: systems take turns, round by round, in an order that is shuffled from a seed;
-//! what a round measured of each is one sample. Rounds in which the machine did other things say so.
+//! How systems are measured: they take turns, round by round, in an order that is shuffled from a
+//! seed. The result of a system in a round is one sample. Rounds in which the machine did other
+//! work are marked.
 
 mod disturbance;
 mod samples;
@@ -20,7 +21,7 @@ pub fn turns(rng: &mut Rng, count: usize) -> Vec<usize> {
     order
 }
 
-/// Does `each` for all `items`, in a shuffled order.
+/// Calls `each` for all `items`, in a shuffled order.
 pub fn in_turns<T>(
     rng: &mut Rng,
     items: &mut [T],

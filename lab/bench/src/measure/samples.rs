@@ -1,5 +1,5 @@
-//! What was measured, by case, system and metric: one sample a round, and counts of what the devices were asked
-//! for beside the times.
+//! The measured values, by case, system and metric: one sample for each round, and beside the times
+//! the counts of the requests to the devices.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::results::{Better, Row, Section};
 use crate::systems::{Asked, Counts};
 
-/// What is measured.
+/// A metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
     /// Such as `time`.
@@ -30,7 +30,7 @@ impl Metric {
     }
 }
 
-/// Where a sample belongs.
+/// The case that a sample belongs to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
     /// A group of cases that are drawn together, such as `WAL, 1 operation, ssd311`.
@@ -74,7 +74,7 @@ impl Samples {
         self.series(key, system, metric).samples.push(value);
     }
 
-    /// Adds what the devices were asked for during so many operations; shown for each operation.
+    /// Adds the device requests of a number of operations. They are shown for each operation.
     pub fn count(
         &mut self,
         key: &Key,
@@ -92,7 +92,7 @@ impl Samples {
         self.count_named(key, system, metric, operations, &all);
     }
 
-    /// Adds counts by name, for so many operations.
+    /// Adds counts by name, for a number of operations.
     pub fn count_named(
         &mut self,
         key: &Key,
@@ -129,7 +129,7 @@ impl Samples {
         Some(&found.samples)
     }
 
-    /// One system over another in a case.
+    /// The ratio of one system to another in a case.
     pub fn ratio(&self, key: &Key, metric: Metric, left: &str, right: &str) -> Result<Ratio> {
         let of = |system: &str| {
             let missing = || Error::other(format!("{}, {}: no {system}", key.panel, key.case));
@@ -144,8 +144,8 @@ impl Samples {
         Some(found.counts.get(name)? / found.operations.max(1.0))
     }
 
-    /// Hands everything to the section: panels and cases as they came, systems as they were set up (and not as turns
-    /// shuffled them).
+    /// Moves everything to the section: panels and cases in their order, systems in the order of
+    /// their setup, and not in the shuffled order of the turns.
     pub fn write_to(mut self, section: &mut Section) {
         let first = |is: &dyn Fn(&Series) -> bool| self.series.iter().position(is);
         let place = |series: &Series| {
@@ -187,7 +187,7 @@ impl Series {
         self.key == *key && self.system == system && self.metric == metric
     }
 
-    /// `None` without a sample: its round did not end.
+    /// `None` without a sample, because its round did not end.
     fn into_row(self) -> Option<Row> {
         if self.samples.is_empty() {
             return None;

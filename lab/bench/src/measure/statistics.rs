@@ -1,6 +1,6 @@
 //! Medians, quartiles and ratios of samples.
 
-/// The value below which `part` (0 to 1) of the samples lie, interpolated.
+/// The value below which `part` (0 to 1) of the samples are, interpolated.
 pub fn quantile(samples: &[f64], part: f64) -> f64 {
     assert!(!samples.is_empty(), "a quantile of nothing");
     let mut sorted = samples.to_vec();
@@ -15,24 +15,24 @@ pub fn median(samples: &[f64]) -> f64 {
     quantile(samples, 0.5)
 }
 
-/// The geometric mean: the mean of ratios.
+/// The geometric mean, which is the mean for ratios.
 pub fn geometric_mean(values: &[f64]) -> f64 {
     assert!(!values.is_empty(), "a mean of nothing");
     let sum: f64 = values.iter().map(|value| value.ln()).sum();
     (sum / values.len() as f64).exp()
 }
 
-/// How one side compares with another, both measured in the same rounds.
+/// The comparison of two sides that were measured in the same rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
-    /// Of the medians.
+    /// Ratio of the medians.
     pub of_medians: f64,
     /// Lower and upper quartile of the ratios of each round.
     pub low: f64,
     pub high: f64,
 }
 
-/// `left` over `right`, samples of the same rounds in the same order.
+/// `left` compared with `right`: samples of the same rounds in the same order.
 pub fn ratio(left: &[f64], right: &[f64]) -> Ratio {
     let rounds: Vec<f64> = left.iter().zip(right).map(|(left, right)| left / right).collect();
     Ratio {

@@ -1,8 +1,9 @@
-//! etcd: one member on loopback, whose every put is an fdatasync of its write-ahead log.
+//! etcd: one member on loopback. Every put is an fdatasync of its write-ahead log.
 //!
-//! Three measures: puts by several clients through the member's HTTP gateway; etcd's own `check perf`, which takes a
-//! minute; and the disk benchmark of its documentation, fio's fdatasync of 2,300 bytes, which says
-//! that a disk is fast enough when its 99th percentile is below 10 ms.
+//! There are three measurements: puts by several clients through the member's HTTP gateway; etcd's
+//! own `check perf`, which takes a minute; and the disk benchmark of etcd's documentation. The
+//! benchmark is fio with an fdatasync after each 2,300 bytes. By the documentation, a disk is fast
+//! enough if its 99th percentile is below 10 ms.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -51,7 +52,7 @@ pub struct EtcdResult {
     pub puts: u64,
     pub puts_per_second: f64,
     pub put: Latency,
-    /// Syncs of the write-ahead log while clients put, as etcd counts them.
+    /// Syncs of the write-ahead log during the puts, as etcd counts them.
     pub wal_fsync: WalFsync,
     pub check_perf: Option<CheckPerf>,
     /// etcd's recommended disk benchmark; its verdict is about `sync.p99_ns`.
@@ -63,7 +64,7 @@ pub struct EtcdResult {
 pub struct WalFsync {
     pub count: u64,
     pub mean_ns: u64,
-    /// The histogram's bound that 99 % do not exceed; `None`: beyond its last one.
+    /// The bound of the histogram that 99 % do not exceed; `None`: it is beyond the last bound.
     pub p99_below_ms: Option<f64>,
 }
 
@@ -78,7 +79,7 @@ pub struct CheckPerf {
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// All of it.
+/// The whole result.
 pub fn run(args: &EtcdArgs) -> Result<EtcdResult> {
     let disk = disk_benchmark(&args.dir, args.disk_kib, &args.environment)?;
     let member = Member::start(&args.dir, &args.environment)?;
@@ -177,7 +178,7 @@ impl Member {
     }
 }
 
-/// Loopback ports that nobody had a moment ago.
+/// Loopback ports that were free a moment ago.
 fn free_addresses() -> Result<[SocketAddr; 2]> {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let address = |listener: &TcpListener| listener.local_addr();
@@ -204,7 +205,7 @@ fn put_all(server: SocketAddr, args: &EtcdArgs) -> Result<(Latency, f64)> {
     Ok((latency.ok_or_else(|| Error::other("etcd: no put was finished"))?, seconds))
 }
 
-/// One client: each put's time.
+/// One client. Returns the time of each put.
 fn put_until(
     end: Instant,
     server: SocketAddr,
@@ -226,7 +227,7 @@ fn put_until(
     put().map_err(Error::io("a put into etcd"))
 }
 
-/// Keys and values go in Base64, four letters for three bytes; any letters will do.
+/// Keys and values are in Base64, four letters for three bytes. Any letters are valid.
 fn put_request(random: &mut fastrand::Rng, value_bytes: usize) -> String {
     let mut letters =
         |count: usize| -> String { (0..count).map(|_| random.alphanumeric()).collect() };
@@ -234,7 +235,7 @@ fn put_request(random: &mut fastrand::Rng, value_bytes: usize) -> String {
     format!(r#"{{"key":"{key}","value":"{value}"}}"#)
 }
 
-/// Counts of a Prometheus histogram: of all that were not longer than each bound.
+/// Counts of a Prometheus histogram: for each bound, the number of values that do not exceed it.
 #[derive(Debug, Clone, PartialEq)]
 struct Histogram {
     buckets: Vec<(f64, u64)>,

@@ -1,6 +1,7 @@
 //! LevelDB and RocksDB: synchronous puts, with their own log files and with streams of the log service.
 //!
-//! The programs are those of `plugins/` (`make plugins`), which interleave both sides themselves.
+//! The programs are those of `plugins/` (`make plugins`). They measure both sides in turns
+//! themselves.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub struct FillsyncArgs {
     pub database: Database,
     /// Where the databases are made
     pub dir: PathBuf,
-    /// Puts a side, at least 500
+    /// Puts of each side, at least 500
     #[arg(long, default_value_t = 2000)]
     pub puts: u64,
     /// Bytes of a value
@@ -53,7 +54,7 @@ pub struct FillsyncResult {
     pub streams: Option<PutTimes>,
 }
 
-/// Of one side.
+/// The result of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PutTimes {
     pub median_us: f64,
@@ -79,7 +80,7 @@ pub fn run(args: &FillsyncArgs) -> Result<FillsyncResult> {
     parse(&program.time_limit(TIME_LIMIT).run()?)
 }
 
-/// `target/plugins`, beside the profile's folder that this program is in.
+/// `target/plugins`, beside the folder of the profile in which this program is.
 fn find(database: Database) -> Result<PathBuf> {
     let name = match database {
         Database::Leveldb => "leveldb",

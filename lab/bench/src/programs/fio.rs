@@ -1,6 +1,7 @@
-//! fio: writes of one size to one file for each process, with a sync every so many of them.
+//! fio: writes of one size to one file for each process, with a sync after each N of them.
 //!
-//! One file a job: with several, fio's `fsync=N` syncs another file than the one it has just written.
+//! Each job has one file. With several files, fio's `fsync=N` syncs a file other than the one that
+//! it has just written.
 
 use std::fmt;
 use std::fs::File;
@@ -17,7 +18,7 @@ use super::{Variable, need, unparsable};
 use crate::error::{Error, Result};
 use crate::lab::Program;
 
-/// What laying out and ending may take.
+/// Time limit for laying out and ending.
 const GRACE: Duration = Duration::from_secs(300);
 
 /// Runs fio in a directory
@@ -40,10 +41,10 @@ pub struct FioArgs {
     /// Processes that write at the same time
     #[arg(long, default_value_t = 1)]
     pub processes: u32,
-    /// Ends after so many milliseconds; an appended file may be full earlier
+    /// End after this number of milliseconds; an appended file may be full earlier
     #[arg(long, default_value_t = 5000)]
     pub millis: u64,
-    /// Of the places and the bytes: the same seed writes the same again
+    /// Seed of places and bytes: the same seed writes the same bytes to the same places
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
     /// NAME=VALUE for fio's environment
@@ -54,7 +55,7 @@ pub struct FioArgs {
 /// What is written where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Pattern {
-    /// Random blocks of a file that is all there
+    /// Random blocks of an existing file
     Overwrite,
     /// A new file from its beginning to its end
     Append,
@@ -104,12 +105,12 @@ impl fmt::Display for Sync {
 pub struct FioResult {
     pub writes: u64,
     pub seconds: f64,
-    /// Writes a second, the syncs included in the time.
+    /// Writes each second; the time includes the syncs.
     pub iops: f64,
-    /// Of a write without the sync that follows it.
+    /// Latencies of writes, without the sync that follows.
     pub write: Latency,
     pub syncs: u64,
-    /// Of the syncs that were calls of their own.
+    /// Latencies of syncs that were calls of their own.
     pub sync: Option<Latency>,
 }
 
@@ -146,13 +147,13 @@ pub fn measure(dirs: &[PathBuf], args: &FioArgs) -> Result<FioResult> {
     parse(&program.args(arguments(dirs, args)?).time_limit(limit).run()?)
 }
 
-/// As fio spreads and names them.
+/// As fio spreads and names its files.
 fn files(dirs: &[PathBuf], args: &FioArgs) -> Vec<PathBuf> {
     let jobs = dirs.iter().cycle().zip(0..args.processes);
     jobs.map(|(dir, job)| dir.join(format!("fio.{job}"))).collect()
 }
 
-/// A file of random bytes that is durable, so that no write of it is left for the time measured.
+/// Makes a durable file of random bytes, so that none of its writes falls into the measured time.
 fn fill(path: &Path, size_bytes: u64) -> std::io::Result<()> {
     const PIECE_BYTES: usize = 1 << 20;
     let mut random = fastrand::Rng::with_seed(7);
@@ -207,7 +208,7 @@ fn arguments(dirs: &[PathBuf], args: &FioArgs) -> Result<Vec<String>> {
     Ok(arguments)
 }
 
-/// The result in fio's JSON. Warnings may stand before it.
+/// The result in fio's JSON. Warnings may precede it.
 pub fn parse(output: &str) -> Result<FioResult> {
     let unparsable = |wanted: &str| unparsable("fio", wanted, output);
     let json = output.find('{').map(|at| &output[at..]).ok_or_else(|| unparsable("JSON"))?;

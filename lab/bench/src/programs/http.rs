@@ -1,4 +1,4 @@
-//! As much of HTTP as it takes to put keys into etcd and to read its metrics.
+//! The part of HTTP that is needed to put keys into etcd and to read its metrics.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// A connection that is kept for many requests.
+/// A connection for many requests.
 pub struct Connection {
     stream: BufReader<TcpStream>,
     address: SocketAddr,
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// What a server that answers with these bytes is understood to have said, twice.
+    /// Two answers as they are parsed from a server that sends these bytes.
     fn ask(answer: &'static str) -> (Result<String>, Result<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut connection = Connection::open(listener.local_addr().unwrap()).unwrap();

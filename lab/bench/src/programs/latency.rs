@@ -1,4 +1,4 @@
-//! How long requests took: the few numbers that a table or a plot needs.
+//! Latencies of requests: the few numbers that a table or a plot needs.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,9 @@
-//! Real programs, run in a directory of the file system under test, and their output as numbers.
+//! Runs real programs in a directory of the file system under test, and parses their output.
 //!
-//! One module a program, with the structure that is its command line (`onejournal-bench program NAME DIR`) and its
-//! parameters at the same time, and one that is its result. When `run` returns, no process and no namespace of a program
-//! is left, and no file in the directory unless it failed. All come from Debian's packages (`scripts/setup-bench`).
+//! Each program has a module with two structures: one is its command line (`onejournal-bench
+//! program NAME DIR`) and its parameters, the other its result. When `run` returns, no process and
+//! no namespace of the program is left, and, unless it failed, no file in the directory. All
+//! programs come from Debian's packages (`scripts/setup-bench`).
 
 pub mod etcd;
 pub mod fillsync;
@@ -66,7 +67,8 @@ pub fn need(program: &str, package: &str) -> Result<()> {
     Err(Error::other(text))
 }
 
-/// For output that is not what we know; with its end, where the reason stands.
+/// The error about unexpected output. It contains the end of the output, where the reason usually
+/// is.
 fn unparsable(program: &str, wanted: &str, output: &str) -> Error {
     const LINE_COUNT: usize = 25;
     let lines: Vec<&str> = output.trim_end().lines().collect();
@@ -82,7 +84,7 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// `program` with these in its environment.
+    /// `program` with these variables in its environment.
     fn add(variables: &[Variable], program: Program) -> Program {
         variables
             .iter()

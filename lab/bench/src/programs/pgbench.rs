@@ -13,7 +13,7 @@ use super::postgres::{Cluster, program_dir};
 use super::{Variable, unparsable};
 use crate::error::{Error, Result};
 
-/// What making the tables or ending a run may take.
+/// Time limit for making the tables or ending a run.
 const GRACE: Duration = Duration::from_secs(600);
 
 /// Runs pgbench on a PostgreSQL cluster in a directory
@@ -27,7 +27,7 @@ pub struct PgbenchArgs {
     /// Clients, each with a connection and a transaction at a time
     #[arg(long, default_value_t = 8)]
     pub clients: u32,
-    /// Of each round
+    /// Duration of each round
     #[arg(long, default_value_t = 5)]
     pub seconds: u64,
     /// NAME=VALUE for the server's environment
@@ -41,7 +41,7 @@ pub struct PgbenchResult {
     pub transactions: u64,
     pub transactions_per_second: f64,
     pub latency: Latency,
-    /// What the server wrote to its write-ahead log, and how often it synced it.
+    /// Bytes that the server wrote to its write-ahead log, and the number of its syncs.
     pub wal_bytes: i64,
     pub wal_syncs: i64,
 }
@@ -56,7 +56,7 @@ pub struct Session {
     cluster: Cluster,
 }
 
-/// One round with everything around it.
+/// One round, with setup and cleanup.
 pub fn run(args: &PgbenchArgs) -> Result<PgbenchResult> {
     let session = Session::start(&args.dir, args.scale, &args.environment)?;
     let result = session.round(args.clients, args.seconds)?;
@@ -127,7 +127,7 @@ impl Session {
     }
 }
 
-/// The number of transactions, and that of a second.
+/// The number of transactions, and of transactions each second.
 fn parse(output: &str) -> Result<(u64, f64)> {
     let field = |name: &str| {
         let value = output.lines().find_map(|line| line.strip_prefix(name));

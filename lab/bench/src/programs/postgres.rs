@@ -1,8 +1,8 @@
-//! A PostgreSQL cluster of our own: its data in the directory under test, a server on a Unix socket that
-//! nobody else sees, stopped and verified at the end.
+//! A private PostgreSQL cluster: its data are in the directory under test, and its server is on a
+//! Unix socket that no other program sees. It is stopped and verified at the end.
 //!
-//! The server refuses to run as root and then runs as `postgres`; so the file system must admit that user, as
-//! kernel file systems do (FUSE: `allow_other`), and so must every directory above.
+//! The server refuses to run as root, so it runs as `postgres`. The file system must admit that
+//! user, as kernel file systems do (FUSE: `allow_other`), and so must every directory above.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::{Variable, unparsable};
 use crate::error::{Error, Result};
 use crate::lab::{Child, Program, interrupt};
 
-/// The operating system's user that Debian's package makes, and the database's superuser.
+/// The operating system's user that Debian's package makes, which is also the database's superuser.
 const USER: &str = "postgres";
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(300);
@@ -39,7 +39,7 @@ pub fn program_dir() -> Result<PathBuf> {
 pub struct Cluster {
     programs: PathBuf,
     data: PathBuf,
-    /// Has the socket and nothing else.
+    /// A directory that holds only the socket.
     socket: TempDir,
     server: Child,
 }
@@ -85,20 +85,20 @@ impl Cluster {
         Ok(())
     }
 
-    /// A client program, told how to reach the server.
+    /// A client program with the arguments to reach the server.
     pub fn client(&self, name: &str) -> Program {
         Program::new(self.programs.join(name)).arg("-h").arg(self.socket.path()).args(["-U", USER])
     }
 
-    /// The one row that a query gives, its columns as numbers.
+    /// The only row of a query, its columns as numbers.
     pub fn numbers(&self, query: &str) -> Result<Vec<i64>> {
         let output = self.client("psql").args(["-X", "-A", "-t", "-d", USER, "-c", query]).run()?;
         let numbers = output.trim().split('|').map(str::parse).collect::<Result<_, _>>();
         numbers.map_err(|_| unparsable("psql", "numbers", &output))
     }
 
-    /// Stops the server (a *fast* shutdown), checks that it went down in order and that all pages are sound, and removes
-    /// the cluster.
+    /// Stops the server (a *fast* shutdown), checks that it shut down in order and that all pages
+    /// are valid, and removes the cluster.
     pub fn stop(self) -> Result<()> {
         let Cluster { programs, data, socket: _socket, server } = self;
         server.end_by(Signal::INT)?;
@@ -114,7 +114,7 @@ impl Cluster {
     }
 }
 
-/// A program of the server's side, as a user that it accepts.
+/// A program of the server, run as a user that it accepts.
 fn as_server(program: &Path) -> Program {
     if !geteuid().is_root() {
         return Program::new(program);

@@ -1,8 +1,9 @@
-//! Postmark: files of mail, created, read, appended to and deleted.
+//! Postmark: mail files are created, read, appended to and deleted.
 //!
-//! The paper ran it with many threads and with synchronous writes, which Debian's has not: here it is several processes, each with
-//! its share of the transactions in a folder of its own, and a library in `LD_PRELOAD` (`o_sync.c`, built by `cc` when
-//! needed) that opens what is written with `O_SYNC`.
+//! The paper ran it with many threads and synchronous writes, which Debian's version does not have.
+//! Here it is several processes. Each has its share of the transactions and a folder of its own. A
+//! library in `LD_PRELOAD` (`o_sync.c`, built by `cc` when needed) adds `O_SYNC` when a file is
+//! opened for writing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,8 @@ pub struct PostmarkArgs {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PostmarkResult {
     pub transactions: u64,
-    /// From the first process' begin to the last one's end, making and deleting of files included.
+    /// From the beginning of the first process to the end of the last one, including making and
+    /// deleting the files.
     pub seconds: f64,
     pub transactions_per_second: f64,
     pub created: u64,
@@ -93,21 +95,21 @@ pub fn run(args: &PostmarkArgs) -> Result<PostmarkResult> {
     Ok(result)
 }
 
-/// Postmark divides its transactions by the dots that it prints.
+/// The number of dots that Postmark prints; it divides its transactions by it.
 const TRANSACTIONS_MIN: u64 = 10;
 
 fn transactions_of_each(args: &PostmarkArgs) -> u64 {
     args.transactions.div_ceil(args.processes).max(TRANSACTIONS_MIN)
 }
 
-/// Files of each process. Their number walks at random, one up or down with each transaction: four standard
-/// deviations keep it above 0.
+/// Files of each process. With each transaction, their number goes randomly up or down by one. Four
+/// standard deviations keep it above 0.
 fn files_of_each(args: &PostmarkArgs) -> u64 {
     let steps = transactions_of_each(args) as f64;
     args.files.div_ceil(args.processes).max((4.0 * steps.sqrt()).ceil() as u64)
 }
 
-/// What one process is told.
+/// The commands for one process.
 fn commands(args: &PostmarkArgs, index: u64, folder: &Path) -> String {
     [
         format!("set number {}", files_of_each(args)),
@@ -124,7 +126,7 @@ fn commands(args: &PostmarkArgs, index: u64, folder: &Path) -> String {
     .join("\n")
 }
 
-/// Adds what one process says to have done.
+/// Adds the counts that one process reports.
 fn add_counts(result: &mut PostmarkResult, output: &str) -> Result<()> {
     let count = |what: &str| -> Result<u64> {
         // For example `55 created (55 per second)`.
@@ -143,7 +145,7 @@ fn add_counts(result: &mut PostmarkResult, output: &str) -> Result<()> {
     Ok(())
 }
 
-/// The environment with the library before what it may preload already.
+/// The environment with the library before those that `LD_PRELOAD` already names.
 fn preload(environment: &[Variable], library: Option<&TempDir>) -> Vec<Variable> {
     const NAME: &str = "LD_PRELOAD";
     let mut environment = environment.to_vec();
@@ -162,7 +164,7 @@ fn preload(environment: &[Variable], library: Option<&TempDir>) -> Vec<Variable>
 
 const LIBRARY: &str = "o_sync.so";
 
-/// The library, in a folder that goes with the result.
+/// The library, in a folder that is removed with the result.
 fn build_o_sync() -> Result<TempDir> {
     let dir = TempDir::new().map_err(Error::io("a temporary folder"))?;
     let source = dir.path().join("o_sync.c");

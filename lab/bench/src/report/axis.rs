@@ -1,4 +1,4 @@
-//! Axes: where they begin and end, and where they have marks.
+//! Axes: their ends, and their marks.
 
 /// An axis, linear or logarithmic.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,13 +48,13 @@ impl Axis {
         self
     }
 
-    /// The place of a value, 0 to 1 inside of the axis.
+    /// The place of a value on the axis, 0 to 1.
     pub fn place(&self, value: f64) -> f64 {
         let on = |value: f64| if self.is_log { value.max(self.low).log10() } else { value };
         (on(value) - on(self.low)) / (on(self.high) - on(self.low))
     }
 
-    /// Where bars begin.
+    /// The value at which bars begin.
     pub fn bottom(&self) -> f64 {
         self.low
     }

@@ -1,5 +1,5 @@
-//! Figures: a diagram for each panel in two columns, below one legend. Bars have whiskers from the lower to the
-//! upper quartile; lines have them too.
+//! Figures: a diagram for each panel in two columns, below one legend. Bars and lines have whiskers
+//! from the lower to the upper quartile.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -31,7 +31,7 @@ struct Point<'a> {
     x: f64,
     system: &'a str,
     value: f64,
-    /// Quartiles, for the metric itself.
+    /// Quartiles; only for the metric itself.
     spread: Option<(f64, f64)>,
 }
 
@@ -42,7 +42,7 @@ struct Panel<'a> {
     unit: String,
 }
 
-/// The figure as SVG; `None` when there are no rows for it.
+/// The figure as SVG; `None` if it has no rows.
 pub fn draw(section: &Section, plot: &Plot, palette: &Palette) -> Result<Option<String>> {
     let panels = panels(section, plot);
     if panels.is_empty() {
@@ -102,7 +102,7 @@ fn point<'a>(row: &'a Row, plot: &Plot) -> Option<Point<'a>> {
     Some(Point { case: &row.case, x, system: &row.system, value, spread })
 }
 
-/// Left upper corners of the legend's entries.
+/// Upper left corners of the legend's entries.
 fn legend_places(systems: &[&str]) -> Vec<(i32, i32)> {
     let (mut x, mut y) = (LEFT, MARGIN);
     let mut places = Vec::new();
@@ -152,7 +152,7 @@ fn paint(
     Ok(())
 }
 
-/// Pixels of the diagram itself.
+/// Size of the diagram itself in pixels.
 struct Frame {
     left: i32,
     right: i32,

@@ -1,5 +1,5 @@
-//! What the report consists of, before it is Markdown or HTML. Texts are Markdown: `code`, *emphasis*, **strong**
-//! and [links](to) only.
+//! The content of the report, before it becomes Markdown or HTML. Texts are Markdown, but only with
+//! `code`, *emphasis*, **strong** and [links](to).
 
 /// A piece of the page.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +19,7 @@ pub enum Block {
         svg: String,
         title: String,
     },
-    /// Folded away until somebody wants to see it.
+    /// Folded until the reader opens it.
     Details {
         summary: String,
         blocks: Vec<Block>,

@@ -61,7 +61,7 @@ fn of_table(table: &Table) -> String {
     format!("<table>\n{}{rows}</table>\n", row(&table.header, "th"))
 }
 
-/// The Markdown that texts may have.
+/// Converts the Markdown that texts may contain.
 fn inline(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let parts: Vec<&str> = text.split('`').collect();
@@ -76,7 +76,7 @@ fn emphasis(text: &str) -> String {
     between(&strong, "*", "em")
 }
 
-/// What stands between two marks becomes an element; an odd last mark stays.
+/// Makes elements of the text between two marks. An odd last mark stays as it is.
 fn between(text: &str, mark: &str, tag: &str) -> String {
     let parts: Vec<&str> = text.split(mark).collect();
     let is_even = parts.len().is_multiple_of(2);

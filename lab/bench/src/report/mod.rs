@@ -1,5 +1,5 @@
-//! The report of a directory of results: `README.md` with SVG files in `plots/`, and `report.html`, one page that
-//! needs nothing else. Both are drawn from the same [`document`].
+//! The report of a directory of results: `README.md` with SVG files in `plots/`, and `report.html`,
+//! one page that needs no other file. Both are made from the same [`document`].
 
 mod axis;
 mod chart;
@@ -21,7 +21,7 @@ use palette::Palette;
 
 const PLOTS: &str = "plots";
 
-/// Draws everything anew.
+/// Draws the report again.
 pub fn write(dir: &Path, files: &[SectionFile]) -> Result<()> {
     let palette = Palette::of(files);
     let blocks = sections::report(files, &palette)?;
@@ -49,7 +49,8 @@ mod tests {
     use crate::experiments::EXPERIMENTS;
     use crate::results;
 
-    /// `onejournal-bench report docs/results` has been run since the results or the report's code changed.
+    /// Checks that `onejournal-bench report docs/results` was run after the last change of the
+    /// results or of the report's code.
     #[test]
     fn the_stored_report_is_drawn_from_the_stored_results() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");

@@ -1,4 +1,4 @@
-//! Numbers as a reader wants them: three significant digits.
+//! Numbers for readers, with three significant digits.
 
 /// Three significant digits, with thousands apart.
 pub fn shown(value: f64) -> String {
@@ -28,7 +28,7 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// For an axis: no digits that say nothing.
+/// A number for an axis, without needless digits.
 pub fn tick(value: f64) -> String {
     let text = if value != 0.0 && value.abs() < 1000.0 {
         format!("{value:.6}").trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! One colour a system, the same in every figure.
+//! One colour for each system, the same in every figure.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ const KNOWN: [(&str, RGBColor); 21] = [
     ("bare durable write", RGBColor(0xa6, 0xa6, 0xa6)),
 ];
 
-/// For all others, in the order in which they appear: peers.
+/// Colours of all other peers, in the order of their appearance.
 const PEERS: [RGBColor; 8] = [
     RGBColor(0x00, 0x9e, 0x9a),
     RGBColor(0x6b, 0x7f, 0x2a),
@@ -43,7 +43,7 @@ const PEERS: [RGBColor; 8] = [
     RGBColor(0x5c, 0x6b, 0xc0),
 ];
 
-/// And those in which OneJournal is.
+/// Colours of other systems with OneJournal.
 const OURS: [RGBColor; 8] = [
     RGBColor(0xb8, 0x8a, 0x00),
     RGBColor(0xff, 0x8c, 0x42),
@@ -61,7 +61,7 @@ pub struct Palette {
 }
 
 impl Palette {
-    /// Of everything in these results.
+    /// The colours for all systems in these results.
     pub fn of(files: &[SectionFile]) -> Palette {
         let mut others = BTreeMap::new();
         let mut pools = [OURS, PEERS].map(|pool| pool.into_iter().cycle());

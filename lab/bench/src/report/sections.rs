@@ -1,4 +1,5 @@
-//! What the page says: the first screen, all verdicts, the machine, and a section for each experiment.
+//! The content of the page: the first screen, all verdicts, the machine, and a section for each
+//! experiment.
 
 use super::chart;
 use super::document::{Block, Table};
@@ -34,7 +35,7 @@ pub fn report(files: &[SectionFile], palette: &Palette) -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
-/// Of all results if they are the same, else of each.
+/// The machine and build of all results if they are the same, otherwise of each.
 fn machines(files: &[SectionFile]) -> Vec<Block> {
     let mut items: Vec<String> = Vec::new();
     for file in files {
@@ -150,7 +151,7 @@ fn results(section: &Section) -> Vec<Block> {
     blocks
 }
 
-/// How it was run, in a line.
+/// A line that says how the experiment was run.
 fn how(file: &SectionFile) -> String {
     let section = &file.section;
     let settings = section.settings.iter().map(|(name, value)| format!("{name} {value}"));

@@ -1,5 +1,6 @@
-//! The first screen of the report, for a reader who has never seen the project: what is gained, against what, and when not
-//! to use it. Each line names two measured values; a line whose experiment is not among the results is left out.
+//! The first screen of the report, for a reader who has never seen the project: what is gained,
+//! compared with what, and when not to use it. Each line has two measured values. A line whose
+//! experiment is not among the results is left out.
 
 use super::document::{Block, Table};
 use super::number::shown;
@@ -59,7 +60,7 @@ impl Line {
     }
 }
 
-/// Where OneJournal is ahead.
+/// Lines in which OneJournal is better.
 const GAINED: [Line; 6] = [
     Line::of(
         "SQLite with a WAL, insert of one row, SATA SSD: bytes written to the device for one transaction",
@@ -106,7 +107,7 @@ const GAINED: [Line; 6] = [
     .systems("ext4 journal, ext. journal", "OneJournal, ext. journal"),
 ];
 
-/// Where it is behind.
+/// Lines in which it is worse.
 const LOST: [Line; 4] = [
     Line::of("PostgreSQL (pgbench) with 16 clients, SATA SSD", "pgbench", "ssd840", "16")
         .metric("transactions a second", "transactions/s"),
@@ -123,7 +124,7 @@ const LOST: [Line; 4] = [
         .metric("writes a second", "writes/s"),
 ];
 
-/// The first screen. Nothing when none of its experiments is among the results.
+/// The first screen. Empty if none of its experiments is among the results.
 pub fn blocks(files: &[SectionFile]) -> Vec<Block> {
     let (gained, lost) = (rows(files, &GAINED), rows(files, &LOST));
     if gained.is_empty() && lost.is_empty() {
@@ -192,7 +193,7 @@ fn cells(files: &[SectionFile], line: &Line) -> Option<Vec<String>> {
     Some(vec![what, with_unit(peer), with_unit(ours), factor])
 }
 
-/// How many claims were reached.
+/// A sentence with the number of reached claims.
 fn tally(files: &[SectionFile]) -> String {
     let verdicts = || files.iter().flat_map(|file| &file.section.verdicts);
     let count = |wanted: Outcome| verdicts().filter(|verdict| verdict.outcome == wanted).count();

@@ -11,7 +11,7 @@ pub fn section_path(dir: &Path, id: &str) -> PathBuf {
     dir.join(format!("{id}.json"))
 }
 
-/// Writes one; whole or not at all.
+/// Writes one file, atomically.
 pub fn write(dir: &Path, file: &SectionFile) -> Result<()> {
     fs::create_dir_all(dir).map_err(Error::at(dir))?;
     let path = section_path(dir, &file.section.id);
@@ -22,7 +22,7 @@ pub fn write(dir: &Path, file: &SectionFile) -> Result<()> {
     fs::rename(&temporary, &path).map_err(Error::at(&path))
 }
 
-/// Those of `ids` that are there, in this order.
+/// The results of `ids` that exist, in this order.
 pub fn read_all<'a>(
     dir: &Path,
     ids: impl IntoIterator<Item = &'a str>,

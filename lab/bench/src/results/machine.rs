@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::lab::Program;
 
-/// Where it was measured.
+/// The machine of the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     pub cpu: String,
@@ -20,11 +20,11 @@ pub struct Machine {
     pub disk: String,
 }
 
-/// What was measured.
+/// The build that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Build {
     pub version: String,
-    /// Of git, with `+` behind it if something is not committed; empty outside of a repository.
+    /// Git's revision, with a `+` if something is not committed; empty outside of a repository.
     pub revision: String,
     /// `release` or `debug`.
     pub profile: String,
@@ -32,7 +32,7 @@ pub struct Build {
 }
 
 impl Machine {
-    /// This one.
+    /// The machine of this process.
     pub fn this(scratch: &Path) -> Machine {
         Machine {
             cpu: field("/proc/cpuinfo", "model name", ':').unwrap_or_else(|| "?".into()),
@@ -46,7 +46,7 @@ impl Machine {
 }
 
 impl Build {
-    /// This one; the revision is that of the working directory.
+    /// The build of this process. The revision is that of the working directory.
     pub fn this() -> Build {
         Build {
             version: env!("CARGO_PKG_VERSION").to_owned(),

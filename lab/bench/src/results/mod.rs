@@ -1,4 +1,5 @@
-//! What an experiment found, as JSON; `docs/results/README.md` describes it for readers, this module is the schema.
+//! The results of an experiment as JSON. This module is the schema; `docs/format/results.md`
+//! describes it for readers.
 
 mod files;
 mod machine;

@@ -1,5 +1,5 @@
-//! The schema. A file holds one experiment ([`Section`]) with the machine and the build it was run on, so that
-//! files of several runs can lie side by side.
+//! The schema. A file holds one experiment ([`Section`]), with the machine and the build of its
+//! run, so that files of several runs can be in one directory.
 
 use std::collections::BTreeMap;
 
@@ -28,13 +28,13 @@ pub struct Section {
     /// The name of its subcommand.
     pub id: String,
     pub title: String,
-    /// The paper it repeats; empty for one of our own.
+    /// The paper that it repeats; empty for an experiment of this project.
     pub paper: String,
     /// Figure or table of the paper.
     pub figure: String,
-    /// What is done and what the reader sees, in Markdown.
+    /// What is done, and what the result shows, in Markdown.
     pub about: String,
-    /// What the paper found.
+    /// The paper's result.
     pub paper_claim: String,
     /// What OneJournal must reach.
     pub goal: String,
@@ -43,19 +43,19 @@ pub struct Section {
     /// Systems in the order in which they are shown.
     pub systems: Vec<String>,
     pub rows: Vec<Row>,
-    /// What is drawn of the rows.
+    /// The figures that are drawn from the rows.
     pub plots: Vec<Plot>,
     pub verdicts: Vec<Verdict>,
     /// Rounds that were watched.
     pub rounds: usize,
-    /// Those in which the machine did something else.
+    /// Rounds in which the machine did other work.
     pub disturbances: Vec<Disturbance>,
     pub left_out: Vec<LeftOut>,
     /// Sentences for the reader, in Markdown.
     pub notes: Vec<String>,
     /// How long it took.
     pub seconds: f64,
-    /// Why it ended early.
+    /// Why it ended early, if it did.
     pub error: Option<String>,
 }
 
@@ -76,9 +76,9 @@ pub struct Row {
     /// Lower and upper quartile.
     pub low: f64,
     pub high: f64,
-    /// One a round; those of all systems of a case belong to the same rounds.
+    /// One value for each round. All systems of a case have values of the same rounds.
     pub samples: Vec<f64>,
-    /// What the devices were asked for, for each operation.
+    /// The device requests of each operation.
     pub counts: BTreeMap<String, f64>,
 }
 
@@ -90,7 +90,7 @@ pub enum Better {
     Higher,
 }
 
-/// A figure made of all rows of a metric in some panels, one diagram a panel.
+/// A figure with all rows of a metric in some panels, one diagram for each panel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plot {
     pub title: String,
@@ -98,10 +98,10 @@ pub struct Plot {
     pub metric: String,
     /// Panels in their order; all of the section if empty.
     pub panels: Vec<String>,
-    /// A name among the counts, to draw that instead of the metric itself.
+    /// The name of a count, to draw it in place of the metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<String>,
-    /// Below the x axis of a sweep.
+    /// Label of the x axis of a sweep.
     pub x_label: String,
     pub log_x: bool,
     pub log_y: bool,
@@ -133,7 +133,7 @@ impl Plot {
         Plot { kind: PlotKind::Lines, x_label, ..Plot::bars(title, metric, panels) }
     }
 
-    /// Of a count beside the metric.
+    /// Draws a count in place of the metric.
     pub fn of_count(self, name: &str) -> Plot {
         Plot { count: Some(name.to_owned()), ..self }
     }
@@ -159,17 +159,17 @@ pub enum PlotKind {
     Lines,
 }
 
-/// A claim, held against what was measured.
+/// A claim, compared with the measured value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What is claimed or wanted.
+    /// The claim or goal.
     pub claim: String,
     /// The paper's number, as text.
     pub paper: String,
-    /// Ours, as text with its unit.
+    /// Our number, as text with its unit.
     pub measured: String,
     pub outcome: Outcome,
-    /// What that means, in a sentence.
+    /// The meaning, in a sentence.
     pub sentence: String,
 }
 
@@ -184,7 +184,7 @@ impl Verdict {
         Verdict::new(claim, paper, measured, measured <= wanted)
     }
 
-    /// Nothing is demanded.
+    /// A claim without a goal.
     pub fn shown(claim: impl Into<String>, paper: &str, measured: f64) -> Verdict {
         Verdict { outcome: Outcome::Shown, ..Verdict::new(claim, paper, measured, true) }
     }
@@ -199,7 +199,7 @@ impl Verdict {
         }
     }
 
-    /// What that means.
+    /// Sets the sentence.
     pub fn saying(self, sentence: impl Into<String>) -> Verdict {
         Verdict { sentence: sentence.into(), ..self }
     }
@@ -214,34 +214,34 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// How a claim came out.
+/// The outcome of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     Reached,
     Missed,
-    /// Nothing was demanded.
+    /// There was no goal.
     Shown,
 }
 
-/// What else the machine did in a round. Parts of one CPU or of the round's time.
+/// Other work of the machine in a round, as parts of one CPU or of the round's time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
     /// From 0, in the order of the watched rounds.
     pub round: usize,
     pub seconds: f64,
-    /// CPUs that processes of others used.
+    /// CPUs that other processes used.
     pub others_cpu: f64,
     /// Part of all CPU time that the hypervisor took.
     pub steal: f64,
-    /// Part of the time in which somebody waited for a CPU, or for I/O.
+    /// Part of the time in which a process waited for a CPU, or for I/O.
     pub cpu_stall: f64,
     pub io_stall: f64,
-    /// What others wrote to the disk that the scratch folder is on.
+    /// MB/s that other processes wrote to the disk of the scratch folder.
     pub others_write_mb_s: f64,
 }
 
-/// A system that could not be had, or a part that was not run.
+/// A system that was not available, or a part that was not run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
     pub what: String,
@@ -249,7 +249,7 @@ pub struct LeftOut {
 }
 
 impl Section {
-    /// Notes that something is left out, once.
+    /// Adds a note that something is left out, once.
     pub fn leave_out(&mut self, what: &str, why: &str) {
         let left_out = LeftOut { what: what.to_owned(), why: why.to_owned() };
         if !self.left_out.contains(&left_out) {
@@ -258,7 +258,7 @@ impl Section {
         }
     }
 
-    /// Notes a setting.
+    /// Adds a setting.
     pub fn set(&mut self, name: &str, value: impl ToString) {
         self.settings.insert(name.to_owned(), value.to_string());
     }

@@ -1,5 +1,5 @@
-//! Variants that change what client programs get, over any system: libeatmydata (no durability at all, the
-//! ceiling), and the SQLite extension with its log.
+//! Variants of a system that change the environment of client programs: libeatmydata (no durability
+//! at all, as the upper bound), and the SQLite extension with its log.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::programs::Variable;
 
 const EATMYDATA: &str = "libeatmydata.so";
 
-/// What clients of a system get.
+/// The settings for clients of a system.
 #[derive(Debug, Clone, Default)]
 pub struct ClientSettings {
     environment: Vec<(&'static str, String)>,
@@ -66,7 +66,7 @@ impl System for Eatmydata {
     }
 }
 
-/// In `dir`, or in a directory of it (where distributions put libraries of an architecture).
+/// Searches `dir` and its directories (distributions put libraries of an architecture there).
 fn holds(dir: &Path, name: &str) -> bool {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     dir.join(name).exists()
@@ -75,12 +75,12 @@ fn holds(dir: &Path, name: &str) -> bool {
             .any(|inner| inner.path().join(name).exists())
 }
 
-/// Where the SQLite extension keeps its log.
+/// The place of the SQLite extension's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Log {
-    /// Beside the database; on a OneJournal volume there is none.
+    /// Beside the database. On a OneJournal volume there is no log.
     BesideDatabase,
-    /// Beside the database, with its lanes in a tmpfs, which stands for NVRAM.
+    /// Beside the database, with its lanes in a tmpfs, which stands in for NVRAM.
     Nvram,
 }
 
@@ -129,10 +129,10 @@ fn nvram_query(log: &Path, lanes: &Path) -> String {
     format!("&log={}&nvram={}&durability=process", log.display(), lanes.display())
 }
 
-/// Clients of SQLite get more arguments ([`crate::clients::SqliteOptions`]).
+/// Clients of SQLite get further arguments ([`crate::clients::SqliteOptions`]).
 pub struct SqliteArguments {
     pub system: Box<dyn System>,
-    /// Behind the system's name.
+    /// Suffix of the system's name.
     pub suffix: &'static str,
     pub arguments: &'static [&'static str],
 }

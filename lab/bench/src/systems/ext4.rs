@@ -1,4 +1,4 @@
-//! The kernel's ext4, with each kind of journal it has.
+//! The kernel's ext4, with each of its kinds of journal.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::lab::{Device, Lab, Program};
 const EXTERNAL_MIB: u32 = 64;
 const BLOCK_BYTES: u64 = 4096;
 
-/// How ext4 is made and mounted. Always `noatime`, blocks of 4 KiB, tables initialised.
+/// How ext4 is made and mounted. Always with `noatime`, blocks of 4 KiB, and initialised tables.
 #[derive(Clone)]
 pub struct Ext4 {
     name: String,
@@ -20,7 +20,7 @@ pub struct Ext4 {
     external: Option<External>,
 }
 
-/// Where an external journal lies.
+/// The place of an external journal.
 #[derive(Clone)]
 enum External {
     /// On another device of the same kind.
@@ -34,7 +34,7 @@ impl Ext4 {
         Ext4 { name: format!("ext4 {name}"), features, options, external: None }
     }
 
-    /// No journal at all: no consistency after a crash, the papers' ceiling.
+    /// No journal: no consistency after a crash. This is the papers' upper bound.
     pub fn no_journal() -> Ext4 {
         Ext4::with("no journal", "^has_journal", "")
     }
@@ -120,13 +120,14 @@ impl System for Ext4 {
     }
 }
 
-/// The bytes of the journal in the volume, as debugfs shows its inode; none without a journal.
+/// The byte ranges of the journal in the volume, as debugfs shows its inode. Empty without a
+/// journal.
 fn journal_extents(volume: &Path) -> Result<Vec<Range<u64>>> {
     let text = Program::new("debugfs").args(["-R", "stat <8>"]).arg(volume).run()?;
     Ok(parse_extents(&text))
 }
 
-/// `(0-8191):98304-106495, (8192):7` behind `EXTENTS:`; blocks of 4 KiB.
+/// Parses `(0-8191):98304-106495, (8192):7` after `EXTENTS:`, in blocks of 4 KiB.
 fn parse_extents(text: &str) -> Vec<Range<u64>> {
     let Some((_, list)) = text.split_once("EXTENTS:") else { return Vec::new() };
     let extent = |word: &str| {

@@ -1,4 +1,4 @@
-//! fuse2fs of e2fsprogs: ext4 in user space, without a journal that is written.
+//! fuse2fs of e2fsprogs: ext4 in user space, which does not write a journal.
 
 use super::{Running, Site, System, missing_programs};
 use crate::error::Result;

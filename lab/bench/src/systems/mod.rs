@@ -1,9 +1,10 @@
-//! Systems under test: file systems with their settings, set up on a medium, mounted, counted and taken
-//! down by the same calls.
+//! Systems under test: file systems with their settings. They are set up on a medium, mounted,
+//! counted and taken down by the same calls.
 //!
-//! A [`System`] is a recipe; [`System::set_up`] makes a [`Running`] of it. [`start`] sets up several for one
-//! experiment and leaves out what is missing here, which the report says. Client variants ([`client`])
-//! change what client programs get, not the file system.
+//! A [`System`] is a recipe; [`System::set_up`] makes a [`Running`] from it. [`start`] sets up
+//! several for one experiment, leaves out those that are not available, and records that for the
+//! report. Client variants ([`client`]) change the environment of client programs, not the file
+//! system.
 
 pub mod client;
 mod ext4;
@@ -30,7 +31,7 @@ pub struct Site<'a> {
     pub device: &'a Device,
     /// Its size.
     pub size_mib: u32,
-    /// Behind the names of systems that are set up here.
+    /// Suffix of the names of systems that are set up here.
     suffix: String,
 }
 
@@ -40,7 +41,7 @@ impl<'a> Site<'a> {
         Site { device, size_mib, suffix: String::new() }
     }
 
-    /// For a variant of a system that may be set up beside it.
+    /// For a variant of a system that may exist at the same time.
     fn variant(&self, suffix: &str) -> Site<'a> {
         let suffix = format!("{}{suffix}", self.suffix);
         Site { device: self.device, size_mib: self.size_mib, suffix }
@@ -49,18 +50,19 @@ impl<'a> Site<'a> {
 
 /// A recipe.
 pub trait System {
-    /// As the report shows it. The same name is the same colour everywhere.
+    /// Its name in the report. The same name has the same colour everywhere.
     fn name(&self) -> String;
 
-    /// Why it cannot be had on this machine.
+    /// Why it is not available on this machine.
     fn missing(&self) -> Option<String>;
 
-    /// Makes, mounts, and says how to take down. What fails in the middle takes down what there is.
+    /// Makes it, mounts it, and registers how to take it down. If it fails in the middle,
+    /// everything is taken down.
     fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running>;
 }
 
-/// Sets up all that can be had here, without latency; then devices get theirs. What is left out, `section`
-/// says.
+/// Sets up all available systems without latency, then gives the devices their latency. Records in
+/// `section` what is left out.
 pub fn start(
     lab: &Lab,
     systems: &[Box<dyn System>],
@@ -89,13 +91,13 @@ pub fn start(
     Ok(all)
 }
 
-/// Takes all down; the first failure.
+/// Takes all systems down. Returns the first failure.
 pub fn stop(all: Vec<Running>) -> Result<()> {
     let downs = all.into_iter().rev().map(Running::tear_down).collect::<Vec<_>>();
     downs.into_iter().collect()
 }
 
-/// Why a file system of the kernel, or what makes it, is missing.
+/// Why a file system of the kernel, or its mkfs program, is missing.
 fn missing_kernel_system(file_system: &str, programs: &[&str]) -> Option<String> {
     let listed = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let is_there = listed.lines().any(|line| line.split_whitespace().last() == Some(file_system));

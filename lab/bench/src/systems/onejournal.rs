@@ -4,7 +4,7 @@ use super::{Running, Site, System, missing_programs};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab, Program};
 
-/// The size of a journal of its own: DJFS's.
+/// The size of an external journal: that of DJFS.
 const JOURNAL_MIB: u32 = 128;
 
 /// Where the journal is.
@@ -12,7 +12,7 @@ const JOURNAL_MIB: u32 = 128;
 pub enum Journal {
     /// In the volume.
     Internal,
-    /// In a tmpfs, which stands for NVRAM; a cache line costs so many nanoseconds more.
+    /// In a tmpfs, which stands in for NVRAM; each cache line takes this many nanoseconds more.
     Nvram { latency_ns_per_line: u32 },
     /// On another device of the same kind.
     SameKind,
@@ -40,13 +40,13 @@ impl OneJournal {
         self
     }
 
-    /// With its journal elsewhere.
+    /// With an external journal.
     pub fn journal(mut self, journal: Journal) -> OneJournal {
         self.journal = journal;
         self
     }
 
-    /// With its journal in memory that stands for NVRAM.
+    /// With its journal in memory, which stands in for NVRAM.
     pub fn nvram(self) -> OneJournal {
         self.journal(Journal::Nvram { latency_ns_per_line: 0 })
     }
@@ -62,7 +62,7 @@ impl OneJournal {
         self
     }
 
-    /// With one more mount option, which the name shows.
+    /// With another mount option, which the name shows.
     pub fn option(mut self, option: &str) -> OneJournal {
         self.options.push(option.to_owned());
         self

@@ -1,4 +1,4 @@
-//! A system that is set up and mounted.
+//! A mounted system.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use super::client::ClientSettings;
 use crate::error::{Error, Result};
 use crate::lab::{Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Teardown, interrupt};
 
-/// How long a device may be busy after its mount has gone.
+/// How long a device may be busy after it was unmounted.
 const UNUSED_WAIT: Duration = Duration::from_secs(60);
 
-/// What its devices were asked to do.
+/// The requests to its devices.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     /// The file system's device.
     pub device: DeviceCounts,
-    /// A journal's own device; zero if it has none, or if it is memory.
+    /// The device of an external journal; zero if there is none, or if it is memory.
     pub journal: DeviceCounts,
 }
 
@@ -71,13 +71,13 @@ impl std::ops::Add for Asked {
 
 /// A mounted system. Dropped, it is taken down.
 pub struct Running {
-    /// As the report shows it.
+    /// Its name in the report.
     pub name: String,
-    /// For names of files that belong to it.
+    /// A prefix for names of its files.
     pub label: String,
     /// Where it is mounted.
     pub dir: PathBuf,
-    /// What its clients get.
+    /// The settings for its clients.
     pub client: ClientSettings,
     medium: Medium,
     journal: Option<Medium>,
@@ -101,8 +101,8 @@ impl Running {
         })
     }
 
-    /// A directory of the scratch folder's file system; nothing is made, mounted or slowed down. Requests of
-    /// others to that disk count, too.
+    /// A directory in the file system of the scratch folder. Nothing is made, mounted or slowed
+    /// down. Requests of other programs to that disk count, too.
     pub fn in_scratch_folder(lab: &Lab, name: String, site: &Site<'_>) -> Result<Running> {
         let mut running =
             Running::make(lab, name + &site.suffix, |_, _| Medium::below(lab.scratch()))?;
@@ -145,12 +145,12 @@ impl Running {
         })
     }
 
-    /// To make a file system on.
+    /// The path to make a file system on.
     pub fn block(&self) -> PathBuf {
         self.medium.block.clone()
     }
 
-    /// Another device, for a journal; its path.
+    /// Another device, for a journal. Returns its path.
     pub fn add_journal(&mut self, lab: &Lab, device: &Device, size_mib: u32) -> Result<PathBuf> {
         let label = format!("{}-journal", self.label);
         let medium = Medium::prepare(lab, device, &label, size_mib, &mut self.teardown)?;
@@ -164,7 +164,8 @@ impl Running {
         self.teardown.push(format!("{what} of {}", self.name), step);
     }
 
-    /// Mounted by this program; `unmount` ends it, with the directory as its last argument.
+    /// Records that this program has mounted it. `unmount` ends the mount, with the directory as
+    /// its last argument.
     pub fn mount(&mut self, mount: Program, unmount: Program) -> Result<()> {
         mount.copy().run()?;
         let unmount = unmount.arg(&self.dir).uninterrupted();
@@ -173,8 +174,8 @@ impl Running {
         Ok(())
     }
 
-    /// Everything is brought home, and nothing stays in memory: it is unmounted and mounted again, without
-    /// latency, then devices get theirs.
+    /// Brings everything home and drops all caches: unmounts it, mounts it again without latency,
+    /// and then gives the devices their latency.
     pub fn remount(&self) -> Result<()> {
         self.speed_up()?;
         self.unmount()?;
@@ -182,25 +183,25 @@ impl Running {
         self.slow_down()
     }
 
-    /// It answers `onejournal stat`.
+    /// Records that it answers `onejournal stat`.
     pub fn has_stat(&mut self) {
         self.has_stat = true;
     }
 
-    /// What its devices were asked to do so far.
+    /// The requests to its devices so far.
     pub fn counts(&self) -> Result<Counts> {
         let journal = self.journal.as_ref().map(Medium::counts).transpose()?;
         Ok(Counts { device: self.medium.counts()?, journal: journal.unwrap_or_default() })
     }
 
-    /// What was written to disks that are neither emulated nor memory.
+    /// Bytes written to disks that are neither emulated nor memory.
     pub fn disk_write_bytes(&self) -> Result<u64> {
         let media = [Some(&self.medium), self.journal.as_ref()].into_iter().flatten();
         let counts = media.filter(|medium| medium.is_on_disk()).map(Medium::counts);
         counts.map(|counts| Ok(counts?.write_bytes)).sum()
     }
 
-    /// The counters of OneJournal; `None` of other systems.
+    /// The counters of OneJournal; `None` for other systems.
     pub fn stat(&self) -> Result<Option<Value>> {
         if !self.has_stat {
             return Ok(None);
@@ -227,7 +228,7 @@ impl Running {
         Ok(self.stat()?.and_then(|stat| stat["requests"].as_f64()))
     }
 
-    /// The daemon's process, of OneJournal.
+    /// The daemon's process, for OneJournal.
     pub fn daemon(&self) -> Result<Option<i32>> {
         if !self.has_stat {
             return Ok(None);
@@ -239,7 +240,8 @@ impl Running {
         Ok(std::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok()))
     }
 
-    /// Bytes written to the journal, wherever it lies; `None` when they cannot be told from the others'.
+    /// Bytes written to the journal, wherever it is; `None` if they cannot be distinguished from
+    /// other writes.
     pub fn journal_bytes(&self) -> Result<Option<u64>> {
         if let Some(stat) = self.stat()? {
             return Ok(stat["journal_bytes"].as_u64());
@@ -251,7 +253,7 @@ impl Running {
         }
     }
 
-    /// An emulated disk counts what is written to these bytes, a journal.
+    /// Lets an emulated disk count writes to these bytes, which are a journal.
     pub fn count_journal(&mut self, extents: &[std::ops::Range<u64>]) -> Result<()> {
         let Some(disk) = self.medium.disk() else { return Ok(()) };
         for (index, extent) in extents.iter().enumerate() {
@@ -261,23 +263,24 @@ impl Running {
         Ok(())
     }
 
-    /// Everything that was written reaches the devices.
+    /// Writes everything to the devices.
     pub fn sync(&self) -> Result<()> {
         Program::new("sync").arg("-f").arg(&self.dir).run().map(drop)
     }
 
-    /// Emulated devices get their latency.
+    /// Gives emulated devices their latency.
     pub fn slow_down(&self) -> Result<()> {
         self.disks().try_for_each(|disk| disk.slow_down())
     }
 
-    /// Emulated devices have none, for filling and the like, until [`Running::slow_down`].
+    /// Removes the latency of emulated devices, for example for filling, until
+    /// [`Running::slow_down`].
     pub fn speed_up(&self) -> Result<()> {
         self.disks().try_for_each(|disk| disk.speed_up())
     }
 
-    /// The power of its emulated devices goes: each sector that they had not flushed survives with this
-    /// probability. It is unmounted then; the devices are on again, without latency.
+    /// Cuts the power of its emulated devices: each unflushed sector survives with this
+    /// probability. Then unmounts it. The devices are on again, without latency.
     pub fn cut_power(&self, survival: f64, seed: u64) -> Result<()> {
         self.tell_disks("power off")?;
         self.tell_disks(&format!("crash {survival} {seed}"))?;
@@ -307,7 +310,7 @@ impl Running {
         }
     }
 
-    /// Nobody has its devices: they can be opened exclusively.
+    /// Checks that no process has its devices: they can be opened exclusively.
     fn wait_until_unused(&self) -> Result<()> {
         let blocks = [Some(&self.medium), self.journal.as_ref()].into_iter().flatten();
         for block in blocks.map(|medium| &medium.block) {
@@ -327,12 +330,12 @@ impl Running {
         Ok(())
     }
 
-    /// What its emulated devices hold now comes back with [`Running::restore`]. Not while it is mounted.
+    /// Saves the content of its emulated devices for [`Running::restore`]. Not while it is mounted.
     pub fn save(&self) -> Result<()> {
         self.tell_disks("save")
     }
 
-    /// The devices hold what was saved. Not while it is mounted.
+    /// Restores the saved content of the devices. Not while it is mounted.
     pub fn restore(&self) -> Result<()> {
         self.tell_disks("restore")?;
         let media = [Some(&self.medium), self.journal.as_ref()].into_iter().flatten();
@@ -342,7 +345,7 @@ impl Running {
         Ok(())
     }
 
-    /// Mounts what [`Running::unmount`] or [`Running::cut_power`] left.
+    /// Mounts it again after [`Running::unmount`] or [`Running::cut_power`].
     pub fn mount_again(&self) -> Result<()> {
         self.mounting.as_ref().expect("it was mounted").mount.copy().run().map(drop)
     }
@@ -360,7 +363,7 @@ impl Running {
         [Some(&self.medium), self.journal.as_ref()].into_iter().flatten().filter_map(Medium::disk)
     }
 
-    /// Unmounts it and removes what it was made of.
+    /// Unmounts it and removes everything that was made for it.
     pub fn tear_down(mut self) -> Result<()> {
         // Without latency it is over sooner; if that fails, it takes longer.
         let _ = self.speed_up();
@@ -368,7 +371,7 @@ impl Running {
     }
 }
 
-/// A name that files can have.
+/// A name that a file can have.
 fn label(name: &str) -> String {
     let mut label = String::new();
     for letter in name.chars() {

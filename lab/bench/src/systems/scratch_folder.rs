@@ -1,4 +1,5 @@
-//! The file system that the scratch folder is on, as it is: this machine's own disk, without a loop device between.
+//! The file system of the scratch folder as it is: this machine's own disk, without a loop device
+//! between.
 
 use super::{Running, Site, System};
 use crate::error::Result;
@@ -12,7 +13,7 @@ impl System for ScratchFolder {
         "scratch folder".into()
     }
 
-    /// Where the folder has no block device, setting it up says so.
+    /// If the folder is not on a block device, setting it up fails with a message.
     fn missing(&self) -> Option<String> {
         None
     }

@@ -1,25 +1,27 @@
-//! The twelve consistency conditions of clause 3.3.2, each as a count of what violates it.
+//! The twelve consistency conditions of clause 3.3.2, each as the number of rows that violate it.
 //!
-//! Two are said so that they hold after deliveries, too: a district without waiting orders has no newest one of them
-//! to compare (2), and what was delivered since the load counts with what was before (11).
+//! Two conditions are changed so that they hold after deliveries, too. For a district without
+//! waiting orders there is no newest one to compare (2). Orders that were delivered since the load
+//! count together with those delivered before (11).
 
 use rusqlite::Connection;
 use serde::Serialize;
 
 use super::scale::Scale;
 
-/// A condition, and how many rows are against it.
+/// A condition, and the number of rows that violate it.
 #[derive(Debug, Serialize)]
 pub struct Checked {
     /// Its number in the standard.
     pub condition: usize,
     /// What must hold.
     pub text: &'static str,
-    /// Warehouses, districts, customers, orders or lines for which it does not.
+    /// Number of warehouses, districts, customers, orders or lines that violate it.
     pub violation_count: u64,
 }
 
-/// Text and query of each; `?1` are the orders of a district that were delivered when it was loaded.
+/// Text and query of each condition. `?1` is the number of orders of a district that were delivered
+/// when it was loaded.
 const CONDITIONS: [(&str, &str); 12] = [
     (
         "W_YTD is the sum of the districts' D_YTD",

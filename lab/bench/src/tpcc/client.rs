@@ -1,4 +1,4 @@
-//! The client: does transactions one after the other, for a number or a time, and counts.
+//! The client: performs transactions one after the other, for a number or a time, and counts them.
 
 use std::time::{Duration, Instant};
 
@@ -12,27 +12,28 @@ use super::transactions;
 /// When a turn ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// After so many transactions.
+    /// After this number of transactions.
     Transactions(u64),
-    /// After so long.
+    /// After this time.
     Time(Duration),
 }
 
-/// What was done in a turn.
+/// The result of a turn.
 pub struct Turn {
     /// How long it took.
     pub time: Duration,
-    /// Latencies in nanoseconds of what was committed, by profile in the order of [`Profile::ALL`].
+    /// Latencies of committed transactions in nanoseconds, by profile in the order of
+    /// [`Profile::ALL`].
     pub latencies_ns: [Histogram<u64>; 5],
-    /// New orders that failed as they should.
+    /// New orders that failed as intended.
     pub rollback_count: u64,
-    /// Transactions given up because the database stayed locked.
+    /// Transactions that were given up because the database stayed locked.
     pub busy_count: u64,
     /// Districts in which a Delivery found no order.
     pub skipped_count: u64,
 }
 
-/// Longer transactions count as this long.
+/// Longer transactions count as if they took this time.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 const DIGITS: u8 = 3;
 
@@ -49,13 +50,13 @@ impl Turn {
         }
     }
 
-    /// Transactions committed or, as they should, rolled back.
+    /// Transactions that were committed, or rolled back as intended.
     pub fn transaction_count(&self) -> u64 {
         self.latencies_ns.iter().map(Histogram::len).sum::<u64>() + self.rollback_count
     }
 }
 
-/// Does transactions until `limit`.
+/// Performs transactions until `limit`.
 pub fn turn(
     database: &mut Connection,
     terminals: &mut Terminals,

@@ -1,7 +1,9 @@
-//! What the terminals ask for: a deck of transactions, and the input of each (clauses 2.4.1 to 2.8.1 and 5.2.4).
+//! The requests of the terminals: a deck of transactions, and the input of each (clauses 2.4.1 to
+//! 2.8.1 and 5.2.4).
 //!
-//! There are no keying and think times: one client asks as fast as it is answered, for all terminals in turn, each
-//! transaction from a warehouse (and, for Stock-Level, a district) drawn at random.
+//! There are no keying and think times: one client sends requests as fast as they are answered, for
+//! all terminals in turn. The warehouse of each transaction (and for Stock-Level the district) is
+//! drawn at random.
 
 use serde::Serialize;
 
@@ -16,16 +18,16 @@ pub enum Profile {
     NewOrder,
     /// A customer pays.
     Payment,
-    /// A customer's newest order is looked at.
+    /// A customer's newest order is read.
     OrderStatus,
     /// The oldest order of each district of a warehouse is delivered.
     Delivery,
-    /// How many of the items sold lately are short is counted.
+    /// Counts how many of the items sold lately are short.
     StockLevel,
 }
 
 impl Profile {
-    /// All, in the standard's order.
+    /// All profiles, in the standard's order.
     pub const ALL: [Profile; 5] = [
         Profile::NewOrder,
         Profile::Payment,
@@ -34,7 +36,8 @@ impl Profile {
         Profile::StockLevel,
     ];
 
-    /// Cards in a deck of a hundred: the least that the standard allows of each but New-Order, which has the rest.
+    /// Cards in a deck of a hundred. All profiles except New-Order have the least number that the
+    /// standard allows; New-Order has the rest.
     pub fn card_count(self) -> usize {
         match self {
             Profile::NewOrder => 45,
@@ -44,7 +47,7 @@ impl Profile {
     }
 }
 
-/// A customer, as it is asked for.
+/// A customer, as requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Customer {
     /// By number.
@@ -56,11 +59,11 @@ pub enum Customer {
 /// One line of a new order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// The item; one more than there are when the order is to fail.
+    /// The item. If the order has to fail, it is one more than the last item.
     pub item: u32,
     /// The warehouse that supplies it.
     pub supply_warehouse: u32,
-    /// How many.
+    /// The quantity.
     pub quantity: u32,
 }
 
@@ -107,12 +110,13 @@ pub struct Terminals {
 }
 
 impl Terminals {
-    /// Terminals of this many warehouses.
+    /// Terminals of this number of warehouses.
     pub fn new(random: Random, scale: Scale, warehouse_count: u32) -> Terminals {
         Terminals { random, scale, warehouse_count, deck: Vec::new() }
     }
 
-    /// The next transaction: the deck's top card, shuffled anew when it is used up.
+    /// The next transaction: the top card of the deck. When the deck is used up, it is shuffled
+    /// again.
     pub fn next(&mut self) -> (Profile, Input) {
         if self.deck.is_empty() {
             for profile in Profile::ALL {

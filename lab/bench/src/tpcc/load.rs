@@ -19,11 +19,11 @@ pub struct Size {
     pub warehouse_count: u32,
     /// Cardinalities.
     pub scale: Scale,
-    /// Of SQLite's pages.
+    /// Size of SQLite's pages.
     pub page_bytes: u32,
 }
 
-/// Makes the database `path`, which must not be there; it is durable when this returns.
+/// Makes the database `path`, which must not exist. It is durable when this returns.
 pub fn load(path: &Path, size: Size, seed: u64) -> Result<(), Box<dyn Error>> {
     let Size { warehouse_count, scale, page_bytes } = size;
     if path.exists() {
@@ -61,7 +61,7 @@ struct Loader<'a> {
     now: i64,
 }
 
-/// A row being put together.
+/// A row that is being built.
 struct Row(Vec<Value>);
 
 impl Row {
@@ -212,7 +212,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// An order of each customer, with its lines; the newest are not delivered.
+    /// An order of each customer, with its lines. The newest orders are not delivered.
     fn orders(&mut self, warehouse: u32, district: u32) -> rusqlite::Result<()> {
         let mut orders = self.insert("orders", 8)?;
         let mut waiting = self.insert("new_order", 3)?;
@@ -256,5 +256,5 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// What each customer has paid: 10.00.
+/// The amount that each customer has paid: 10.00.
 const PAYMENT_CENTS: u32 = 1_000;

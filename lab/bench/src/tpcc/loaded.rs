@@ -1,4 +1,4 @@
-//! What a run has to know of the load, as the database notes it.
+//! Facts of the load that a run needs. The database stores them.
 
 use std::error::Error;
 use std::path::Path;
@@ -31,7 +31,7 @@ impl Loaded {
     }
 }
 
-/// SQLite would make it.
+/// If the file does not exist, SQLite would make it.
 pub fn must_be_there(path: &Path) -> Result<(), Box<dyn Error>> {
     match path.metadata() {
         Ok(_) => Ok(()),

@@ -1,9 +1,10 @@
 //! TPC-C (revision 5.11) on SQLite: `tpcc load`, `tpcc run`, `tpcc check`.
 //!
-//! Schema, cardinalities, input and transactions are the standard's; the mix is a shuffled deck of 45 New-Order, 43
-//! Payment and 4 each of Order-Status, Delivery and Stock-Level. Not the standard's are: no keying and think times (it
-//! is run as a throughput test, one connection as fast as it can), Delivery at once and not queued, and so no
-//! result that may be called tpmC of TPC. Rolled back orders (1 %) do not count in `tpmC`.
+//! Schema, cardinalities, input and transactions are the standard's. The mix is a shuffled deck of
+//! 45 New-Order, 43 Payment, and 4 each of Order-Status, Delivery and Stock-Level. There are three
+//! differences from the standard. There are no keying and think times: it is a throughput test with
+//! one connection that is as fast as possible. Delivery runs at once and is not queued. And so the
+//! result may not be called tpmC of TPC. Rolled back orders (1 %) do not count in `tpmC`.
 
 mod check;
 mod client;

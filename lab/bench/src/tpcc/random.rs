@@ -11,13 +11,14 @@ const DIGITS: &[u8] = b"0123456789";
 /// NURand's constants C: of last names, customers and items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Constants {
-    /// For last names; while loading another one than while running.
+    /// The constant for last names. It is different for loading and for running.
     pub last_name: u32,
     customer: u32,
     item: u32,
 }
 
-/// How far the last names' C of a run may be from that of the load (clause 2.1.6.1), at the standard's A of 255.
+/// By how much the last names' C of a run may differ from that of the load (clause 2.1.6.1), at the
+/// standard's A of 255.
 fn is_delta_allowed(delta: u32) -> bool {
     (65..=119).contains(&delta) && delta != 96 && delta != 112
 }
@@ -52,7 +53,7 @@ impl Random {
         Random { rng, scale, constants }
     }
 
-    /// The C of last names, which a run has to know of the load.
+    /// The C of last names, which a run needs from the load.
     pub fn c_last(&self) -> u32 {
         self.constants.last_name
     }
@@ -67,7 +68,7 @@ impl Random {
         self.uniform(1, 100) <= chance
     }
 
-    /// Another warehouse than `home`; `home` when there is none.
+    /// Another warehouse than `home`; `home` if there is only one.
     pub fn remote_warehouse(&mut self, home: u32, warehouse_count: u32) -> u32 {
         if warehouse_count == 1 {
             return home;
@@ -142,7 +143,7 @@ impl Random {
     }
 }
 
-/// What marks an item or a stock as of a brand.
+/// The word that marks an item or a stock as of a brand.
 pub const ORIGINAL: &str = "ORIGINAL";
 
 fn draw(rng: &mut fastrand::Rng, scale: Scale) -> Constants {
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(last_name(999), "EINGEINGEING");
     }
 
-    /// Counts of what `draw` gives, which must lie in `from..=to` and reach far into both ends of it.
+    /// Counts of the results of `draw`, which must be in `from..=to` and come near both ends.
     fn spread(from: u32, to: u32, mut draw: impl FnMut() -> u32) -> HashMap<u32, u32> {
         let mut counts = HashMap::new();
         for _ in 0..200_000 {

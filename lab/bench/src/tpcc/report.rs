@@ -1,4 +1,4 @@
-//! What a turn is printed as: one JSON object.
+//! The printed result of a turn: one JSON object.
 
 use std::io;
 
@@ -41,21 +41,21 @@ impl Latencies {
     }
 }
 
-/// What this process has asked the kernel for, as the kernel counts it.
+/// The requests of this process to the kernel, as the kernel counts them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Calls {
-    /// Calls that read, and that wrote.
+    /// Number of calls that read.
     pub read_calls: u64,
-    /// The latter.
+    /// Number of calls that wrote.
     pub write_calls: u64,
-    /// Bytes that were read and written with them.
+    /// Bytes that were read with them.
     pub read_bytes: u64,
-    /// The latter.
+    /// Bytes that were written with them.
     pub written_bytes: u64,
 }
 
 impl Calls {
-    /// Since the process began.
+    /// Counts since the process began.
     pub fn now() -> io::Result<Calls> {
         let text = std::fs::read_to_string("/proc/self/io")?;
         let field = |name: &str| {
@@ -71,7 +71,7 @@ impl Calls {
         })
     }
 
-    /// Since `before`.
+    /// Counts since `before`.
     pub fn since(self, before: Calls) -> Calls {
         Calls {
             read_calls: self.read_calls - before.read_calls,
@@ -82,7 +82,7 @@ impl Calls {
     }
 }
 
-/// What was run.
+/// The settings of the run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Setting {
     /// Warehouses of the database.
@@ -91,24 +91,24 @@ pub struct Setting {
     pub scale: &'static str,
     /// SQLite's journal mode.
     pub journal_mode: String,
-    /// When it syncs.
+    /// When SQLite syncs.
     pub synchronous: String,
-    /// What its input begins with.
+    /// Seed of its input.
     pub seed: u64,
 }
 
-/// SQLite's pages, and what its extension counts.
+/// SQLite's pages, and the counters of its extension.
 #[derive(Debug, Serialize)]
 pub struct Pages {
     page_bytes: u64,
     page_count: u64,
-    /// What `onejournal_stat()` says since the start, where the extension is loaded.
+    /// The result of `onejournal_stat()` since the start, if the extension is loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     extension: Option<serde_json::Value>,
 }
 
 impl Pages {
-    /// Of a database now.
+    /// The present values of a database.
     pub fn of(database: &Connection) -> rusqlite::Result<Pages> {
         let number = |name| database.pragma_query_value(None, name, |row| row.get(0));
         // Without the extension there is no such function.
@@ -128,20 +128,20 @@ pub struct Report {
     /// New orders committed a minute.
     #[serde(rename = "tpmC")]
     tpm_c: f64,
-    /// All profiles, and the orders that failed as they should.
+    /// All profiles, and the orders that failed as intended.
     transactions: u64,
     rollbacks: u64,
     busy_errors: u64,
     skipped_deliveries: u64,
     latencies: Vec<Latencies>,
-    /// Of the whole process, SQLite's files nearly all of it.
+    /// For the whole process; nearly all of it is for SQLite's files.
     calls: Calls,
     #[serde(flatten)]
     pages: Pages,
 }
 
 impl Report {
-    /// Of this turn, which made `calls`, on a database that has these `pages` now.
+    /// The result of this turn, which made `calls`, on a database with these `pages`.
     pub fn new(setting: &Setting, turn: &Turn, calls: Calls, pages: Pages) -> Report {
         let [new_orders, ..] = &turn.latencies_ns;
         let seconds = turn.time.as_secs_f64();

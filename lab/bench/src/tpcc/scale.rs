@@ -17,7 +17,7 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// Its word on the command line and in the database.
+    /// Its name on the command line and in the database.
     pub fn name(self) -> &'static str {
         match self {
             Scale::Full => "full",
@@ -42,12 +42,12 @@ impl Scale {
         100_000 / self.divisor()
     }
 
-    /// Customers of a district, and its orders when loaded.
+    /// Customers of a district; also its orders when it is loaded.
     pub fn customer_count(self) -> u32 {
         3_000 / self.divisor()
     }
 
-    /// Orders of a district, the newest, that are not delivered when loaded.
+    /// The newest orders of a district, which are not delivered when it is loaded.
     pub fn undelivered_count(self) -> u32 {
         900 / self.divisor()
     }

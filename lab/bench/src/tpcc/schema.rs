@@ -1,10 +1,11 @@
-//! The nine tables, with the standard's columns (clause 1.3), and what a run has to know of the load.
+//! The nine tables, with the standard's columns (clause 1.3), and the facts of the load that a run
+//! needs.
 //!
 //! Money is in cents, taxes and discounts in ten-thousandths, dates in seconds since 1970: SQLite's integers hold
 //! the standard's numeric types exactly, its reals would not. ORDER is called `orders`, because it is a word of SQL.
 //! Tables are ordinary ones of SQLite, each with its primary key's index beside it.
 
-/// What is made before the rows.
+/// What is made before the rows are loaded.
 pub const TABLES: &str = "
 CREATE TABLE loaded(warehouse_count INTEGER NOT NULL, scale TEXT NOT NULL, c_last INTEGER NOT NULL);
 CREATE TABLE warehouse(
@@ -42,7 +43,8 @@ CREATE TABLE stock(
     PRIMARY KEY(s_w_id, s_i_id));
 ";
 
-/// What is made behind them: how customers are found by name, and the newest order of one.
+/// The indexes that are made after the rows are loaded: customers by name, and the newest order of
+/// a customer.
 pub const INDEXES: &str = "
 CREATE INDEX customer_name ON customer(c_w_id, c_d_id, c_last, c_first);
 CREATE INDEX order_customer ON orders(o_w_id, o_d_id, o_c_id, o_id);

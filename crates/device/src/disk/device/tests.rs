@@ -329,7 +329,7 @@ fn regression_a_file_that_was_cut_is_written_no_more() {
     }
 }
 
-/// The kernel reads zeros behind the end of the file, and writing makes it long again.
+/// The kernel reads zeros after the end of the file, and writing makes it long again.
 #[test]
 fn regression_a_loop_device_whose_file_was_cut_is_written_no_more() {
     let file = backing();

@@ -11,17 +11,18 @@ use Durability::{Power, Process, Reboot};
 
 const LEN_BYTES: u64 = 256 << 10;
 
-/// The media that a virtual machine has for the tests (`scripts/nvram-vm`), by the name of the
-/// variable that names one: a DAX device or a directory on a DAX file system, of an NVDIMM;
+/// The media that a virtual machine has for the tests (`scripts/nvram-vm`). Each constant is the
+/// name of an environment variable. A DAX device, or a directory on a DAX file system, of an
+/// NVDIMM.
 const NVRAM_VARIABLE: &str = "ONEJOURNAL_TEST_NVRAM";
-/// a directory on a DAX file system, of reserved memory;
+/// A directory on a DAX file system of reserved memory.
 const RESERVED_VARIABLE: &str = "ONEJOURNAL_TEST_RESERVED";
-/// a directory on hugetlbfs with pages of 2 MiB;
+/// A directory on hugetlbfs with pages of 2 MiB.
 const HUGE_VARIABLE: &str = "ONEJOURNAL_TEST_HUGE";
-/// a block device, or a file on a file system without DAX.
+/// A block device, or a file on a file system without DAX.
 const REFUSED_VARIABLE: &str = "ONEJOURNAL_TEST_REFUSED";
 
-/// The path in `variable`; `None`, said aloud, where there is none.
+/// The path in `variable`; `None`, with a message, if it is not set.
 fn medium_of(variable: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).map(PathBuf::from);
     if path.is_none() {
@@ -30,7 +31,7 @@ fn medium_of(variable: &str) -> Option<PathBuf> {
     path
 }
 
-/// A directory on tmpfs; `None`, said aloud, where there is none.
+/// A directory on tmpfs; `None`, with a message, if there is none.
 fn memory_directory() -> Option<TempDir> {
     let directory = tempfile::tempdir_in("/dev/shm").ok();
     let is_memory = |directory: &TempDir| {
@@ -272,7 +273,7 @@ fn what_cannot_be_mapped_synchronously_is_refused() {
     }
 }
 
-/// An access behind the end would kill the process.
+/// An access after the end would kill the process.
 #[test]
 fn regression_a_file_that_was_cut_is_stored_to_no_more() {
     let Some(directory) = memory_directory() else { return };
@@ -297,7 +298,7 @@ fn cut(path: &Path, len_bytes: u64) {
     File::options().write(true).open(path).and_then(|file| file.set_len(len_bytes)).expect("cut");
 }
 
-/// Whichever access notices the cut, none succeeds afterwards in storing.
+/// After any access has noticed the cut, no access stores anything.
 #[test]
 fn regression_a_file_that_was_cut_and_grown_is_stored_to_no_more() {
     let Some(directory) = memory_directory() else { return };

@@ -1,5 +1,5 @@
-//! Tests of both ways: on the real processor for the bytes, on one that keeps books for the
-//! lines that are left behind.
+//! Tests of both ways. The bytes are checked on the real processor. The lines that were not written
+//! back are checked on a processor that records them.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -25,7 +25,8 @@ struct Bookkeeper {
 }
 
 impl Bookkeeper {
-    /// Nothing may be stored to a line that is on its way already: it would be written twice.
+    /// Nothing may be stored to a line that is already being written back: it would be written
+    /// twice.
     fn touch(&self, to: *mut u8, len_bytes: usize) {
         let lines = to.addr() / LINE_BYTES..(to.addr() + len_bytes).div_ceil(LINE_BYTES);
         for line in lines.filter(|_| len_bytes > 0) {
@@ -77,12 +78,12 @@ fn cut<'a>(data: &'a [u8], rng: &mut Rng) -> Vec<&'a [u8]> {
     cuts.windows(2).map(|pair| &data[pair[0]..pair[1]]).collect()
 }
 
-/// Both ways on one span, on `processor`; whether the bytes and their neighbours are right.
+/// Stores one span in one way on `processor`, and checks the bytes and their neighbours.
 fn check(processor: &impl Processor, streamed: bool, start: usize, pieces: &[&[u8]]) {
     let data = pieces.concat();
     let mut buffer = Buffer([0xee; BUFFER_BYTES]);
     let to = buffer.0[start..start + data.len()].as_mut_ptr();
-    // SAFETY: the span lies in the buffer, of which no reference is used meanwhile.
+    // SAFETY: the span is in the buffer, of which no reference is used meanwhile.
     unsafe {
         if streamed {
             stream(processor, to, pieces);
@@ -142,7 +143,8 @@ fn each_line_is_written_back_once_before_the_one_fence() {
     }
 }
 
-/// A store that read, changed and wrote whole words or lines would lose the neighbour's.
+/// If a store read, changed and wrote whole words or lines, it would overwrite the bytes of another
+/// thread.
 #[test]
 fn threads_that_share_a_line_do_not_disturb_each_other() {
     let buffer = Box::leak(Box::new(Buffer([0; BUFFER_BYTES])));

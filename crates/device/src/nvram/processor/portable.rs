@@ -1,5 +1,5 @@
-//! Processors of which we do not know how they write lines back: memory that survives the
-//! process is all they are good for.
+//! Processors for which this crate does not know how to write lines back. On them NVRAM can only
+//! have the class `process`.
 
 use std::sync::atomic::{AtomicU8, Ordering, fence};
 
@@ -14,7 +14,7 @@ impl Native {
     /// Whether stores can be made durable here at all.
     pub(in super::super) const CAN_WRITE_BACK: bool = false;
 
-    /// There is nothing to find out.
+    /// Nothing to detect.
     pub(in super::super) fn detect() -> Self {
         Native
     }
@@ -23,7 +23,7 @@ impl Native {
 impl Processor for Native {
     unsafe fn load(&self, from: *const u8, buf: &mut [u8]) {
         for (index, byte) in buf.iter_mut().enumerate() {
-            // SAFETY: the caller vouches for the span, which `index` lies in; nobody accesses
+            // SAFETY: the caller vouches for the span, which `index` is in; nobody accesses
             // it but by atomic bytes.
             *byte =
                 unsafe { AtomicU8::from_ptr(from.cast_mut().add(index)) }.load(Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! What a processor does with memory that is to become durable.
+//! The steps by which a processor makes stores durable.
 //!
-//! Everything that touches mapped memory goes through [`Processor`]. Other threads and other
-//! processes may touch the same bytes at the same time, so no Rust reference to them exists;
-//! every access is, or does what would be, a relaxed atomic access of single bytes.
+//! Everything that touches mapped memory goes through [`Processor`]. Other threads and processes
+//! may access the same bytes at the same time, so no Rust reference to them exists. Every access is
+//! a relaxed atomic access of single bytes, or has the same effect.
 
 use crate::nvram::line::LINE_BYTES;
 
@@ -20,14 +20,14 @@ pub(in crate::nvram) trait Processor {
     /// The span is mapped and writable, and no Rust reference to it exists.
     unsafe fn store(&self, to: *mut u8, data: &[u8]);
 
-    /// Begins to write the cache line that `at` lies on back to memory.
+    /// Begins to write the cache line of `at` back to memory.
     ///
     /// # Safety
     /// `at` is mapped.
     unsafe fn write_back(&self, at: *const u8);
 
-    /// Copies `line` to `to` past the cache, whole words each. Other threads may find the old
-    /// bytes until the next [`Processor::fence`], also after having synchronised with this one.
+    /// Copies `line` to `to` past the cache, each word whole. Until the next [`Processor::fence`],
+    /// other threads may find the old bytes, even after they have synchronised with this thread.
     ///
     /// # Safety
     /// As for `store`; and `to` is aligned to [`LINE_BYTES`]; and the caller issues a fence

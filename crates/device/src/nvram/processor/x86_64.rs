@@ -1,10 +1,10 @@
-//! x86-64: CLWB (or what comes nearest to it), non-temporal stores, SFENCE.
+//! x86-64: CLWB (or the nearest instruction that the processor has), non-temporal stores, SFENCE.
 //!
-//! When SFENCE has completed, everything written back or streamed before it has been accepted
-//! by the memory controller. That is what a platform with ADR keeps in a power cut; MAP_SYNC
-//! is offered on no other. A thread that is moved to another CPU between store and fence is no
-//! exception: the kernel's context switch executes locked instructions, which order
-//! write-backs and non-temporal stores as SFENCE does.
+//! When SFENCE has completed, the memory controller has accepted everything that was written back
+//! or streamed before it. A platform with ADR keeps that in a power cut, and MAP_SYNC is offered on
+//! no other platform. This also holds for a thread that is moved to another CPU between store and
+//! fence: the kernel's context switch executes locked instructions, which order write-backs and
+//! non-temporal stores as SFENCE does.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
@@ -12,14 +12,14 @@ use std::arch::x86_64::{__cpuid, __cpuid_count};
 use super::steps::Processor;
 use crate::nvram::line::{LINE_BYTES, WORD_BYTES};
 
-/// How a line is written back, best first.
+/// The instructions that write a line back, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteBack {
     /// CLWB: the line stays in the cache.
     Keep,
     /// CLFLUSHOPT: the line leaves the cache.
     Evict,
-    /// CLFLUSH: as CLFLUSHOPT, one after the other. Every x86-64 has it.
+    /// CLFLUSH: like CLFLUSHOPT, but one line after the other. Every x86-64 processor has it.
     EvictInOrder,
 }
 
@@ -71,7 +71,7 @@ impl Processor for Native {
         let head = to.align_offset(WORD_BYTES).min(data.len());
         let (head, rest) = data.split_at(head);
         let (words, tail) = rest.as_chunks::<WORD_BYTES>();
-        // SAFETY: the three parts together are `data`, so each address written lies in the
+        // SAFETY: the three parts together are `data`, so each address written is in the
         // span that the caller vouches for; that of a word is aligned, because `head` ends at
         // a word or at the end of `data`.
         unsafe {
@@ -135,7 +135,7 @@ impl Processor for Native {
 /// The span of `data` from `to` is mapped and writable, and no Rust reference to it exists.
 unsafe fn store_bytes(to: *mut u8, data: &[u8]) {
     for (index, &byte) in data.iter().enumerate() {
-        // SAFETY: `index` lies in the span. Does what a relaxed atomic store does.
+        // SAFETY: `index` is in the span. Does what a relaxed atomic store does.
         unsafe {
             let to = to.add(index);
             asm!("mov [{}], {}", in(reg) to, in(reg_byte) byte, options(nostack, preserves_flags));
@@ -158,7 +158,7 @@ mod tests {
     #[repr(align(64))]
     struct Lines([u8; 2 * LINE_BYTES]);
 
-    /// Those ways of writing back that this processor has.
+    /// The ways of writing back that this processor has.
     fn available() -> impl Iterator<Item = WriteBack> {
         let best = Native::detect().write_back;
         let all = [WriteBack::Keep, WriteBack::Evict, WriteBack::EvictInOrder];

@@ -111,7 +111,7 @@ impl Overlay {
         Ok(len_bytes)
     }
 
-    /// Runs of blocks that lie together: where each begins, and its bytes up to the end of the file.
+    /// Runs of adjacent blocks: where each begins, and its bytes up to the end of the file.
     pub(super) fn pieces(&self) -> Vec<(u64, Vec<u8>)> {
         let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
         for (block, bytes) in &self.blocks {

@@ -217,7 +217,7 @@ impl AtomicWrites {
         notes_access: bool,
     ) -> ext4::Result<usize> {
         if let Some(file) = self.file(ino) {
-            // Held until the answer is complete: half of it from before a commit, half from behind
+            // Held until the answer is complete: half of it from before a commit, half from after
             // would be kept in the kernel's cache for ever.
             let overlay = file.overlay.read();
             if let Some(overlay) = &*overlay {

@@ -48,7 +48,7 @@ impl Call<'_, '_> {
         // What has no name is not pinned: letting go of it would free what was freed long ago.
         self.existing(ino)?;
         self.volume.pin(ino);
-        // It could have been freed, and be another file, behind the look.
+        // It could have been freed, and be another file, after the look.
         self.existing(ino).inspect_err(|_| self.volume.forget(ino, 1))
     }
 

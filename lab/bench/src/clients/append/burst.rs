@@ -1,4 +1,5 @@
-//! Bursts that begin at a given time: two processes told the same time work at once. Who hears of it too late says `late` and does nothing.
+//! Bursts of appends that begin at a given time, so that two processes work at the same time. A
+//! process that learns of the time too late prints `late` and does nothing.
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, UNIX_EPOCH};
@@ -8,10 +9,10 @@ use super::target::Target;
 use crate::clients::random_bytes;
 use crate::error::{Error, Result};
 
-/// Appends between two looks at the clock.
+/// Appends between two readings of the clock.
 const AT_A_TIME: u64 = 50;
 
-/// Answers standard input.
+/// Answers the lines of standard input.
 pub fn run(args: &BurstArgs) -> Result<()> {
     let mut target = Target::open(&args.target)?;
     let payload = random_bytes(args.record_bytes as usize, 1);
@@ -39,7 +40,7 @@ pub fn run(args: &BurstArgs) -> Result<()> {
     target.flush()
 }
 
-/// How often it is done in a burst that begins at this time; `None` when that is over.
+/// The number of appends in a burst that begins at this time; `None` if the time is over already.
 fn count_from(
     begin_ns: u64,
     burst_us: u64,
@@ -64,7 +65,7 @@ fn count_from(
     }
 }
 
-/// Of a clock that all processes share.
+/// Time of a clock that all processes share.
 fn now_ns() -> u64 {
     let since: Duration = UNIX_EPOCH.elapsed().expect("after 1970");
     u64::try_from(since.as_nanos()).expect("before 2554")

@@ -10,7 +10,7 @@ use crate::clients::random_bytes;
 use crate::error::Result;
 use crate::programs::latency::Latency;
 
-/// What it took.
+/// The measured times.
 #[derive(Debug, Serialize)]
 struct Appended {
     record_bytes: u32,
@@ -23,7 +23,7 @@ struct Appended {
     latency: Option<Latency>,
 }
 
-/// Prints what it took.
+/// Prints the measured times.
 pub fn run(args: &RunArgs) -> Result<()> {
     let mut target = Target::open(&args.target)?;
     let payload = random_bytes(args.record_bytes as usize, 1);

@@ -1,10 +1,10 @@
-//! A client that appends records durably, one after the other, in each of the ways that xLog's figures 3 and 4
-//! compare: to a lane of the log service, to xLog's central ring (through its service or in the same process),
-//! to a file with a sync behind each write.
+//! A client that appends records durably, one after the other, in each of the ways that xLog's
+//! figures 3 and 4 compare: to a lane of the log service, to xLog's central ring (through its
+//! service, or in the same process), and to a file with a sync after each write.
 //!
-//! `run` measures the latency of each append. `burst` answers lines `append NS` and `checksum NS`: how many appends (or checksums,
-//! which share nothing) it makes in a burst that begins at that time of the system's clock; so that two processes can be made to
-//! begin together.
+//! `run` measures the latency of each append. `burst` answers the lines `append NS` and `checksum
+//! NS` with the number of appends, or of checksums, which share nothing. The burst begins at that
+//! time of the system's clock, so that two processes can begin together.
 
 mod burst;
 mod latency;
@@ -26,7 +26,7 @@ pub struct AppendArgs {
 
 #[derive(Subcommand)]
 enum AppendCommand {
-    /// Append so many records and print how long it took
+    /// Append a number of records and print how long it took
     Run(RunArgs),
     /// Append for a moment, at the times read from standard input
     Burst(BurstArgs),
@@ -53,7 +53,7 @@ struct BurstArgs {
     burst_us: u64,
 }
 
-/// Where records go.
+/// Where records are appended.
 #[derive(Args)]
 struct TargetArgs {
     #[arg(value_enum)]

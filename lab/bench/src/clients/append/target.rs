@@ -1,4 +1,4 @@
-//! Where records go.
+//! The places to which records are appended.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 /// A place to append to.
 pub enum Target {
-    /// The log goes with its streams' last handle, so it is kept.
+    /// The log is closed with the last handle of its streams, so it is kept.
     Lane {
         _log: Log,
         stream: Stream,
@@ -25,7 +25,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Connects, or makes it.
+    /// Connects to the place, or makes it.
     pub fn open(args: &TargetArgs) -> Result<Target> {
         Ok(match args.to {
             To::Lane => {
@@ -45,7 +45,7 @@ impl Target {
         })
     }
 
-    /// Returns when the record is durable, as far as the medium goes.
+    /// Returns when the record is durable, as far as the medium allows.
     #[inline]
     pub fn append(&mut self, payload: &[u8]) -> Result<()> {
         match self {
@@ -60,8 +60,8 @@ impl Target {
         }
     }
 
-    /// Returns when all records are in files on disk, and a stream's reader has taken them. Those in a ring that is
-    /// served follow when its service ends.
+    /// Returns when all records are in files on disk and a reader of the stream has read them.
+    /// Records in a ring that has a service follow when the service ends.
     pub fn flush(self) -> Result<()> {
         match self {
             Target::Lane { stream, .. } => stream

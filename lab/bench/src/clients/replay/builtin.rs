@@ -2,7 +2,7 @@
 
 use super::trace::Trace;
 
-/// Name, what it is, and text.
+/// Name, description, and text.
 const TRACES: [(&str, &str, &str); 4] = [
     (
         "mariadb-commit1",

@@ -1,10 +1,11 @@
-//! Replays the trace of a database's redo log, by many instances at a time: Okeanos' figure 5b.
+//! Replays the trace of a database's redo log, with many instances at the same time: Okeanos'
+//! figure 5b.
 //!
-//! A *trace* ([`trace`]) is what a database server did to its log: writes and syncs. Four are built in
-//! ([`builtin`]). `prepare` makes each instance's log as the server found it: there, of full size, and
-//! written. `run` plays the trace on all of them at once, a thread for each, as fast as the
-//! disk lets it or with the pauses that the server made. A *flush* is a sync together with the writes since the sync
-//! before it: what a transaction waits for that commits.
+//! A *trace* ([`trace`]) holds the writes and syncs of a database server on its log. Four traces
+//! are built in ([`builtin`]). `prepare` makes each instance's log as the server found it:
+//! existing, of full size, and written. `run` plays the trace on all of them at once, with a thread
+//! for each, as fast as the disk allows, or with the server's pauses. A *flush* is a sync together
+//! with the writes since the previous sync: a committing transaction waits for it.
 
 mod builtin;
 mod player;
@@ -47,7 +48,7 @@ struct PlayArgs {
     /// Logs, a thread each
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     instances: u32,
-    /// Only so many calls of the trace
+    /// Replay only this number of calls
     #[arg(long)]
     calls: Option<usize>,
     /// Keep the pauses of the trace

@@ -13,23 +13,23 @@ use crate::clients::{nanos, random_bytes, sleep_until};
 use crate::error::{Error, Result};
 use crate::programs::latency::Latency;
 
-/// New bytes are cut out of so many random ones and a write more.
+/// New bytes are taken from this many random bytes, plus the size of a write.
 const POOL_BYTES: usize = 1 << 20;
 const PIECE_BYTES: u64 = 1 << 20;
 const START_DELAY: Duration = Duration::from_millis(20);
 
-/// What a replay took.
+/// The times of a replay.
 #[derive(Debug, Serialize)]
 pub struct Played {
     pub instances: u32,
-    /// Until the last instance was through.
+    /// Until the last instance had ended.
     pub seconds: f64,
     pub syncs: u64,
     pub syncs_per_s: f64,
     pub written_bytes: u64,
-    /// Of a sync and the writes since the one before.
+    /// Times of a sync together with the writes since the previous one.
     pub flush: Option<Latency>,
-    /// Of whole instances.
+    /// Times of whole instances.
     pub instance: Option<Latency>,
 }
 
@@ -94,7 +94,7 @@ pub fn run(args: &PlayArgs, trace: &Trace) -> Result<Played> {
 struct Instance {
     path: PathBuf,
     file: File,
-    /// What the log holds: what a write keeps is taken from here.
+    /// The content of the log, from which the bytes are taken that a write keeps.
     image: Vec<u8>,
     is_paced: bool,
     random: fastrand::Rng,
@@ -111,7 +111,7 @@ impl Instance {
         Ok(Instance { path, file, image, is_paced: args.paced, random })
     }
 
-    /// How long it took, and each flush.
+    /// The time of the whole log, and of each flush.
     fn play(
         mut self,
         trace: &Trace,

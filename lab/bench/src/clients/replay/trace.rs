@@ -6,18 +6,19 @@
 //! s GAP_US
 //! ```
 //!
-//! One call a line, in the order in which the server began them, `GAP_US` microseconds after the one
-//! before. `w` is a write: of its `BYTES` the first `KEPT` are what the file holds there already (a log's last block
-//! is written again and again while it fills), the last `ZEROS` are zeros (what does not hold a record yet), those between
-//! are new. `s` is an fdatasync. Replay writes random bytes for the new ones, so what a replay writes differs from what the file held
-//! exactly where it did for the server; it just does not compress, as a log can.
+//! Each line is one call, in the order in which the server began them, `GAP_US` microseconds after
+//! the previous one. `w` is a write. The first `KEPT` of its `BYTES` are those that the file
+//! already holds (a log's last block is written again and again while it fills). The last `ZEROS`
+//! are zeros, where there is no record yet. The bytes between them are new. `s` is an fdatasync.
+//! Replay writes random bytes for the new ones. So a replay changes the same bytes as the server
+//! did, but they cannot be compressed as a real log can.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// What a server did to its log.
+/// The calls of a server on its log.
 #[derive(Debug, PartialEq)]
 pub struct Trace {
     source: String,
@@ -31,7 +32,7 @@ pub struct Call {
     pub what: What,
 }
 
-/// What a call did.
+/// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum What {
     Write { offset: u64, len_bytes: usize, kept_bytes: usize, zero_bytes: usize },
@@ -50,7 +51,7 @@ pub struct Facts {
     pub log_bytes: u64,
 }
 
-/// Why a text is no trace.
+/// Why a text is not a trace.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum TraceError {
     #[error("line {line}: `{text}` is not: {format}", format = Trace::FORMAT)]
@@ -81,7 +82,7 @@ impl Trace {
         self.calls.iter().map(len).max().unwrap_or(0)
     }
 
-    /// What it holds.
+    /// The counts of its calls.
     pub fn facts(&self) -> Facts {
         let mut facts = Facts {
             source: self.source.clone(),

@@ -1,10 +1,10 @@
-//! The ring in memory: where records lie, and when they count.
+//! The ring in memory: where records are stored, and when they become valid.
 
 use std::path::Path;
 
 use device::{Durability, MappedNvram, Nvram};
 
-/// Behind head and valid bytes.
+/// Offset after the head and the number of valid bytes.
 const RING_AT: u64 = 8;
 pub const HEAD_BYTES: usize = 20;
 
@@ -15,7 +15,7 @@ pub struct Extent {
     pub valid_bytes: u32,
 }
 
-/// The bytes; who writes which is the service's affair.
+/// The bytes. The service coordinates the writers.
 pub struct Layout {
     memory: MappedNvram,
     room_bytes: u32,
@@ -29,18 +29,18 @@ impl Layout {
         Ok(Layout { memory, room_bytes })
     }
 
-    /// How much fits.
+    /// Number of bytes that fit.
     pub fn room_bytes(&self) -> u32 {
         self.room_bytes
     }
 
-    /// From here on this is valid.
+    /// Makes this the valid part.
     pub fn publish(&self, extent: Extent) -> device::Result<()> {
         let word = u64::from(extent.head) | u64::from(extent.valid_bytes) << 32;
         self.memory.write_durable(0, &[&word.to_le_bytes()])
     }
 
-    /// Copies a record behind what is valid, durably, and gives what is valid with it.
+    /// Copies a record after the valid part, durably. Returns the valid part that includes it.
     pub fn put(&self, extent: Extent, head: &[u8], payload: &[u8]) -> device::Result<Extent> {
         let mut at = (u64::from(extent.head) + u64::from(extent.valid_bytes)) % self.room();
         for piece in [head, payload] {
@@ -54,7 +54,7 @@ impl Layout {
         Ok(Extent { valid_bytes: extent.valid_bytes + len_bytes, ..extent })
     }
 
-    /// All that is valid, in one piece.
+    /// All valid bytes, contiguous.
     pub fn get(&self, extent: Extent) -> device::Result<Vec<u8>> {
         let mut bytes = vec![0; extent.valid_bytes as usize];
         let head = u64::from(extent.head);
@@ -65,7 +65,7 @@ impl Layout {
         Ok(bytes)
     }
 
-    /// Without its first bytes.
+    /// The valid part without its first bytes.
     pub fn without(&self, extent: Extent, flushed_bytes: u32) -> Extent {
         let head = (u64::from(extent.head) + u64::from(flushed_bytes)) % self.room();
         Extent { head: head as u32, valid_bytes: extent.valid_bytes - flushed_bytes }
@@ -87,7 +87,7 @@ pub fn record_head(client: u32, number: u64, payload: &[u8]) -> [u8; HEAD_BYTES]
     head
 }
 
-/// The records of each client, out of those of all.
+/// The records of each client, from the records of all.
 pub fn by_client(bytes: &[u8], client_count: usize) -> Vec<Vec<u8>> {
     let mut parts = vec![Vec::new(); client_count];
     let mut rest = bytes;

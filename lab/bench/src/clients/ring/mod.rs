@@ -1,14 +1,15 @@
-//! xLog's own layout, to measure lanes against: one ring in NVRAM for all clients, one logger thread that puts the records in
-//! order, a request over IPC for each record, a flush worker, a log file for each client.
+//! xLog's own layout, to compare lanes with it: one ring in NVRAM for all clients, one logger
+//! thread that puts the records in order, an IPC request for each record, a flush worker, and a log
+//! file for each client.
 //!
 //! ```text
 //! ring: | head u32 | valid bytes u32 | records, around the end:
 //!                                      length u32, client u32, number u64, crc32c u32, payload |
 //! ```
 //!
-//! Head and valid bytes change together, in one store of eight bytes: a record counts from then on. To measure, not to use: it
-//! has no recovery and trusts its clients. [`Service`] is all of it without IPC, as the paper measured it ("native"); [`run`]
-//! serves it on a Unix socket.
+//! Head and number of valid bytes change together, by one store of eight bytes, which makes a record
+//! valid. The ring is for measurements only: it has no recovery and trusts its clients. [`Service`]
+//! is the ring without IPC, as the paper measured it ("native"). [`run`] serves it on a Unix socket.
 
 mod layout;
 mod server;
@@ -36,7 +37,7 @@ pub struct RingdArgs {
     listen: PathBuf,
     #[command(flatten)]
     size: RingSize,
-    /// Clients in all; it answers when they are there
+    /// Number of clients; it answers after all have connected
     #[arg(long, default_value_t = 1)]
     clients: u32,
 }
@@ -47,12 +48,12 @@ pub struct RingSize {
     /// Size of the ring (the paper's: 10 MB)
     #[arg(long, default_value_t = 10 << 20, value_parser = clap::value_parser!(u32).range(1 << 20..=1 << 30))]
     ring_bytes: u32,
-    /// The worker flushes when so much is valid
+    /// The worker flushes at this number of valid bytes
     #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..))]
     high_bytes: u32,
 }
 
-/// Says `ready`, serves, and flushes the rest at the end of its input.
+/// Prints `ready`, serves, and flushes the rest at the end of its input.
 pub fn run(args: &RingdArgs) -> Result<()> {
     server::run(args)
 }

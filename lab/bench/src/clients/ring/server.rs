@@ -1,4 +1,4 @@
-//! The ring on a Unix socket: a request is a length and the record, the answer one byte.
+//! The ring on a Unix socket. A request is a length and the record; the answer is one byte.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::{RingdArgs, Service};
 use crate::error::{Error, Result};
 
-/// Serves until the input ends, or all clients have gone.
+/// Serves until the input ends, or all clients have closed their connections.
 pub fn run(args: &RingdArgs) -> Result<()> {
     let service = Service::start(&args.ring, &args.dir, args.size, args.clients)?;
     let listener = UnixListener::bind(&args.listen).map_err(Error::at(&args.listen))?;

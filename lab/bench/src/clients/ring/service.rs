@@ -10,12 +10,12 @@ use super::RingSize;
 use super::layout::{Extent, HEAD_BYTES, Layout, by_client, record_head};
 use crate::error::{Error, Result};
 
-/// What logger and worker share.
+/// The state that logger and worker share.
 struct RingState {
     extent: Extent,
     number: u64,
     is_ending: bool,
-    /// Why the worker ended before it was told to.
+    /// The error that ended the worker early.
     failure: Option<String>,
 }
 
@@ -26,7 +26,7 @@ struct Ring {
     changed: Condvar,
 }
 
-/// A ring that is served.
+/// A ring with its service.
 pub struct Service {
     ring: Arc<Ring>,
     worker: JoinHandle<()>,
@@ -60,7 +60,7 @@ impl Service {
         Ok(Service { ring, worker })
     }
 
-    /// Returns when the record is in the ring; waits while it is full.
+    /// Returns when the record is in the ring. Waits while the ring is full.
     pub fn log(&self, client: u32, payload: &[u8]) -> Result<()> {
         let ring = &self.ring;
         let len_bytes = (HEAD_BYTES + payload.len()) as u64;
@@ -97,7 +97,7 @@ impl Ring {
         self.state.lock().expect("no panic")
     }
 
-    /// What there is to flush; nothing at the end.
+    /// The records to flush; none at the end.
     fn wanted(&self) -> Extent {
         let mut state = self.lock();
         while state.extent.valid_bytes < self.high_bytes && !state.is_ending {
@@ -106,7 +106,8 @@ impl Ring {
         state.extent
     }
 
-    /// The flush worker: brings records to their clients' files, one sync a file and round.
+    /// The flush worker: brings records to their clients' files, with one sync for each file in
+    /// each round.
     fn flush(&self, files: &[File]) -> Result<()> {
         let mut ends = vec![0; files.len()];
         loop {

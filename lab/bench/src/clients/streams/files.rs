@@ -1,4 +1,4 @@
-//! The files of the streams: names, contents.
+//! The files of the streams: their names and contents.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,13 +1,14 @@
 //! Many streams of small synchronous writes, each in a file of its own: the workload of Okeanos' figures 1
 //! and 4.
 //!
-//! `write` runs a thread for each stream. A stream writes a record at a time and waits until it is durable;
-//! with an interval, record k is due at `start + phase + k * interval`, the phases spread evenly
-//! over one interval, so that the load is steady. A stream that is late writes at once and skips
-//! nothing; what is not written when the time is over is not written at all, and the counts show it. Latency is that of
-//! the call, and apart from it counted from when the record was due.
+//! `write` runs a thread for each stream. A stream writes one record at a time and waits until it
+//! is durable. With an interval, record k is due at `start + phase + k * interval`. The phases are
+//! spread evenly over one interval, so that the load is steady. A stream that is late writes at
+//! once and skips nothing. Records that are not written when the time is over are not written at
+//! all, and the counts show that. Latency is measured from the beginning of the call and,
+//! separately, from when the record was due.
 //!
-//! Records are random bytes: nothing below can compress them.
+//! Records are random bytes, so that no layer below can compress them.
 
 mod files;
 mod pace;
@@ -60,10 +61,10 @@ struct WriteArgs {
     /// Milliseconds between the records of a stream; 0: as fast as it can
     #[arg(long, default_value_t = 1000)]
     interval_ms: u64,
-    /// End after so many seconds
+    /// End after this number of seconds
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// End after so many records of each stream, if that is earlier
+    /// End after this number of records of each stream, if that is earlier
     #[arg(long)]
     records: Option<u64>,
     #[arg(long, value_enum, default_value = "append")]
@@ -85,7 +86,7 @@ struct ReadArgs {
 /// Where a record goes.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Destination {
-    /// Behind the stream's end
+    /// After the stream's end
     Append,
     /// Anywhere in the file, which `prepare` made
     Random,

@@ -1,4 +1,4 @@
-//! When a stream's records are due.
+//! When the records of a stream are due.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Of stream `number` of `count`: phases are spread evenly over one interval.
+    /// The due times of stream `number` of `count`. The phases are spread evenly over one interval.
     pub fn new(start: Instant, interval: Duration, number: u32, count: u32) -> Pace {
         let phase = interval.mul_f64(f64::from(number) / f64::from(count));
         Pace { first: start + phase, interval }

@@ -19,7 +19,7 @@ pub struct Read {
     pub request_bytes: u32,
     pub seconds: f64,
     pub bytes_per_s: f64,
-    /// Of one read.
+    /// Times of single reads.
     pub latency: Option<Latency>,
 }
 

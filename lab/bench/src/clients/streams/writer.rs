@@ -14,9 +14,9 @@ use crate::clients::{nanos, random_bytes, sleep_until};
 use crate::error::{Error, Result};
 use crate::programs::latency::Latency;
 
-/// Records are cut out of so many random bytes and one record more.
+/// Records are taken from this many random bytes, plus the size of one record.
 const POOL_BYTES: usize = 1 << 20;
-/// A thread needs a few calls of stack.
+/// Stack size of a thread, which makes only a few nested calls.
 const STACK_BYTES: usize = 128 << 10;
 const START_DELAY: Duration = Duration::from_millis(20);
 const START_DELAY_PER_STREAM: Duration = Duration::from_micros(100);
@@ -26,19 +26,19 @@ const START_DELAY_PER_STREAM: Duration = Duration::from_micros(100);
 pub struct Written {
     pub streams: u32,
     pub record_bytes: u32,
-    /// Records that were due in the time, or all that were asked for.
+    /// Records that were due in the time, or all records that were asked for.
     pub due_records: Option<u64>,
     pub records: u64,
     pub seconds: f64,
     pub records_per_s: f64,
     pub bytes_per_s: f64,
-    /// Of the call, or of both calls.
+    /// Latencies of the call, or of both calls.
     pub latency: Option<Latency>,
-    /// From when the record was due; nothing without an interval.
+    /// Latencies from when the record was due; empty without an interval.
     pub since_due: Option<Latency>,
 }
 
-/// What one stream did.
+/// The result of one stream.
 #[derive(Default)]
 struct Outcome {
     due_records: Option<u64>,
@@ -104,7 +104,7 @@ fn open(args: &WriteArgs, number: u32) -> Result<(PathBuf, File)> {
     Ok((path, file))
 }
 
-/// One stream at work.
+/// Runs one stream.
 struct Stream<'a> {
     args: &'a WriteArgs,
     path: PathBuf,
@@ -155,7 +155,7 @@ impl<'a> Stream<'a> {
         Ok(outcome)
     }
 
-    /// Where record `index` goes in a file that was of this size at the start.
+    /// The place of record `index` in a file that had this size at the start.
     fn place(&mut self, size: u64, index: u64) -> Result<u64> {
         let len_bytes = u64::from(self.args.record_bytes);
         match self.args.place {

@@ -1,4 +1,4 @@
-//! Table 1: how much of a block is logged when it changes.
+//! Table 1: the part of a block that is logged when the block changes.
 
 use serde_json::Value;
 
@@ -27,17 +27,17 @@ fn contenders() -> Vec<Contender> {
     ]
 }
 
-/// Blocks and bytes of what was logged since some moment.
+/// Blocks and bytes that were logged since some moment.
 #[derive(Debug, Clone, Copy, Default)]
 struct Logged {
-    /// In a form that says what differs; `None`: the system tells no forms.
+    /// In a form that stores differences; `None`: the system does not report forms.
     differing: Option<(f64, f64)>,
     blocks: f64,
     bytes: f64,
 }
 
 impl Logged {
-    /// By OneJournal's journal.
+    /// Counts of OneJournal's journal.
     fn by_volume(stat: &Value) -> Option<Logged> {
         let form = |name: &str| {
             let blocks = stat["logged_blocks_by_form"][name].as_f64()?;
@@ -51,7 +51,7 @@ impl Logged {
         })
     }
 
-    /// By the SQLite extension, whose blocks are frames.
+    /// Counts of the SQLite extension, whose blocks are frames.
     fn by_extension(stat: &Value) -> Option<Logged> {
         let frame_bytes = stat["frame_bytes"].as_f64()?;
         let bytes = stat["record_bytes"].as_f64()?;

@@ -1,7 +1,7 @@
 //! DJFS, figure 8 and table 1: TPC-C on SQLite with ten warehouses, in PERSIST and WAL mode.
 //!
 //! - [`throughput`]: figure 8, on devices with latency;
-//! - [`deltas`]: table 1's delta sizes, which no latency changes.
+//! - [`deltas`]: table 1's delta sizes, which do not depend on latency.
 
 mod deltas;
 mod throughput;
@@ -35,7 +35,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// A journal mode of SQLite, and what the paper found with it.
+/// A journal mode of SQLite, and the paper's result for it.
 struct Mode {
     sqlite: &'static str,
     shown: &'static str,
@@ -61,7 +61,7 @@ const MODES: [Mode; 2] = [
     },
 ];
 
-/// A system, and the journal mode that it is about; `None`: all.
+/// A system, and the journal mode that it takes part in; `None`: all modes.
 struct Contender {
     system: Box<dyn System>,
     only: Option<&'static str>,
@@ -78,7 +78,7 @@ impl Contender {
     }
 }
 
-/// Of those that run, those that take part in a mode.
+/// Of the running systems, those that take part in a mode.
 fn taking_part<'a>(
     running: &'a [Running],
     contenders: &[(String, Option<&'static str>)],
@@ -92,7 +92,7 @@ fn taking_part<'a>(
     running.iter().filter(is_in).collect()
 }
 
-/// Recipes, and beside them names and modes.
+/// Recipes, with their names and modes.
 #[allow(clippy::type_complexity)] // two lists
 fn split(
     contenders: Vec<Contender>,

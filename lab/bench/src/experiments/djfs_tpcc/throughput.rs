@@ -16,10 +16,10 @@ const TPMC: Metric = Metric { name: "tpmC", unit: "1/min", better: Better::Highe
 const CASE: &str = "all transactions";
 const PAGE_BYTES: u32 = 4096;
 
-/// Ten warehouses on every system at once do not fit into the memory of a small machine.
+/// Ten warehouses on every system at once need more memory than a small machine has.
 const GROUP_FULL: usize = 3;
 
-/// All but ext4 ordered, which is measured with each group.
+/// All systems except ext4 ordered, which is measured with each group.
 fn contenders() -> Vec<Contender> {
     vec![
         Contender::new(Ext4::journal()),
@@ -49,13 +49,13 @@ fn groups(count: usize) -> Vec<Vec<Contender>> {
     groups
 }
 
-/// What a system did in all rounds of a mode.
+/// The results of a system in all rounds of a mode.
 struct Tally {
     system: String,
     transactions: u64,
     seconds: f64,
     flushes: u64,
-    /// Of each round.
+    /// Results of each round.
     tpm_c: Vec<f64>,
 }
 
@@ -74,7 +74,7 @@ impl Tally {
     }
 }
 
-/// Those that took turns; the first is ext4 ordered.
+/// The systems that took turns; the first is ext4 ordered.
 type Group = Vec<Tally>;
 
 pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
@@ -167,7 +167,7 @@ impl Rounds<'_> {
     }
 }
 
-/// A turn, and what was asked for meanwhile.
+/// A turn, and the requests during it.
 struct MeasuredTurn {
     turn: Turn,
     asked: Asked,
@@ -189,14 +189,14 @@ fn plot(device: &Device) -> Plot {
     .log_y()
 }
 
-/// A system beside ext4 ordered in the same rounds.
+/// A system compared with ext4 ordered in the same rounds.
 struct Pair<'a> {
     ours: &'a Tally,
     ext4: &'a Tally,
     ratio: Ratio,
 }
 
-/// The fastest with this in its name.
+/// The fastest system with this word in its name.
 fn fastest<'a>(groups: &'a [Group], part_of_name: &str) -> Option<Pair<'a>> {
     let pairs = groups.iter().flat_map(|group| {
         let (ext4, others) = group.split_first().expect("ext4 ordered is in every group");
@@ -206,7 +206,8 @@ fn fastest<'a>(groups: &'a [Group], part_of_name: &str) -> Option<Pair<'a>> {
     pairs.max_by(|one, other| one.ratio.of_medians.total_cmp(&other.ratio.of_medians))
 }
 
-/// The fastest with NVRAM against ext4 ordered, and what a flush would have to cost for the paper's ratio.
+/// The fastest system with NVRAM compared with ext4 ordered, and the cost that a flush would need
+/// for the paper's ratio.
 fn judge(section: &mut Section, device: &Device, mode: &Mode, groups: &[Group]) {
     let Some(Pair { ours, ext4, ratio }) = fastest(groups, "NVRAM") else { return };
     let is_reached = ratio.of_medians >= mode.paper_times;
@@ -244,12 +245,13 @@ fn judge(section: &mut Section, device: &Device, mode: &Mode, groups: &[Group]) 
     });
 }
 
-/// How much longer a flush would have to take for ext4 to need `times` as long as ours, which waits for none.
+/// How much longer a flush would have to take, so that ext4 needs `times` as long as OneJournal,
+/// which waits for no flush.
 fn missing_flush_us(times: f64, ours: &Tally, ext4: &Tally) -> f64 {
     (times * ours.each_us() - ext4.each_us()) / ext4.flushes_each()
 }
 
-/// What a flush costs, on an emulated device.
+/// The cost of a flush on an emulated device.
 fn flush_us(device: &Device) -> Option<f64> {
     let Device::Emulated(settings) = device else { return None };
     let mut parameters = Parameters::preset("zero").ok()?;

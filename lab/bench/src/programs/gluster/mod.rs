@@ -1,10 +1,10 @@
 //! GlusterFS with its brick on the file system under test: many processes that write small records
 //! synchronously through several clients.
 //!
-//! Everything of it, the management daemon, the brick's server and the clients, lives in namespaces of its own
-//! (network, mounts, processes), and each client in one more network namespace on a virtual bridge; so no port and
-//! no path of the machine is used, and nothing outlives the namespace. `unshare` starts this program
-//! anew inside of them ([`world`]).
+//! All processes (the management daemon, the brick's server and the clients) run in namespaces of
+//! their own for network, mounts and processes. Each client has one more network namespace on a
+//! virtual bridge. So no port and no path of the machine is used, and nothing outlives the
+//! namespaces. `unshare` starts this program again inside them ([`world`]).
 
 mod world;
 
@@ -18,7 +18,7 @@ use super::{Variable, need};
 use crate::error::{Error, Result};
 use crate::lab::Program;
 
-/// Starting and stopping everything.
+/// Time limit for starting and stopping everything.
 const GRACE: Duration = Duration::from_secs(300);
 
 /// Runs GlusterFS on a brick in a directory
@@ -38,7 +38,7 @@ pub struct GlusterArgs {
     /// Records of each process at most
     #[arg(long, default_value_t = 65_000)]
     pub records: u64,
-    /// Ends after so long
+    /// End after this time
     #[arg(long, default_value_t = 5)]
     pub seconds: u64,
     /// NAME=VALUE for the servers' environment

@@ -17,7 +17,7 @@ const BRIDGE: &str = "bridge";
 const NETWORK: &str = "10.77.0";
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// What GlusterFS keeps outside of its volumes. `/run` is where `ip netns` keeps names, too.
+/// Directories that GlusterFS uses outside of its volumes. `ip netns` keeps names in `/run`, too.
 const PRIVATE_DIRS: [&str; 3] = ["/run", "/var/lib/glusterd", "/var/log/glusterfs"];
 
 /// Sets everything up, runs the load, and takes everything down.
@@ -49,8 +49,8 @@ pub fn run(args: &GlusterArgs) -> Result<FioResult> {
     Ok(result)
 }
 
-/// glusterd starts this Python program a dozen times when it starts, which takes seconds. One that only says its name
-/// will do: nothing is replicated here.
+/// A replacement for a Python program that glusterd starts a dozen times at its start, which takes
+/// seconds. It only prints its name, which is enough because nothing is replicated here.
 fn replace_geo_replication() -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let script = Path::new("/run/gsyncd");
@@ -111,7 +111,7 @@ fn start_daemon(environment: &[Variable]) -> Result<Child> {
     Ok(daemon)
 }
 
-/// A client in its network namespace; where its mount is.
+/// Starts a client in its network namespace. Returns its mount point.
 fn start_client(number: u32, server: &str) -> Result<PathBuf> {
     let name = format!("client{number}");
     // .1 is the server.
@@ -134,7 +134,7 @@ fn start_client(number: u32, server: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// The daemons say why in their logs only, which are gone with the namespace.
+/// The daemons give reasons only in their logs, which are lost with the namespace.
 fn with_logs(error: Error) -> Error {
     let mut text = error.to_string();
     let dirs = ["/var/log/glusterfs", "/var/log/glusterfs/bricks"].map(Path::new);

@@ -11,7 +11,7 @@ pub struct District {
     pub district: u32,
 }
 
-/// The number of the customer that is asked for.
+/// The number of the requested customer.
 pub fn find(database: &Connection, place: District, customer: &Customer) -> rusqlite::Result<u32> {
     let name = match customer {
         Customer::Number(number) => return Ok(*number),

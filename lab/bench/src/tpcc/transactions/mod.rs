@@ -11,10 +11,10 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::input::Input;
 
-/// What became of a transaction.
+/// The result of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// False for an order of an item that is not there.
+    /// False for an order with an item that does not exist.
     pub is_committed: bool,
     /// Districts of a Delivery in which no order was waiting.
     pub skipped_count: u32,
@@ -27,8 +27,8 @@ impl Outcome {
 /// Statements that a connection keeps prepared: more than all transactions have.
 pub const STATEMENT_COUNT_MAX: usize = 64;
 
-/// Does one transaction at the date `now`. Those that write begin as writers, so that two clients wait for each other
-/// instead of failing when both have read.
+/// Performs one transaction at the date `now`. A transaction that writes begins as a writer, so
+/// that two clients wait for each other, and do not fail after both have read.
 pub fn run(database: &mut Connection, input: &Input, now: i64) -> rusqlite::Result<Outcome> {
     let behavior = match input {
         Input::OrderStatus { .. } | Input::StockLevel { .. } => TransactionBehavior::Deferred,

@@ -6,7 +6,7 @@ use super::Outcome;
 use crate::tpcc::input::Line;
 use crate::tpcc::random::ORIGINAL;
 
-/// What is ordered, by whom.
+/// The items of an order, and the customer.
 pub struct Order<'a> {
     pub warehouse: u32,
     pub district: u32,
@@ -20,7 +20,7 @@ struct Numbered<'a> {
     number: u32,
 }
 
-/// Enters the order; nothing when one of its items is not there.
+/// Enters the order, or nothing if one of its items does not exist.
 pub fn run(database: &Connection, order: &Order, now: i64) -> rusqlite::Result<Outcome> {
     let (warehouse, district) = (order.warehouse, order.district);
     let warehouse_tax: i64 = database
@@ -79,7 +79,7 @@ impl Numbered<'_> {
         Ok(())
     }
 
-    /// The line's price; `None` when its item is not there.
+    /// The line's price; `None` if its item does not exist.
     fn line(
         &self,
         database: &Connection,
@@ -115,7 +115,8 @@ impl Numbered<'_> {
         Ok(Some(amount_cents))
     }
 
-    /// Takes the line's quantity from the stock; the stock's text for the district, and its data.
+    /// Takes the line's quantity from the stock. Returns the stock's text for the district, and its
+    /// data.
     fn take_stock(&self, database: &Connection, line: &Line) -> rusqlite::Result<(String, String)> {
         let select = format!(
             "SELECT s_quantity, s_dist_{:02}, s_data FROM stock WHERE s_w_id = ? AND s_i_id = ?",
@@ -144,7 +145,7 @@ impl Numbered<'_> {
     }
 }
 
-/// Ten stay at least: else 91 come in.
+/// At least ten must stay in stock; otherwise 91 are added.
 fn left_in_stock(stock: i64, quantity: i64) -> i64 {
     if stock >= quantity + 10 { stock - quantity } else { stock - quantity + 91 }
 }

@@ -58,7 +58,8 @@ pub fn run(
     Ok(Outcome::COMMITTED)
 }
 
-/// Adds the payment to what warehouse and district took this year; their names, for the history.
+/// Adds the payment to the year's total of warehouse and district. Returns their names for the
+/// history.
 fn receive(
     database: &Connection,
     receiver: District,
@@ -85,7 +86,7 @@ fn receive(
     Ok(format!("{warehouse_name}    {district_name}"))
 }
 
-/// What the terminal shows of a customer, as far as it is needed here.
+/// The part of a customer's data that the terminal shows and that is needed here.
 struct Shown {
     credit: String,
     data: String,
