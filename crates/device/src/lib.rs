@@ -46,6 +46,7 @@ mod durability;
 mod error;
 mod files;
 mod mapping;
+mod meter;
 mod nvram;
 mod process;
 pub mod sync;

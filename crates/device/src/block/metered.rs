@@ -1,11 +1,11 @@
 //! Counts what reaches a device.
 
 use std::ops::Sub;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::block::block_device::BlockDevice;
 use crate::durability::Durability;
 use crate::error::Result;
+use crate::meter::Meter;
 
 /// Operations and bytes that a device was asked for, including failed ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,24 +40,6 @@ impl Sub for Counters {
             durable_write_bytes: self.durable_write_bytes - earlier.durable_write_bytes,
             flush_count: self.flush_count - earlier.flush_count,
         }
-    }
-}
-
-/// A number of operations and their bytes.
-#[derive(Default)]
-struct Meter {
-    count: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Meter {
-    fn add(&self, len_bytes: usize) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(len_bytes as u64, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> (u64, u64) {
-        (self.count.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 }
 

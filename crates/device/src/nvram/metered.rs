@@ -7,6 +7,7 @@ use super::interface::{Nvram, total_bytes};
 use super::line::line_count;
 use crate::durability::Durability;
 use crate::error::Result;
+use crate::meter::Meter;
 
 /// Operations that an NVRAM was asked for, including failed ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -44,26 +45,21 @@ impl Sub for NvramCounters {
 /// Counts the operations that it passes to the NVRAM inside.
 pub struct MeteredNvram<N> {
     inner: N,
-    read_count: AtomicU64,
-    read_bytes: AtomicU64,
-    store_count: AtomicU64,
-    store_bytes: AtomicU64,
+    reads: Meter,
+    stores: Meter,
     line_count: AtomicU64,
-    fence_count: AtomicU64,
+    fences: Meter,
 }
 
 impl<N> MeteredNvram<N> {
     /// `inner` with all counters at zero.
     pub fn new(inner: N) -> Self {
-        let zero = || AtomicU64::new(0);
         MeteredNvram {
             inner,
-            read_count: zero(),
-            read_bytes: zero(),
-            store_count: zero(),
-            store_bytes: zero(),
-            line_count: zero(),
-            fence_count: zero(),
+            reads: Meter::default(),
+            stores: Meter::default(),
+            line_count: AtomicU64::new(0),
+            fences: Meter::default(),
         }
     }
 
@@ -75,26 +71,17 @@ impl<N> MeteredNvram<N> {
     /// The counters now. Each is exact. An operation that is under way may be in some of them and
     /// not in others.
     pub fn counters(&self) -> NvramCounters {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        NvramCounters {
-            read_count: get(&self.read_count),
-            read_bytes: get(&self.read_bytes),
-            store_count: get(&self.store_count),
-            store_bytes: get(&self.store_bytes),
-            line_count: get(&self.line_count),
-            fence_count: get(&self.fence_count),
-        }
+        let (read_count, read_bytes) = self.reads.get();
+        let (store_count, store_bytes) = self.stores.get();
+        let (fence_count, _) = self.fences.get();
+        let line_count = self.line_count.load(Ordering::Relaxed);
+        NvramCounters { read_count, read_bytes, store_count, store_bytes, line_count, fence_count }
     }
 
     fn count_store(&self, offset: u64, len_bytes: usize) {
-        add(&self.store_count, 1);
-        add(&self.store_bytes, len_bytes as u64);
-        add(&self.line_count, line_count(offset, len_bytes));
+        self.stores.add(len_bytes);
+        self.line_count.fetch_add(line_count(offset, len_bytes), Ordering::Relaxed);
     }
-}
-
-fn add(counter: &AtomicU64, more: u64) {
-    counter.fetch_add(more, Ordering::Relaxed);
 }
 
 impl<N: Nvram> Nvram for MeteredNvram<N> {
@@ -107,8 +94,7 @@ impl<N: Nvram> Nvram for MeteredNvram<N> {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        add(&self.read_count, 1);
-        add(&self.read_bytes, buf.len() as u64);
+        self.reads.add(buf.len());
         self.inner.read(offset, buf)
     }
 
@@ -118,13 +104,13 @@ impl<N: Nvram> Nvram for MeteredNvram<N> {
     }
 
     fn persist(&self) -> Result<()> {
-        add(&self.fence_count, 1);
+        self.fences.add(0);
         self.inner.persist()
     }
 
     fn write_durable(&self, offset: u64, pieces: &[&[u8]]) -> Result<()> {
         self.count_store(offset, total_bytes(pieces));
-        add(&self.fence_count, 1);
+        self.fences.add(0);
         self.inner.write_durable(offset, pieces)
     }
 }

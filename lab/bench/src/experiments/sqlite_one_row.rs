@@ -15,7 +15,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper: "",
     figure: "",
     about: "Insert, update and delete of one row with `synchronous=FULL` in each of SQLite's journal modes, on a table of 2,000 rows; and \
-            updates with a WAL that has grown before and is written again from its beginning, which is what a WAL does most of its incarnation.",
+            updates with a WAL that has grown before and is written again from its beginning, which is what a WAL does most of its life.",
     paper_claim: "",
     goal: "No slower than ext4 ordered, faster than ext4 data journaling, twice as fast as fuse2fs; one device write and one \
            flush for a transaction with a reused WAL.",
