@@ -11,27 +11,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use super::ANSWER_LIMIT;
-use super::files::{FileCounters, FileNames, files_of};
-use super::mounts::MountState;
+use super::answer::{Answer, MountState};
+use super::files::{FileNames, files_of};
 use crate::counters::{Counters, cannot_read, parse, read_raw};
 use crate::{CliError, Result, say};
-
-/// What a mount says.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Answer {
-    pub state: MountState,
-    pub pid: Option<i32>,
-    /// Empty unless it told them.
-    pub counters: Map<String, Value>,
-    /// Why it did not, for a person.
-    pub error: Option<String>,
-    /// Those for which most was written, if they were asked for.
-    pub files: Vec<FileCounters>,
-}
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
