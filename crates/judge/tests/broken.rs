@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use onejournal_judge::campaign::{Plan, judge};
 use onejournal_judge::crash::Fault;
 use onejournal_judge::host::Programs;
+use onejournal_judge::obstacle::obstacle;
 use onejournal_judge::scenario::Scenario;
 
 /// Failures of a run with an extension that has a fault, by its name in `worker`; `None` where it cannot be run.
@@ -15,7 +16,7 @@ fn failures(broken: &str, seed: u64) -> Option<usize> {
         return None;
     }
     let scenario = Scenario::named("log-sqlite").unwrap();
-    if let Some(why) = scenario.obstacle() {
+    if let Some(why) = obstacle(scenario) {
         eprintln!("skipped: {why}");
         return None;
     }
