@@ -50,7 +50,7 @@ impl JournalArea {
         let has_our_bits = jbd2.is_marked() || has(incompat::ONEJOURNAL);
         if jbd2.s_start.get() != 0 || !has_our_bits && has(incompat::RECOVER) {
             let why = "the kernel's journal is not empty; run: e2fsck -p TARGET";
-            return Err(Error::Incompatible(why.into()));
+            return Err(Error::NeedsCheck(why.into()));
         }
         let elsewhere = if has_our_bits { jbd2.journal_elsewhere() } else { Ok(None) };
         let elsewhere = elsewhere.map_err(|()| {
@@ -122,7 +122,7 @@ fn check_jbd2(jbd2: &Jbd2SuperBlock) -> Result<()> {
     }
     if jbd2.s_errno.get() != 0 {
         let why = "the kernel's journal records an error; run: e2fsck -f TARGET";
-        return Err(Error::Incompatible(why.into()));
+        return Err(Error::NeedsCheck(why.into()));
     }
     Ok(())
 }
