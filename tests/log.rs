@@ -189,7 +189,7 @@ fn what_cannot_be_is_refused_with_a_sentence() {
     assert_eq!(daemon.log(&["cat", "a/b"]).status.code(), Some(16));
     let output = Command::new(PROGRAM).args(["logd", "--dir"]).arg(daemon.directory()).output();
     let error = String::from_utf8_lossy(&output.expect("run").stderr).into_owned();
-    assert!(error.contains("one serves"), "{error}");
+    assert!(error.contains("a daemon serves"), "{error}");
 }
 
 #[test]

@@ -117,7 +117,10 @@ enum LogCommand {
 pub fn failed(error: LogError) -> CliError {
     let code = match error {
         LogError::Damaged { .. } => error::UNCORRECTED,
-        LogError::Usage(_) | LogError::TooLarge { .. } | LogError::WrongProcess => error::USAGE,
+        LogError::Usage(_)
+        | LogError::TooLarge { .. }
+        | LogError::PastEnd { .. }
+        | LogError::WrongProcess => error::USAGE,
         _ => error::OPERATIONAL,
     };
     CliError { text: error.to_string(), code }
@@ -194,7 +197,7 @@ impl Deref for Opened {
 impl Opened {
     fn failed(&self, error: LogError) -> CliError {
         let what_to_do = match error {
-            LogError::NotFound(_) => {
+            LogError::NotFound(_) | LogError::Truncated { .. } => {
                 format!("; to see what there is: onejournal log ls {}", self.place)
             }
             _ => String::new(),
