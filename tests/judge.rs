@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use judge::campaign::{Failure, Plan, Tally, judge};
 use judge::crash::Fault;
 use judge::host::Programs;
+use judge::obstacle::obstacle;
 use judge::open_fuse;
 use judge::scenario::{SCENARIOS, Scenario};
 
@@ -47,7 +48,7 @@ fn judged(usual_images: u64, is_chosen: impl Fn(usize, &Scenario) -> bool) {
     let chosen =
         SCENARIOS.iter().enumerate().filter(|(place, scenario)| is_chosen(*place, scenario));
     for (place, scenario) in chosen {
-        if let Some(why) = scenario.obstacle() {
+        if let Some(why) = obstacle(scenario) {
             eprintln!("{}: skipped: {why}", scenario.name);
             continue;
         }

@@ -219,7 +219,7 @@ fn what_cannot_be_is_refused_with_a_sentence() {
     let output =
         Command::new(PROGRAM).args(["logd", "--dir"]).arg(daemon.directories.log()).output();
     let error = String::from_utf8_lossy(&output.expect("run").stderr).into_owned();
-    assert!(error.contains("one serves"), "{error}");
+    assert!(error.contains("a daemon serves"), "{error}");
 }
 
 #[test]

@@ -37,11 +37,14 @@ impl From<LogError> for Failure {
             LogError::Busy(_) => -4,
             LogError::Full { .. } | LogError::NoRoom(_) => -5,
             LogError::Damaged { .. } => -6,
-            LogError::Incompatible(_) => -7,
-            LogError::Usage(_) | LogError::TooLarge { .. } | LogError::WrongProcess => EUSAGE,
-            LogError::NotFound(_) => -9,
+            LogError::Incompatible(_) | LogError::DamagedMemory { .. } => -7,
+            LogError::Usage(_)
+            | LogError::TooLarge { .. }
+            | LogError::PastEnd { .. }
+            | LogError::WrongProcess => EUSAGE,
+            LogError::NotFound(_) | LogError::Truncated { .. } => -9,
             LogError::Denied(_) => -10,
-            LogError::Daemon(_) => -11,
+            LogError::Daemon(_) | LogError::InUse(_) => -11,
         };
         Failure { code, text: error.to_string() }
     }

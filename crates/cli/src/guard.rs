@@ -120,9 +120,9 @@ pub fn run(args: &GuardArgs) -> Result<u8> {
 /// need a mounted `fusectl`.
 fn open_abort((major, minor): (u32, u32)) -> io::Result<File> {
     let name = format!("{}/abort", u64::from(major) << 20 | u64::from(minor));
-    match OpenOptions::new().write(true).open(format!("{CONNECTIONS}/{name}")) {
-        Err(_) if rustix::process::geteuid().is_root() => {}
-        opened => return opened,
+    let opened = OpenOptions::new().write(true).open(format!("{CONNECTIONS}/{name}"));
+    if opened.is_ok() || !rustix::process::geteuid().is_root() {
+        return opened;
     }
     let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;

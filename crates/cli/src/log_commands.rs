@@ -136,7 +136,10 @@ enum LogCommand {
 pub fn failed(error: LogError) -> CliError {
     let code = match error {
         LogError::Damaged { .. } => error::UNCORRECTED,
-        LogError::Usage(_) | LogError::TooLarge { .. } | LogError::WrongProcess => error::USAGE,
+        LogError::Usage(_)
+        | LogError::TooLarge { .. }
+        | LogError::PastEnd { .. }
+        | LogError::WrongProcess => error::USAGE,
         _ => error::OPERATIONAL,
     };
     CliError { text: error.to_string(), code }
@@ -258,7 +261,9 @@ impl Opened {
 /// The error of a command for one of the log that the options `place` name.
 fn explained(error: LogError, place: &str) -> CliError {
     let what_to_do = match error {
-        LogError::NotFound(_) => format!("; to see what there is: onejournal log ls {place}"),
+        LogError::NotFound(_) | LogError::Truncated { .. } => {
+            format!("; to see what there is: onejournal log ls {place}")
+        }
         _ => String::new(),
     };
     let error = failed(error);

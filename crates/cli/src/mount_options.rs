@@ -137,16 +137,21 @@ pub fn words(options: &[String]) -> impl Iterator<Item = &str> {
 
 /// Whether the option exists.
 pub fn is_known(option: &str) -> bool {
-    match Parsed::default().set(option) {
-        Ok(()) => true,
-        Err(error) => !error.text.starts_with(UNKNOWN),
-    }
+    !matches!(Parsed::default().try_set(option), Err(Refused::Unknown))
 }
 
-const UNKNOWN: &str = "unknown option";
+/// Why an option is not set.
+enum Refused {
+    /// There is no such option.
+    Unknown,
+    /// There is, and this value of it is wrong.
+    Wrong(CliError),
+}
 
-fn unknown(name: &str) -> CliError {
-    CliError::usage(format!("{UNKNOWN} {name}; to list all options: onejournal mount -o help"))
+impl From<CliError> for Refused {
+    fn from(error: CliError) -> Refused {
+        Refused::Wrong(error)
+    }
 }
 
 /// Name and value of an option.
@@ -157,12 +162,24 @@ pub fn split(option: &str) -> (&str, Option<&str>) {
 impl Parsed {
     /// Sets one option.
     pub fn set(&mut self, option: &str) -> Result<()> {
+        self.try_set(option).map_err(|refused| match refused {
+            Refused::Unknown => {
+                let (name, _) = split(option);
+                let text =
+                    format!("unknown option {name}; to list all options: onejournal mount -o help");
+                CliError::usage(text)
+            }
+            Refused::Wrong(error) => error,
+        })
+    }
+
+    fn try_set(&mut self, option: &str) -> std::result::Result<(), Refused> {
         let (name, value) = split(option);
         if is_for_others(name, value) || set_flag(self, name, value) {
             return Ok(());
         }
         if let Some(why) = why_refused(name, value) {
-            return Err(CliError::usage(format!("option {option}: {why}")));
+            return Err(CliError::usage(format!("option {option}: {why}")).into());
         }
         match value {
             Some(value) if name.starts_with("journal") => {
@@ -284,15 +301,19 @@ fn set_flag(parsed: &mut Parsed, name: &str, value: Option<&str>) -> bool {
     true
 }
 
-fn set_journal_value(journal: &mut JournalOptions, name: &str, value: &str) -> Result<()> {
+fn set_journal_value(
+    journal: &mut JournalOptions,
+    name: &str,
+    value: &str,
+) -> std::result::Result<(), Refused> {
     let bad = |wanted: &str| CliError::usage(format!("option {name}={value} must be {wanted}"));
     match name {
-        "journal" if value.is_empty() => return Err(bad("a path")),
+        "journal" if value.is_empty() => return Err(bad("a path").into()),
         "journal" => journal.path = value.into(),
         "journal_size" => {
             let size_bytes = parse_size(value).map_err(|why| bad(&format!("a size: {why}")))?;
             if size_bytes < SMALLEST_JOURNAL_BYTES {
-                return Err(bad("4M at least"));
+                return Err(bad("4M at least").into());
             }
             journal.size_bytes = Some(size_bytes);
         }
@@ -301,12 +322,16 @@ fn set_journal_value(journal: &mut JournalOptions, name: &str, value: &str) -> R
             let ns = value.parse().ok().filter(|ns| *ns <= 1_000_000);
             journal.latency_ns_per_line = ns.ok_or_else(|| bad(wanted))?;
         }
-        _ => return Err(unknown(name)),
+        _ => return Err(Refused::Unknown),
     }
     Ok(())
 }
 
-fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()> {
+fn set_value(
+    parsed: &mut Parsed,
+    name: &str,
+    value: Option<&str>,
+) -> std::result::Result<(), Refused> {
     let bad = |wanted: &str| {
         CliError::usage(format!("option {name}={} must be {wanted}", value.unwrap_or_default()))
     };
@@ -321,32 +346,32 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
         }
         ("delta", Some("runs")) => parsed.delta_codec = DeltaCodec::Runs,
         ("delta", Some("xor-lzo")) => parsed.delta_codec = DeltaCodec::XorLzo,
-        ("delta", _) => return Err(bad("runs or xor-lzo")),
+        ("delta", _) => return Err(bad("runs or xor-lzo").into()),
         ("threshold", Some(text)) => {
             let bytes: usize = text.parse().map_err(|_| bad("a number of bytes"))?;
             if !(1..=1 << 20).contains(&bytes) {
-                return Err(bad("1 to 1048576 bytes"));
+                return Err(bad("1 to 1048576 bytes").into());
             }
             parsed.threshold_bytes = bytes;
         }
         ("commit", Some(text)) => {
             let seconds: u64 = text.parse().map_err(|_| bad("a number of seconds"))?;
             if !(1..=300).contains(&seconds) {
-                return Err(bad("1 to 300 seconds"));
+                return Err(bad("1 to 300 seconds").into());
             }
             parsed.commit_interval = Duration::from_secs(seconds);
         }
         ("regions", Some(text)) => {
             let count: usize = text.parse().map_err(|_| bad("a number"))?;
             if !(2..=16).contains(&count) {
-                return Err(bad("2 to 16"));
+                return Err(bad("2 to 16").into());
             }
             parsed.region_count = count;
         }
         ("threads", Some(text)) => {
             let count: usize = text.parse().map_err(|_| bad("a number"))?;
             if !(1..=256).contains(&count) {
-                return Err(bad("1 to 256"));
+                return Err(bad("1 to 256").into());
             }
             parsed.mount.thread_count = count;
         }
@@ -364,7 +389,7 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
         ("io_uring", Some("on")) => parsed.mount.io_uring = IoUring::On,
         ("io_uring", Some("auto")) => parsed.mount.io_uring = IoUring::Auto,
         ("io_uring", Some("off")) => parsed.mount.io_uring = IoUring::Off,
-        ("io_uring", _) => return Err(bad("on, auto or off")),
+        ("io_uring", _) => return Err(bad("on, auto or off").into()),
         ("durability", text) => {
             let class = text.and_then(Durability::from_name);
             parsed.durability = Some(class.ok_or_else(|| bad("power, reboot or process"))?);
@@ -376,9 +401,7 @@ fn set_value(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<()>
             parsed.metrics = Some(address.filter(is_ours).ok_or_else(wanted)?);
         }
         ("fsname", Some(text)) => parsed.mount.fsname = Some(text.to_string()),
-        _ => {
-            return Err(unknown(name));
-        }
+        _ => return Err(Refused::Unknown),
     }
     Ok(())
 }
@@ -479,6 +502,18 @@ mod tests {
             assert!(error.text.contains(other), "{error}");
         }
         assert!(parse_text("atomic_writes,data=journal").unwrap().atomic_writes);
-        assert!(parse_text("frobnicate").err().unwrap().text.contains("frobnicate"));
+        let error = parse_text("frobnicate").err().unwrap();
+        assert!(error.text.starts_with("unknown option frobnicate; "), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_value_does_not_make_an_option_unknown() {
+        let known = ["ro", "data=delta", "data=fast", "sync", "journal_size=1M", "comment=x"];
+        for option in known {
+            assert!(is_known(option), "{option}");
+        }
+        for option in ["frobnicate", "frobnicate=1", "journal_x=1", "ro=1"] {
+            assert!(!is_known(option), "{option}");
+        }
     }
 }

@@ -1,6 +1,10 @@
 //! The errors of a file-system operation, without errno.
 
+use std::sync::Arc;
+
 use journal::JournalError;
+
+use crate::InodeNo;
 
 /// Result of a file-system operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -19,13 +23,36 @@ pub enum Error {
         /// Where it is.
         place: String,
     },
+    /// The device holds no ext4 volume, or one whose mkfs was cut. Nothing was changed.
+    #[error("{0}")]
+    NoVolume(String),
     /// The volume uses a feature that this driver does not know. Nothing was changed.
     #[error("{0}")]
     Incompatible(String),
+    /// `e2fsck` has to repair or recover the volume first. Nothing was changed.
+    #[error("{0}")]
+    NeedsCheck(String),
+    /// The journal given is not the one that the volume needs, or none was given. Neither was changed.
+    #[error("{0}")]
+    WrongJournal(String),
+    /// A repair was refused. Nothing was changed.
+    #[error("{0}")]
+    NotRepaired(String),
+    /// The block map of an inode is too large to be replaced by extents in one operation.
+    #[error(
+        "{0} has a block map (no extents) that is too large to be converted while it is mounted; \
+         unmount and run: e2fsck -f -E bmap2extent TARGET"
+    )]
+    LargeBlockMap(InodeNo),
+    /// The system gave no thread.
+    #[error("no thread for the heartbeat: {0}")]
+    NoThread(Arc<std::io::Error>),
     /// Its claim says that another user has the volume open. Nothing was changed.
     #[error("in use: {why}")]
     Claimed {
-        /// Which user.
+        /// Which user, as a case.
+        by: Holder,
+        /// Which user, in words.
         why: String,
         /// Whether [`crate::Claimant::take_over`] permits opening it nevertheless.
         may_take_over: bool,
@@ -78,6 +105,17 @@ pub enum Error {
     /// This driver, or this type of file, does not support that.
     #[error("not supported")]
     NotSupported,
+}
+
+/// Who has a volume open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// A living process of this machine.
+    ThisMachine,
+    /// Another machine. It may have been switched off without closing the volume.
+    OtherMachine,
+    /// The claim cannot be read.
+    Unknown,
 }
 
 impl Error {

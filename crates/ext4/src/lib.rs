@@ -85,7 +85,7 @@ mod volume;
 mod xattr;
 
 pub use data_mode::{DATA_MODE_XATTR, DataMode};
-pub use error::{Error, Result};
+pub use error::{Error, Holder, Result};
 pub use facts::{Spender, spending_as};
 pub use file::{Allocate, Piece};
 pub use journal::DeltaCodec;

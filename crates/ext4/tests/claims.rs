@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{Image, has, make_synced, options};
 use device::{BlockDevice, MemoryDevice, Metered};
 use onejournal_ext4::{
-    Claim, Claimant, Error, InodeNo, NewNode, OpenOptions, Owner, Survey, Volume,
+    Claim, Claimant, Error, Holder, InodeNo, NewNode, OpenOptions, Owner, Survey, Volume,
 };
 use onejournal_testing::{SimDevice, Survival};
 
@@ -43,13 +43,14 @@ fn open<D: BlockDevice + 'static>(
 
 /// It is refused, also for reading only, and not written to.
 #[track_caller]
-fn refused(device: &Arc<MemoryDevice>, claimant: Claimant, word: &str) {
+fn refused(device: &Arc<MemoryDevice>, claimant: Claimant, holder: Holder, word: &str) {
     let before = device.to_bytes();
     for read_only in [false, true] {
         let claimant = Some(claimant.clone());
         let options = OpenOptions { claimant, read_only, ..options() };
         let error = Volume::open(device.clone(), options).err().expect("it must be refused");
-        assert!(matches!(error, Error::Claimed { may_take_over: true, .. }), "{error}");
+        let Error::Claimed { by, may_take_over: true, .. } = error else { panic!("{error}") };
+        assert_eq!(by, holder, "{error}");
         assert!(error.to_string().contains(word), "no {word:?} in {error}");
     }
     assert!(device.to_bytes() == before, "it was written to");
@@ -65,6 +66,7 @@ fn a_claim_stands_against_other_machines_and_living_processes() {
     refused(
         &device,
         claimant(2, 2, 9),
+        Holder::OtherMachine,
         "process 4711 of machine host1 (01010101), since 2024-02-29",
     );
     for next in [
@@ -81,9 +83,9 @@ fn a_claim_stands_against_other_machines_and_living_processes() {
     }
     // The one who recovers it has it.
     make_synced(&open(&device, over(claimant(2, 2, 8))).unwrap(), "more");
-    refused(&device, claimant(1, 1, 9), "host2");
-    refused(&device, claimant(2, 2, 9), "process 4711 of this machine");
-    refused(&device, claimant(7, 2, 9), "process 4711 of this machine"); // another container
+    refused(&device, claimant(1, 1, 9), Holder::OtherMachine, "host2");
+    refused(&device, claimant(2, 2, 9), Holder::ThisMachine, "process 4711 of this machine");
+    refused(&device, claimant(7, 2, 9), Holder::ThisMachine, "process 4711 of this machine"); // another container
     let volume = open(&device, over(claimant(2, 2, 9))).unwrap();
     assert!(has(&volume, "kept") && has(&volume, "more"));
     volume.close().unwrap();
@@ -100,7 +102,7 @@ fn a_claim_that_cannot_be_read_is_refused() {
     let at = bytes.windows(4).position(|four| four == *b"OJCL").unwrap();
     bytes[at + 8] ^= 1;
     let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
-    refused(&device, claimant(1, 1, 9), "cannot be read");
+    refused(&device, claimant(1, 1, 9), Holder::Unknown, "cannot be read");
     let volume = open(&device, over(claimant(1, 1, 9))).unwrap();
     assert!(has(&volume, "kept"));
     volume.close().unwrap();
@@ -172,7 +174,7 @@ fn at_any_moment_of_a_mount_a_volume_is_free_or_says_whose_it_is() {
             state_count += 1;
             match at(claimant(2, 2, 9)) {
                 Ok(()) => {}
-                Err(Error::Claimed { why, .. }) => {
+                Err(Error::Claimed { by: Holder::OtherMachine, why, .. }) => {
                     assert!(why.contains("host1"), "{why}");
                     refused_count += 1;
                 }
@@ -262,7 +264,7 @@ fn a_heart_that_beats_is_waited_for_and_no_option_gets_past_it() {
     open(&copy, claimant(1, 1, 9)).unwrap().close().unwrap();
     // It has stopped: still another machine's, until somebody says that it may be taken over.
     let still = |claimant: Claimant| Claimant { wait: Arc::new(count(&waited)), ..claimant };
-    refused(&device, still(claimant(2, 2, 9)), "host1");
+    refused(&device, still(claimant(2, 2, 9)), Holder::OtherMachine, "host1");
     assert_eq!(waited.swap(0, Ordering::Relaxed), 0);
     let volume = open(&device, still(over(claimant(2, 2, 9)))).unwrap();
     assert_eq!(waited.swap(0, Ordering::Relaxed), 3);

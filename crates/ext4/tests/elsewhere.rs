@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use common::{Image, has, make_synced, options};
 use device::{BlockDevice, MappedNvram, MemoryDevice, Nvram};
-use journal::Medium;
-use onejournal_ext4::{InodeNo, OpenOptions, Survey, Volume};
+use journal::format::{LABEL_BYTES, RawHeader};
+use journal::{JournalError, Medium};
+use onejournal_ext4::{Error, InodeNo, OpenOptions, Survey, Volume};
 use onejournal_testing::{SimClock, SimDevice, SimNvram, Survival};
+use zerocopy::{FromBytes, IntoBytes};
 
 const JOURNAL_BYTES: u64 = 4 << 20;
 
@@ -28,8 +30,9 @@ fn open<D: BlockDevice + 'static>(
 #[track_caller]
 fn refused(device: &Arc<MemoryDevice>, journal: Option<&Medium>, word: &str) {
     let (volume_before, journal_before) = (device.to_bytes(), journal.map(bytes_of));
-    let error = open(device, journal).err().expect("it must be refused").to_string();
-    assert!(error.contains(word), "no {word:?} in {error:?}");
+    let error = open(device, journal).err().expect("it must be refused");
+    assert!(matches!(error, Error::WrongJournal(_) | Error::NeedsCheck(_)), "{error}");
+    assert!(error.to_string().contains(word), "no {word:?} in {error}");
     assert!(device.to_bytes() == volume_before && journal.map(bytes_of) == journal_before);
 }
 
@@ -112,6 +115,34 @@ fn a_foreign_journal_and_anything_else_is_refused() {
     refused(&device, Some(&foreign), "belongs to volume");
     let file_system = Medium::Block(another.device());
     refused(&device, Some(&file_system), "not a journal of OneJournal");
+}
+
+/// A journal without a header is one whose first opening was cut. A header that cannot be is something else.
+#[test]
+fn a_journal_with_an_impossible_header_is_not_taken_for_an_empty_one() {
+    let image = Image::new(&[], "64M");
+    let (device, journal) = (image.device(), nvram());
+    open(&device, Some(&journal)).unwrap().close().unwrap();
+    let Medium::Nvram(memory) = &journal else { unreachable!("it is in memory") };
+    let change = |change: fn(&mut RawHeader)| {
+        for slot in [LABEL_BYTES, LABEL_BYTES + 4096] {
+            let mut bytes = [0; size_of::<RawHeader>()];
+            memory.read(slot, &mut bytes).unwrap();
+            let mut header = RawHeader::read_from_bytes(&bytes).unwrap();
+            change(&mut header);
+            header.checksum = 0.into();
+            header.checksum = crc32c::crc32c(header.as_bytes()).into();
+            memory.write_durable(slot, &[header.as_bytes()]).unwrap();
+        }
+    };
+    change(|header| header.tail_region = header.region_count);
+    let before = bytes_of(&journal);
+    let error = open(&device, Some(&journal)).err().expect("it must be refused");
+    assert!(matches!(error, Error::Journal(JournalError::Damaged(_))), "{error}");
+    assert!(bytes_of(&journal) == before);
+    change(|header| header.magic = 0.into());
+    open(&device, Some(&journal)).unwrap().close().unwrap();
+    image.assert_clean(&device);
 }
 
 #[test]

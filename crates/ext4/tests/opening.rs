@@ -82,7 +82,7 @@ fn what_we_do_not_know_is_refused_by_name() {
 fn what_is_no_volume_is_refused() {
     for size_bytes in [0, 512, 4096, 1 << 20] {
         let device = Arc::new(MemoryDevice::new(size_bytes, 512));
-        assert!(matches!(refused(&device), Error::Incompatible(_)));
+        assert!(matches!(refused(&device), Error::NoVolume(_)));
     }
 }
 
@@ -107,7 +107,7 @@ fn a_kernel_journal_that_is_not_empty_is_refused() {
     let image = Image::new(&[], "64M");
     image.debugfs("feature needs_recovery");
     match refused(&image.device()) {
-        Error::Incompatible(why) => assert!(why.contains("e2fsck -p"), "{why}"),
+        Error::NeedsCheck(why) => assert!(why.contains("e2fsck -p"), "{why}"),
         other => panic!("{other}"),
     }
 }
@@ -117,7 +117,7 @@ fn a_volume_with_errors_is_refused() {
     let image = Image::new(&[], "64M");
     image.debugfs("ssv state 2");
     match refused(&image.device()) {
-        Error::Incompatible(why) => assert!(why.contains("errors"), "{why}"),
+        Error::NeedsCheck(why) => assert!(why.contains("errors"), "{why}"),
         other => panic!("{other}"),
     }
 }

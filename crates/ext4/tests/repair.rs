@@ -350,7 +350,7 @@ fn a_mkfs_that_is_cut_leaves_a_volume_or_says_so() {
                 let crashed = Arc::new(MemoryDevice::from_bytes(left.to_bytes(), 512));
                 let as_device: Arc<dyn BlockDevice> = crashed.clone();
                 match recover(&as_device) {
-                    Err(Error::Incompatible(why)) => {
+                    Err(Error::NoVolume(why)) => {
                         assert!(why.contains("run: onejournal mkfs --force TARGET"), "{why}");
                         assert!(onejournal_ext4::is_mkfs_under_way(&*as_device).unwrap());
                         refused += 1;

@@ -163,9 +163,7 @@ impl Header {
         match Header::find(space, uuid)? {
             FoundHeader::Ours(header) => Ok(header),
             FoundHeader::Refused(why) => Err(why),
-            FoundHeader::None => {
-                Err(JournalError::Damaged("neither of its two headers is valid".into()))
-            }
+            FoundHeader::None => Err(JournalError::NoHeader),
         }
     }
 
@@ -228,8 +226,7 @@ impl Header {
             return FoundHeader::Refused(JournalError::Incompatible(text));
         }
         if raw.uuid != *uuid {
-            let text = "it belongs to another volume".into();
-            return FoundHeader::Refused(JournalError::Incompatible(text));
+            return FoundHeader::Refused(JournalError::OtherVolume);
         }
         let header = Header {
             uuid: raw.uuid,
@@ -351,14 +348,14 @@ mod tests {
         let alone = Header::read(&space, &[7; 16]).unwrap();
         assert_eq!(alone, header(4).reaching_everything());
         space.write(0, &[0; 512]).unwrap();
-        assert!(matches!(Header::read(&space, &[7; 16]), Err(JournalError::Damaged(_))));
+        assert!(matches!(Header::read(&space, &[7; 16]), Err(JournalError::NoHeader)));
     }
 
     #[test]
     fn a_foreign_journal_is_told_apart_from_a_damaged_one() {
         let space = space();
         header(4).write(&space).unwrap();
-        assert!(matches!(Header::read(&space, &[8; 16]), Err(JournalError::Incompatible(_))));
+        assert!(matches!(Header::read(&space, &[8; 16]), Err(JournalError::OtherVolume)));
     }
 
     /// The scan has one entry of memory for each region. A header with 973,054,980 regions took 7.8

@@ -53,11 +53,10 @@ impl Journal {
         options: Options,
     ) -> Result<Journal> {
         if !(2..=REGION_COUNT_MAX).contains(&options.region_count) {
-            let text = format!(
-                "{} regions asked for; 2 to {REGION_COUNT_MAX} can be had",
-                options.region_count
-            );
-            return Err(JournalError::Incompatible(text));
+            let asked = options.region_count;
+            let text =
+                format!("{asked} regions of the journal: 2 to {REGION_COUNT_MAX} can be had");
+            return Err(JournalError::Option(text));
         }
         let previous = match Header::find(&space, &uuid)? {
             FoundHeader::Ours(header) => Some(header),

@@ -176,7 +176,7 @@ fn impossible_options_and_spaces_are_refused() {
         let options = Options { region_count, ..quiet() };
         let opened =
             onejournal_journal::Journal::open(rig.home.clone(), rig.space(), common::UUID, options);
-        assert!(matches!(opened.err(), Some(JournalError::Incompatible(_))));
+        assert!(matches!(opened.err(), Some(JournalError::Option(_))));
     }
     let small = Rig::with_regions(1);
     let opened =

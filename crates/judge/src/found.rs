@@ -6,8 +6,8 @@ use sim::calls::read_tree;
 use tempfile::TempDir;
 
 use crate::database::{self, DatabasePlace};
-use crate::hands::{database_dir, record_file, tree_dir};
 use crate::history::Survivor;
+use crate::paths::{database_dir, record_file, tree_dir};
 use crate::postgres;
 use crate::replaced;
 use crate::rig::USER;

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use device::RingPool;
@@ -15,30 +15,13 @@ use sim::op::Op;
 use crate::command::{spawn, without_children};
 use crate::database::{Client, DatabasePlace};
 use crate::mark::{Mark, Moment};
+use crate::paths::{database_dir, record_file, tree_dir};
 use crate::postgres;
 use crate::replaced::{self, Replacer};
 use crate::scenario::{Actor, Scenario};
 use crate::script::{Step, places};
 use crate::slots::{Places, SlotOp};
 use crate::worker::Hand;
-
-/// The directory of an actor.
-pub fn tree_dir(root: &Path, actor: usize) -> PathBuf {
-    root.join(format!("tree{actor}"))
-}
-
-/// The directory of a database.
-pub fn database_dir(root: &Path, actor: usize) -> PathBuf {
-    root.join(format!("database{actor}"))
-}
-
-/// The file that holds an actor's records.
-pub fn record_file(root: &Path, scenario: &Scenario, actor: usize) -> PathBuf {
-    match scenario.actors[actor] {
-        Actor::Mapped => root.join(format!("mapped{actor}")),
-        _ => root.join("shared"),
-    }
-}
 
 /// Makes the initial files of the actors, and syncs them.
 pub fn prepare(root: &Path, scenario: &Scenario) -> io::Result<()> {

@@ -10,6 +10,7 @@ use onejournal_judge::campaign::{self, Plan, Tally};
 use onejournal_judge::case::Case;
 use onejournal_judge::crash::Fault;
 use onejournal_judge::host::Programs;
+use onejournal_judge::obstacle::obstacle;
 use onejournal_judge::open_fuse;
 use onejournal_judge::scenario::{SCENARIOS, Scenario};
 
@@ -128,9 +129,9 @@ fn run() -> Result<bool, Box<dyn Error>> {
 fn judge_all(plan: &Plan, scenarios: &[&'static Scenario], image_count: usize, seed: u64) -> bool {
     let (mut tally, mut failure_count) = (Tally::default(), 0);
     let (able, unable): (Vec<&Scenario>, Vec<&Scenario>) =
-        scenarios.iter().partition(|scenario| scenario.obstacle().is_none());
+        scenarios.iter().partition(|scenario| obstacle(scenario).is_none());
     for scenario in unable {
-        println!("{}: skipped: {}", scenario.name, scenario.obstacle().unwrap_or_default());
+        println!("{}: skipped: {}", scenario.name, obstacle(scenario).unwrap_or_default());
     }
     for (scenario, seed) in able.into_iter().cycle().zip(seed..) {
         match campaign::judge(plan, scenario, seed) {

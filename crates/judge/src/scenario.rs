@@ -1,7 +1,5 @@
 //! The kinds of runs: how a volume is made and mounted, and which actors use it.
 
-use crate::{open_fuse, postgres};
-
 /// What a volume is mounted from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attach {
@@ -365,24 +363,6 @@ impl Scenario {
             let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
             format!("no scenario {name}; there are {}", names.join(", "))
         })
-    }
-
-    /// Why it cannot be recorded on this machine.
-    pub fn obstacle(&self) -> Option<String> {
-        let has = |path: &str| std::path::Path::new(path).exists();
-        if self.by_user && open_fuse::is_closed() {
-            return Some("/dev/fuse is for root only".into());
-        }
-        if self.by_user && !has("/usr/bin/fusermount3") && !has("/bin/fusermount3") {
-            return Some("needs fusermount3".into());
-        }
-        if self.actors.contains(&Actor::Mapped) && !has("/usr/bin/python3") {
-            return Some("needs /usr/bin/python3".into());
-        }
-        if self.hosted.is_some() && !has("/usr/bin/unshare") {
-            return Some("needs unshare and nsenter".into());
-        }
-        if self.has_server() { postgres::obstacle() } else { None }
     }
 
     /// Whether PostgreSQL runs on the volume.

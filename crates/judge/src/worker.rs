@@ -21,7 +21,7 @@ use device::sync::Mutex;
 use crate::case::How;
 use crate::command::spawn;
 use crate::database::{self, Client, DatabasePlace};
-use crate::hands::database_dir;
+use crate::paths::database_dir;
 use crate::scenario::{Actor, Database, LogPlace, Scenario};
 use crate::space::{ROOT, Space};
 use crate::streams;

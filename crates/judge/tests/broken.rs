@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use onejournal_judge::campaign::{Plan, judge};
 use onejournal_judge::crash::Fault;
 use onejournal_judge::host::Programs;
+use onejournal_judge::obstacle::obstacle;
 use onejournal_judge::scenario::Scenario;
 
 /// The number of failures of a run with the faulty extension that is named in `worker`. `None` if
@@ -16,7 +17,7 @@ fn failures(broken: &str, seed: u64) -> Option<usize> {
         return None;
     }
     let scenario = Scenario::named("log-sqlite").unwrap();
-    if let Some(why) = scenario.obstacle() {
+    if let Some(why) = obstacle(scenario) {
         eprintln!("skipped: {why}");
         return None;
     }

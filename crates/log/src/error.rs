@@ -64,6 +64,37 @@ pub enum LogError {
         /// What was found.
         what: String,
     },
+    /// The position was truncated away. The first record that is left begins at `head`.
+    #[error("stream {stream}: {at} is gone, it begins at {head}")]
+    Truncated {
+        /// The stream's name.
+        stream: String,
+        /// The position that was asked for.
+        at: Lsn,
+        /// Where the stream begins.
+        head: Lsn,
+    },
+    /// The position is after the end of the stream. It may be one later.
+    #[error("stream {stream}: {at} lies behind its end, {end}")]
+    PastEnd {
+        /// The stream's name.
+        stream: String,
+        /// The position that was asked for.
+        at: Lsn,
+        /// Where the stream ends.
+        end: Lsn,
+    },
+    /// A process changed the shared memory of this stream in a way that no writer does. Other streams go on.
+    #[error("the shared memory of stream {stream} is damaged: {what}")]
+    DamagedMemory {
+        /// The stream's name.
+        stream: String,
+        /// What was found.
+        what: String,
+    },
+    /// The log's directory is in use: a daemon serves it, or processes that opened it do.
+    #[error("{0}")]
+    InUse(String),
     /// Files of another service, of an unknown version, or no log at all.
     #[error("incompatible log: {0}")]
     Incompatible(String),
@@ -114,14 +145,27 @@ impl LogError {
         match self {
             LogError::Busy(_) | LogError::Full { .. } | LogError::NoRoom(_) => Effect::NothingYet,
             LogError::TooLarge { .. }
+            | LogError::Truncated { .. }
+            | LogError::PastEnd { .. }
+            | LogError::InUse(_)
             | LogError::Incompatible(_)
             | LogError::Usage(_)
             | LogError::WrongProcess
             | LogError::NotFound(_)
             | LogError::Denied(_) => Effect::Refused,
-            LogError::Aborted(_) | LogError::Damaged { .. } => Effect::Stopped,
+            LogError::Aborted(_) | LogError::Damaged { .. } | LogError::DamagedMemory { .. } => {
+                Effect::Stopped
+            }
             LogError::Io(_) | LogError::System { .. } | LogError::Daemon(_) => Effect::Unknown,
         }
+    }
+
+    /// The files or the memory of one stream are wrong, so that stream is refused and the others go on.
+    pub(crate) fn is_of_one_stream(&self) -> bool {
+        matches!(
+            self,
+            LogError::Damaged { .. } | LogError::DamagedMemory { .. } | LogError::Incompatible(_)
+        )
     }
 
     /// An error of the system, `what` being what was tried.

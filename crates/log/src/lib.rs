@@ -93,11 +93,15 @@
 //! | [`Full`](LogError::Full) | no chunk of the pool became free in time | try again; make logs with a larger `pool_bytes` |
 //! | [`NoRoom`](LogError::NoRoom) | the file system is full | free some space and try again |
 //! | [`TooLarge`](LogError::TooLarge) | a record of more than 16 MiB, or an append of more than half the pool | append less at a time |
-//! | [`Usage`](LogError::Usage) | a name, a size or a position that cannot be | correct the call |
+//! | [`Usage`](LogError::Usage) | a name, a size or an option that cannot be | correct the call |
 //! | [`WrongProcess`](LogError::WrongProcess) | a process was forked after the log was opened | open the log again in the new process |
-//! | [`NotFound`](LogError::NotFound) | no such stream, or the record was truncated away | begin at [`Stream::head`] |
+//! | [`NotFound`](LogError::NotFound) | no such stream, or no log there | make it |
+//! | [`Truncated`](LogError::Truncated) | the record was truncated away | begin at [`Stream::head`] |
+//! | [`PastEnd`](LogError::PastEnd) | the position is after the end of the stream | wait until more is appended |
+//! | [`InUse`](LogError::InUse) | a daemon serves the directory, or processes that opened it do | connect to the daemon, or end them |
 //! | [`Denied`](LogError::Denied) | the daemon does not let this user do that | ask the stream's owner |
-//! | [`Incompatible`](LogError::Incompatible) | files of another log or version, or memory that contradicts itself | use the program that wrote them |
+//! | [`Incompatible`](LogError::Incompatible) | files of another log or version | use the program that wrote them |
+//! | [`DamagedMemory`](LogError::DamagedMemory) | a process changed the stream's shared memory as no writer does | [`Log::discard_damaged`], which keeps what is in the log files |
 //! | [`Damaged`](LogError::Damaged) | records were durable and cannot be read now | [`Log::salvage`], then [`Log::discard_damaged`] |
 //! | [`Aborted`](LogError::Aborted) | an earlier write failed | repair the disk, then do what the text says: for a stream, [`Log::discard_damaged`] |
 //! | [`Io`](LogError::Io), [`System`](LogError::System) | the medium or the system failed; a sync may have taken effect or not | close the log, open it again and read the end of the stream |

@@ -77,7 +77,7 @@ fn at_head(stream: &Stream) -> Reader {
         match stream.read_from(stream.head()) {
             Ok(reader) => return reader,
             // Truncated meanwhile, or further than anything is durable.
-            Err(LogError::NotFound(_) | LogError::Usage(_)) => std::thread::yield_now(),
+            Err(LogError::Truncated { .. } | LogError::PastEnd { .. }) => std::thread::yield_now(),
             Err(e) => panic!("{e}"),
         }
     }
@@ -102,7 +102,7 @@ fn read(stream: &Stream, is_done: &AtomicBool, durable: &AtomicU64) -> u64 {
             }
             Ok(None) if is_last => return next.unwrap_or(0),
             Ok(None) => std::thread::yield_now(),
-            Err(LogError::NotFound(_)) => (reader, next) = (at_head(stream), None),
+            Err(LogError::Truncated { .. }) => (reader, next) = (at_head(stream), None),
             Err(e) => panic!("{e}"),
         }
     }

@@ -9,7 +9,13 @@ pub fn errno(error: &Error) -> Errno {
         // The journal latches its abort: every later change fails the same way.
         Error::Journal(_) => Errno::IO,
         Error::Corrupt { .. } => Errno::UCLEAN,
-        Error::Incompatible(_) => Errno::OPNOTSUPP,
+        Error::NoVolume(_)
+        | Error::Incompatible(_)
+        | Error::NeedsCheck(_)
+        | Error::WrongJournal(_)
+        | Error::NotRepaired(_)
+        | Error::NoThread(_)
+        | Error::LargeBlockMap(_) => Errno::OPNOTSUPP,
         Error::Claimed { .. } => Errno::BUSY,
         Error::NotFound => Errno::NOENT,
         Error::Exists => Errno::EXIST,

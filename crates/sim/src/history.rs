@@ -372,8 +372,3 @@ fn part_of(op: &Op, done_bytes: u64) -> Op {
         other => other,
     }
 }
-
-/// A path target, for the checks of this crate.
-pub fn at(path: &str) -> Target {
-    Target::Path(path.to_owned())
-}

@@ -16,6 +16,11 @@ pub enum Target {
     Open(u32),
 }
 
+/// The file at `path`.
+pub fn at(path: &str) -> Target {
+    Target::Path(path.to_owned())
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -3,8 +3,7 @@
 use ext4::DataMode;
 use onejournal_sim::case::{Case, JournalKind};
 use onejournal_sim::enumerate::{Effort, enumerate_recording};
-use onejournal_sim::history::at;
-use onejournal_sim::op::{Op, RenameKind, Reserve};
+use onejournal_sim::op::{Op, RenameKind, Reserve, at};
 use onejournal_sim::recording::{Stage, record_ops};
 use onejournal_sim::workload::Workload;
 

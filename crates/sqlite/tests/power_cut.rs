@@ -289,16 +289,23 @@ fn keep(home: tempfile::TempDir) -> String {
 /// In place of the number of a transaction: what others did meanwhile does not let the log be replayed.
 const REFUSED: usize = usize::MAX;
 
+/// The database is not what the log's records were made for, which others without the extension can bring about.
+fn is_conflict(error: &rusqlite::Error, seed: u64) -> bool {
+    has_plain(seed) && error.sqlite_error_code() == Some(rusqlite::ErrorCode::CannotOpen)
+}
+
 fn look(world: &World, about: About, model: &Model, seed: u64) -> Result<usize, String> {
     let failed = |e: rusqlite::Error| e.to_string();
-    let connection = match world.try_open("onejournal") {
+    let connection = match (world.try_open("onejournal"), about) {
         // There the others' transaction may have been on its way to the database, over pages that are in the log only:
         // it has to be refused.
-        Err(_) if has_plain(seed) && about == About::Rollback => return Ok(REFUSED),
+        (Err(error), About::Rollback) if is_conflict(&error, seed) => return Ok(REFUSED),
         // What others wrote meanwhile without the extension cannot always be told from what they might
         // have done to the database after the crash. Nothing is lost without the log then.
-        Err(_) if has_plain(seed) => world.try_open_with("onejournal", "&recover=discard"),
-        opened => opened,
+        (Err(error), _) if is_conflict(&error, seed) => {
+            world.try_open_with("onejournal", "&recover=discard")
+        }
+        (opened, _) => opened,
     };
     let connection = connection.map_err(failed)?;
     let number: i64 =

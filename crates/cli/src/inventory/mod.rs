@@ -3,6 +3,7 @@
 //! Nothing is locked or changed. A daemon that does not answer is waited for at most
 //! [`ANSWER_LIMIT`].
 
+mod answer;
 mod detached;
 mod files;
 mod logs;
@@ -12,11 +13,11 @@ mod probe;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+#[cfg(test)]
+pub use answer::MountState;
 pub use detached::{DetachedVolume, detached};
 pub use files::FileCounters;
 pub use logs::{SeenLog, StreamCounters, logs, logs_with_counters};
-#[cfg(test)]
-pub use mounts::MountState;
 pub use mounts::{Mounts, SeenMount};
 pub use probe::{Probe, ProbeArgs, Subject, ask_once, run_probe};
 

@@ -5,44 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use device::MountEntry;
-use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use super::ANSWER_LIMIT;
+use super::answer::{Answer, MountState};
 use super::files::FileCounters;
-use super::probe::{Answer, Probe, Subject};
+use super::probe::{Probe, Subject};
 use crate::counters::Counters;
 use crate::namespaces::{self, NamespaceId};
 use crate::volumes::backing_file;
-
-/// The state of a mount.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MountState {
-    ReadWrite,
-    ReadOnly,
-    /// Read-only after an error.
-    Failed,
-    /// Its daemon has ended without unmounting it.
-    Dead,
-    /// Its daemon does not answer.
-    Silent,
-    /// This user may not read its counters.
-    Hidden,
-}
-
-impl MountState {
-    pub fn name(self) -> &'static str {
-        match self {
-            MountState::ReadWrite => "read-write",
-            MountState::ReadOnly => "read-only",
-            MountState::Failed => "failed",
-            MountState::Dead => "dead",
-            MountState::Silent => "silent",
-            MountState::Hidden => "hidden",
-        }
-    }
-}
 
 /// A place where a volume is mounted.
 #[derive(Debug, Clone)]

@@ -12,27 +12,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use super::ANSWER_LIMIT;
-use super::files::{FileCounters, FileNames, files_of};
-use super::mounts::MountState;
+use super::answer::{Answer, MountState};
+use super::files::{FileNames, files_of};
 use crate::counters::{Counters, cannot_read, parse, read_raw};
 use crate::{CliError, Result, say};
-
-/// The answer of a mount.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Answer {
-    pub state: MountState,
-    pub pid: Option<i32>,
-    /// The counters; empty if there is no answer.
-    pub counters: Map<String, Value>,
-    /// Why there is no answer, for the user.
-    pub error: Option<String>,
-    /// The files with the most bytes written, if they were asked for.
-    pub files: Vec<FileCounters>,
-}
 
 /// What to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ mod view;
 use std::io::{ErrorKind, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -130,8 +130,13 @@ fn print(samples: &Receiver<Sample>, ended: &AtomicBool, count: u64) -> Result<(
         let sample = loop {
             match samples.recv_timeout(KEY_WAIT) {
                 Ok(sample) => break sample,
-                Err(_) if ended.load(Ordering::Relaxed) => return Ok(()),
-                Err(_) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(CliError::new("the thread that takes samples has ended"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if ended.load(Ordering::Relaxed) {
+                return Ok(());
             }
         };
         view.take(sample);

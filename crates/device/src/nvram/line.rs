@@ -3,9 +3,6 @@
 /// Size of a cache line in bytes: the unit of write-back.
 pub const LINE_BYTES: usize = 64;
 
-/// A word is stored whole or not at all.
-pub(super) const WORD_BYTES: usize = 8;
-
 /// The number of cache lines that a span touches.
 pub fn line_count(offset: u64, len_bytes: usize) -> u64 {
     let before = offset % LINE_BYTES as u64;

@@ -77,8 +77,10 @@ fn wait_for_completion(ring: &mut IoUring) -> Option<i32> {
         match entered {
             Ok(_) => {}
             Err(e) if e.raw_os_error() == Some(Errno::INTR.raw_os_error()) => {}
-            Err(_) if !ring.submission().is_empty() => return None,
             Err(e) => {
+                if !ring.submission().is_empty() {
+                    return None;
+                }
                 // The kernel may still read the caller's buffer: neither returning nor
                 // unwinding is safe. Not reachable with a ring that was set up correctly.
                 eprintln!("io_uring took a write and cannot be waited for: {e}");

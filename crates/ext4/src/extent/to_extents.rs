@@ -22,7 +22,7 @@ use crate::inode::{Inode, flags, read_inode};
 use crate::layout::extent::{EXTENT_BLOCK_SLOTS, EXTENT_ROOT_SLOTS};
 use crate::memory::Mounted;
 use crate::op::{Op, credits};
-use crate::{Error, InodeNo, Result};
+use crate::{Error, Result};
 
 impl Mounted {
     /// Replaces the block map of a file or directory by an extent tree. The caller holds the
@@ -38,7 +38,7 @@ impl Mounted {
         let (Some(contents), Some(credit_count)) =
             (contents, credit_count.filter(|count| *count <= credits_max))
         else {
-            return Err(too_large(inode.ino));
+            return Err(Error::LargeBlockMap(inode.ino));
         };
         self.with_op(credit_count, |op| {
             let mut now = op.inode(inode.ino)?;
@@ -68,13 +68,6 @@ impl Mounted {
 /// Whether the inode has a block map. (Only files, directories and long symbolic links map blocks.)
 fn block_map_is_used(inode: &Inode) -> bool {
     !inode.has_flag(flags::EXTENTS) && inode.maps_blocks()
-}
-
-fn too_large(ino: InodeNo) -> Error {
-    Error::Incompatible(format!(
-        "{ino} has a block map (no extents) that is too large to be converted while it is mounted; \
-         unmount and run: e2fsck -f -E bmap2extent TARGET"
-    ))
 }
 
 /// Checks that the inode is the one that was read before. A directory that was freed and made again

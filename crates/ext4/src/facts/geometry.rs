@@ -265,7 +265,7 @@ impl Geometry {
 
 fn check_sizes(superblock: &SuperBlock) -> Result<()> {
     if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
-        return refuse(NO_SUPERBLOCK.into());
+        return Err(Error::NoVolume(NO_SUPERBLOCK.into()));
     }
     if superblock.s_rev_level.get() != 1 {
         return refuse(format!(

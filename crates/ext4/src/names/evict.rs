@@ -88,7 +88,7 @@ impl Mounted {
             };
             match cleaned {
                 Ok(()) => {}
-                Err(error @ (Error::Corrupt { .. } | Error::Incompatible(_))) => {
+                Err(error @ (Error::Corrupt { .. } | Error::LargeBlockMap(_))) => {
                     tracing::warn!("orphan {ino} cannot be cleaned up: {error}");
                 }
                 Err(error) => return Err(error),

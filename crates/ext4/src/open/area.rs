@@ -52,7 +52,7 @@ impl JournalArea {
         let has_our_bits = jbd2.has_our_feature_bit() || has(incompat::ONEJOURNAL);
         if jbd2.s_start.get() != 0 || !has_our_bits && has(incompat::RECOVER) {
             let why = "the kernel's journal is not empty; run: e2fsck -p TARGET";
-            return Err(Error::Incompatible(why.into()));
+            return Err(Error::NeedsCheck(why.into()));
         }
         let external_journal = if has_our_bits { jbd2.external_journal() } else { Ok(None) };
         let external_journal = external_journal.map_err(|()| {
@@ -130,7 +130,7 @@ fn check_jbd2(jbd2: &Jbd2SuperBlock) -> Result<()> {
     }
     if jbd2.s_errno.get() != 0 {
         let why = "the kernel's journal records an error; run: e2fsck -f TARGET";
-        return Err(Error::Incompatible(why.into()));
+        return Err(Error::NeedsCheck(why.into()));
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ use device::BlockDevice;
 use super::feature_bits::FeatureBits;
 use super::found::{FoundVolume, find};
 use crate::layout::claim::Claim;
-use crate::{Error, Result};
+use crate::{Error, Holder, Result};
 
 /// The user that opens a volume.
 #[derive(Clone)]
@@ -90,40 +90,43 @@ pub(crate) fn check(found: &FoundVolume, claimant: &Claimant) -> Result<()> {
     let whose = claimant.whose(&found.area.claim);
     let claim = found.area.claim.as_ref().ok().and_then(Option::as_ref);
     if found.area.has_our_bits && !claimant.take_over {
-        let refused = |why: String| Err(Error::Claimed { why, may_take_over: true });
+        let refused = |by, why: String| Err(Error::Claimed { by, why, may_take_over: true });
         match (whose, claim) {
-            (Whose::Living, Some(claim)) => refused(format!(
-                "process {} of this machine has it open{}",
-                claim.process,
-                since(claim)
-            ))?,
-            (Whose::Foreign, Some(claim)) => {
-                refused(format!("{} has it open, or has not closed it", describe(claim)))?;
+            (Whose::Living, Some(claim)) => {
+                let (process, since) = (claim.process, since(claim));
+                let why = format!("process {process} of this machine has it open{since}");
+                refused(Holder::ThisMachine, why)?;
             }
-            (Whose::Unreadable, _) => refused("its claim cannot be read".into())?,
+            (Whose::Foreign, Some(claim)) => {
+                let why = format!("{} has it open, or has not closed it", describe(claim));
+                refused(Holder::OtherMachine, why)?;
+            }
+            (Whose::Unreadable, _) => refused(Holder::Unknown, "its claim cannot be read".into())?,
             _ => {}
         }
     }
     match claim {
         Some(claim) if claim.heartbeat_s > 0 && whose != Whose::Gone => {
-            watch(&found.feature_bits(), claim, claimant)
+            let by =
+                if whose == Whose::Living { Holder::ThisMachine } else { Holder::OtherMachine };
+            watch(&found.feature_bits(), claim, claimant, by)
         }
         _ => Ok(()),
     }
 }
 
 /// Waits for a heartbeat.
-fn watch(feature_bits: &FeatureBits, claim: &Claim, claimant: &Claimant) -> Result<()> {
+fn watch(feature_bits: &FeatureBits, claim: &Claim, claimant: &Claimant, by: Holder) -> Result<()> {
     (claimant.wait)(patience(claim.heartbeat_s));
     if feature_bits.claim()?.as_ref() == Ok(&Some(claim.clone())) {
         return Ok(());
     }
-    Err(beaten(format!("{} has it open: its heartbeats go on", describe(claim))))
+    Err(beaten(by, format!("{} has it open: its heartbeats go on", describe(claim))))
 }
 
 /// The error of a claim that no option overrides.
-pub(super) fn beaten(why: String) -> Error {
-    Error::Claimed { why, may_take_over: false }
+pub(super) fn beaten(by: Holder, why: String) -> Error {
+    Error::Claimed { by, why, may_take_over: false }
 }
 
 /// With heartbeats: claims the volume durably, and waits until every other user would have noticed.
@@ -135,8 +138,14 @@ pub(crate) fn take(feature_bits: &FeatureBits, claimant: &Claimant) -> Result<()
     (claimant.wait)(patience(claimant.claim.heartbeat_s));
     match feature_bits.claim()? {
         Ok(Some(claim)) if claim == claimant.claim => Ok(()),
-        Ok(Some(other)) => Err(beaten(format!("{} took it in this moment", describe(&other)))),
-        _ => Err(beaten("another machine has closed it in this moment".into())),
+        Ok(Some(other)) => {
+            let why = format!("{} took it in this moment", describe(&other));
+            Err(beaten(Holder::OtherMachine, why))
+        }
+        _ => {
+            let why = "another machine has closed it in this moment";
+            Err(beaten(Holder::OtherMachine, why.into()))
+        }
     }
 }
 

@@ -85,7 +85,7 @@ impl FoundSuperBlock {
 /// is used only if it is consistent.
 pub(super) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBlock> {
     if device.size_bytes() < 4096 {
-        return Err(Error::Incompatible("not an ext4 volume: too small".into()));
+        return Err(Error::NoVolume("not an ext4 volume: too small".into()));
     }
     let superblock = SuperBlock::of_block(&*read_block(device, HomeBlock(0))?);
     let is_ok = |superblock: &SuperBlock| Checksums::new(superblock).superblock_ok(superblock);

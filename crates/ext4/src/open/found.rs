@@ -38,12 +38,12 @@ pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<FoundVolume> {
     let found = read_superblock(&**device)?;
     let superblock = found.superblock.clone();
     if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
-        return Err(Error::Incompatible(NO_SUPERBLOCK.into()));
+        return Err(Error::NoVolume(NO_SUPERBLOCK.into()));
     }
     if superblock.s_last_mounted == MKFS_UNDER_WAY {
         let why = "its mkfs was cut before the end, and it holds nothing; to make the volume anew, \
                    run: onejournal mkfs --force TARGET";
-        return Err(Error::Incompatible(why.into()));
+        return Err(Error::NoVolume(why.into()));
     }
     features::check(&superblock)?;
     let geometry = Geometry::new(&superblock, device.size_bytes())?;

@@ -22,7 +22,7 @@ pub fn give_up_journal(device: &Arc<dyn BlockDevice>, claimant: Option<&Claimant
     }
     if found.area.external_journal.is_none() {
         let why = "the volume waits for no journal elsewhere: there is nothing to give up";
-        return Err(Error::Incompatible(why.into()));
+        return Err(Error::NotRepaired(why.into()));
     }
     note_errors(&**device)?;
     found.feature_bits().remove()

@@ -10,6 +10,7 @@
 //! A beat is one write without a flush. Other machines read it from the disk's cache, and after a
 //! power cut an old number is good enough.
 
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use journal::Aborter;
 use super::claim::{beaten, describe};
 use super::feature_bits::FeatureBits;
 use crate::layout::claim::Claim;
-use crate::{Error, Result};
+use crate::{Error, Holder, Result};
 
 /// The thread, which ends when this is dropped.
 pub(super) struct Heartbeat {
@@ -45,9 +46,7 @@ impl Heartbeat {
             }
         };
         let thread = std::thread::Builder::new().name("heartbeat".into()).spawn(body);
-        let thread = thread.map_err(|error| {
-            Error::Incompatible(format!("no thread for the heartbeat: {error}"))
-        })?;
+        let thread = thread.map_err(|error| Error::NoThread(Arc::new(error)))?;
         Ok(Heartbeat { stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -66,9 +65,13 @@ fn beat(feature_bits: &FeatureBits, claim: &mut Claim) -> Result<()> {
     match feature_bits.claim()? {
         Ok(Some(found)) if found == *claim => {}
         Ok(Some(other)) => {
-            return Err(beaten(format!("{} has taken the volume over", describe(&other))));
+            let why = format!("{} has taken the volume over", describe(&other));
+            return Err(beaten(Holder::OtherMachine, why));
         }
-        _ => return Err(beaten("another machine has taken the volume over".into())),
+        _ => {
+            let why = "another machine has taken the volume over";
+            return Err(beaten(Holder::OtherMachine, why.into()));
+        }
     }
     claim.sequence = claim.sequence.wrapping_add(1);
     feature_bits.write_beat(claim)

@@ -32,7 +32,7 @@ pub(super) fn to_recover(found: &FoundVolume, given: Option<&Medium>) -> Result<
     };
     let volume_uuid = found.superblock.s_uuid;
     let wanted = Label { journal_uuid: noted.journal_uuid, volume_uuid };
-    let refused = |why: String| Err(Error::Incompatible(why));
+    let refused = |why: String| Err(Error::WrongJournal(why));
     let wanted_name = uuid_text(&wanted.journal_uuid);
     let Some(medium) = given else {
         return refused(format!(
@@ -67,7 +67,7 @@ fn check_incarnation(header: &Header, noted: &ExternalJournal) -> Result<()> {
     {
         return Ok(());
     }
-    Err(Error::Incompatible(format!(
+    Err(Error::WrongJournal(format!(
         "journal and volume do not belong together any more: the journal given is in incarnation \
          {:016x}, but the volume was not closed in incarnation {:016x}. Is one of them an old copy? Give \
          the journal that the volume was mounted with last. If it is lost for good: \
@@ -104,13 +104,13 @@ fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<
     let scan = match journal::scan(&space_of(medium)?, volume_uuid) {
         Ok(scan) => scan,
         // No header yet: the first opening was cut.
-        Err(JournalError::Damaged(_)) => return Ok(None),
+        Err(JournalError::NoHeader) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     if scan.records.is_empty() && scan.end == End::Tail {
         return Ok(Some(scan.header.incarnation));
     }
-    Err(Error::Incompatible(
+    Err(Error::WrongJournal(
         "the journal given holds changes that this volume does not wait for: was a copy of the \
          volume mounted with it? Recover that one, or give another journal"
             .into(),
@@ -123,7 +123,7 @@ pub(super) fn to_look_at(found: &FoundVolume, given: Option<&Medium>) -> Result<
         Some(medium) if found.area.external_journal.is_none() => {
             match label_of(medium, &found.superblock.s_uuid)? {
                 Some(_) => Ok(space_of(medium)?),
-                None => Err(Error::Incompatible(
+                None => Err(Error::WrongJournal(
                     "the journal given is empty: no volume was mounted with it yet".into(),
                 )),
             }
@@ -136,12 +136,12 @@ pub(super) fn to_look_at(found: &FoundVolume, given: Option<&Medium>) -> Result<
 fn label_of(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<Label>> {
     let label = Label::read(medium).map_err(|error| match error {
         JournalError::Incompatible(why) => {
-            Error::Incompatible(format!("the journal given cannot be used: {why}"))
+            Error::WrongJournal(format!("the journal given cannot be used: {why}"))
         }
         error => error.into(),
     })?;
     match label {
-        Some(label) if label.volume_uuid != *volume_uuid => Err(Error::Incompatible(format!(
+        Some(label) if label.volume_uuid != *volume_uuid => Err(Error::WrongJournal(format!(
             "the journal given belongs to volume {}, not to this one ({}): give another path",
             uuid_text(&label.volume_uuid),
             uuid_text(volume_uuid)

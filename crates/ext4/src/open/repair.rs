@@ -78,13 +78,13 @@ pub fn apply_repair(
         return Ok(());
     }
     let after = find(repaired).map_err(|error| {
-        Error::Incompatible(format!(
+        Error::NotRepaired(format!(
             "nothing was changed: what e2fsck would leave cannot be mounted ({error}). To let it repair \
              the volume in place, run: e2fsck -fy TARGET"
         ))
     })?;
     if after.area.has_our_bits || feature_bits::read_superblock(&**device)?.has_our_bits() {
-        return Err(Error::Incompatible("the volume was not recovered before its repair".into()));
+        return Err(Error::NotRepaired("the volume was not recovered before its repair".into()));
     }
     let keeps_journal = match find(device) {
         Ok(before) => same_journal(&before, &after, changed),
@@ -95,7 +95,7 @@ pub fn apply_repair(
         return Repair { device, repaired, claim, must_note_errors: false }.commit(changed);
     }
     if !can_be_repaired(device)? {
-        return Err(Error::Incompatible(
+        return Err(Error::NotRepaired(
             "the superblock is damaged; to restore it from a copy, run: e2fsck -fy TARGET".into(),
         ));
     }

@@ -14,16 +14,9 @@ use journal::format::{
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::stock;
+use super::stock::{self, COMMIT_BYTES, HOME_BLOCKS, UUID};
 use crate::input::Input;
 use crate::patch::Patch;
-
-/// UUID of the volume.
-pub const UUID: [u8; 16] = *b"a crafted volume";
-/// Blocks of the volume.
-pub const HOME_BLOCKS: usize = 32;
-/// Size of a commit record in bytes.
-pub(super) const COMMIT_BYTES: usize = size_of::<RawCommit>();
 
 const BLOCK_BYTES: usize = 4096;
 const INCARNATION: u64 = 0x11fe;

@@ -6,7 +6,8 @@ use device::{BlockDevice, MemoryDevice};
 use journal::{JournalError, Medium, RecoverOptions, Recovery, Space};
 use onejournal_testing::{Image, SimNvram};
 
-use super::craft::{Crafted, Kind, UUID};
+use super::craft::{Crafted, Kind};
+use super::stock::UUID;
 
 /// Home and journal.
 pub(super) struct Machine {

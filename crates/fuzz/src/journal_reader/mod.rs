@@ -17,8 +17,9 @@ mod stock;
 use journal::{JournalError, RecoverOptions, Recovery, Scan};
 
 use crate::input::Input;
-use craft::{Crafted, UUID};
+use craft::Crafted;
 use media::Machine;
+use stock::UUID;
 
 /// Runs the input, with the recovery options `options`.
 pub fn run(input: &[u8], options: &RecoverOptions) {

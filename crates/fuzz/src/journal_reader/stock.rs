@@ -4,11 +4,17 @@ use std::sync::{Arc, OnceLock};
 
 use device::MemoryDevice;
 use journal::codec::extent::Ranges;
+use journal::format::RawCommit;
 use journal::{
     BLOCK_BYTES, BlockBytes, DeltaCodec, Form, HomeBlock, Journal, Options, Space, scan,
 };
 
-use super::craft::{HOME_BLOCKS, UUID};
+/// Of the volume.
+pub const UUID: [u8; 16] = *b"a crafted volume";
+/// Blocks of the volume.
+pub const HOME_BLOCKS: usize = 32;
+/// Size of a commit record in bytes.
+pub(super) const COMMIT_BYTES: usize = size_of::<RawCommit>();
 
 /// A little more than two regions of the smallest size that the engine takes.
 const JOURNAL_BYTES: usize = 8192 + 2 * 140 * 4096;
@@ -48,7 +54,7 @@ fn written(delta_codec: DeltaCodec, pack: bool) -> Vec<Vec<u8>> {
     let bytes = found.records.iter().map(|record| {
         let mut bytes = vec![0; record.record_bytes];
         space.read(record.offset, &mut bytes).expect("memory does not fail");
-        bytes.truncate(record.payload_at + record.payload_bytes + super::craft::COMMIT_BYTES);
+        bytes.truncate(record.payload_at + record.payload_bytes + COMMIT_BYTES);
         bytes
     });
     bytes.collect()

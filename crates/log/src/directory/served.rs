@@ -62,5 +62,5 @@ pub(crate) fn serving_socket(root: &Folder) -> Result<Option<PathBuf>> {
 pub(crate) fn refuse_if_served(root: &Folder) -> Result<()> {
     let Some(socket) = serving_socket(root)? else { return Ok(()) };
     let (directory, socket) = (root.path().display(), socket.display());
-    Err(LogError::Daemon(format!("one serves {directory}: connect to its socket, {socket}")))
+    Err(LogError::InUse(format!("a daemon serves {directory}: connect to its socket, {socket}")))
 }

@@ -101,7 +101,11 @@ impl ServiceDirectory {
         let slots = Slots::open(&root)?;
         let serving = match socket {
             Some(socket) => {
-                slots.refuse_if_joined("processes that opened it themselves use it")?;
+                if slots.is_joined(None) {
+                    let directory = root.path().display();
+                    let text = format!("{directory}: processes that opened it themselves use it");
+                    return Err(LogError::InUse(text));
+                }
                 Some(Serving::claim(&root, socket)?)
             }
             None => None,

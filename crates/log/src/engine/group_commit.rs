@@ -199,7 +199,7 @@ impl Service {
                 Ok(Some(lane)) => lane,
                 Ok(None) => continue,
                 // Its log files are damaged. Other streams, and a process that has it open, go on.
-                Err(LogError::Damaged { .. } | LogError::Incompatible(_)) => {
+                Err(e) if e.is_of_one_stream() => {
                     self.quarantine_unread(stream)?;
                     continue;
                 }
@@ -254,8 +254,8 @@ impl Service {
         let bytes = match copy_whole_records(lane, lsn, end) {
             Err(LogError::Damaged { at, .. }) => copy_whole_records(lane, lsn, at.0)?,
             // Its lane was found wrong, which is its writer's doing.
-            Err(LogError::Incompatible(why)) => {
-                tracing::error!("{why}");
+            Err(e @ (LogError::DamagedMemory { .. } | LogError::Incompatible(_))) => {
+                tracing::error!("{e}");
                 return Ok(());
             }
             read => read?,

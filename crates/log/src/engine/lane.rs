@@ -77,21 +77,16 @@ impl Lane {
     pub(crate) fn chunk(&self, ordinal: u64) -> Result<Arc<dyn Nvram>> {
         match self.words.chunk(ordinal) {
             Some(index) => self.chunk_memory(index),
-            None => {
-                let why = format!("stream {}: no chunk holds its span {ordinal}", self.name);
-                Err(LogError::Incompatible(why))
-            }
+            None => Err(self.damaged_memory(format!("no chunk holds its span {ordinal}"))),
         }
     }
 
     pub(crate) fn chunk_memory(&self, index: usize) -> Result<Arc<dyn Nvram>> {
         if u32::try_from(index).is_ok_and(|index| index >= self.host.settings().chunk_count) {
-            let why = format!("stream {}: its lane names chunk {index}", self.name);
-            return Err(LogError::Incompatible(why));
+            return Err(self.damaged_memory(format!("its lane names chunk {index}")));
         }
         if !self.owns(index) {
-            let why = format!("stream {}: its lane names chunk {index} of another", self.name);
-            return Err(LogError::Incompatible(why));
+            return Err(self.damaged_memory(format!("its lane names chunk {index} of another")));
         }
         self.host.chunk(index)
     }
@@ -117,11 +112,12 @@ impl Lane {
     pub(crate) fn check_words(&self, usn_limit: u64) -> Result<()> {
         match self.words.is_plausible(self.host.settings().pool_bytes(), usn_limit) {
             true => Ok(()),
-            false => {
-                let text = format!("stream {}: the words of its lane cannot be", self.name);
-                Err(LogError::Incompatible(text))
-            }
+            false => Err(self.damaged_memory("the words of its lane contradict each other".into())),
         }
+    }
+
+    fn damaged_memory(&self, what: String) -> LogError {
+        LogError::DamagedMemory { stream: self.name.to_string(), what }
     }
 
     /// Fills `buf` with the chunks' bytes from `at` on.
@@ -185,8 +181,7 @@ impl Lane {
         let taken =
             self.words.take_over_report(known, report?, chunk_bytes, |index| self.owns(index));
         taken.map_err(|Implausible { reported, known }| {
-            let why = format!("says that it ends at {reported}, after {known}");
-            LogError::Incompatible(format!("stream {} {why}", self.name))
+            self.damaged_memory(format!("it says that it ends at {reported}, after {known}"))
         })
     }
 
@@ -217,7 +212,7 @@ impl Lane {
     pub(crate) fn abort_after(&self, error: &LogError) {
         use device::Operation::{Flush, Write};
         let why = match error {
-            LogError::Damaged { .. } | LogError::Incompatible(_) => Abort::Lane,
+            e if e.is_of_one_stream() => Abort::Lane,
             LogError::Io(e) if matches!(e.operation, Write | Flush) => Abort::Io,
             _ => return,
         };

@@ -170,7 +170,7 @@ impl Service {
     /// The lane of the stream. `None`: the stream is removed or damaged. Its next opener gets the error.
     fn lane_if_sound(&self, stream: StreamId) -> Result<Option<Arc<Lane>>> {
         match self.lane_of(stream) {
-            Err(LogError::Damaged { .. } | LogError::Incompatible(_)) => Ok(None),
+            Err(e) if e.is_of_one_stream() => Ok(None),
             lane => lane,
         }
     }

@@ -8,17 +8,15 @@ use crate::{LogError, Lsn, Record, Result};
 impl Lane {
     /// An error unless `at` is between the first record that was not truncated away and the end.
     pub(crate) fn check_position(&self, at: Lsn) -> Result<()> {
-        let (name, head) = (&self.name, Lsn(self.words.head()));
+        let head = Lsn(self.words.head());
         let end = Lsn(self.durable());
         self.words.check()?;
         if at < head {
-            let text = format!("stream {name}: {at} is gone, it begins at {head}");
-            return Err(LogError::NotFound(text));
+            return Err(self.truncated(at, head));
         }
         // What was truncated away need not have been durable.
         if at > end.max(head) {
-            let text = format!("stream {name}: {at} lies behind its end, {end}");
-            return Err(LogError::Usage(text));
+            return Err(LogError::PastEnd { stream: self.name.to_string(), at, end });
         }
         Ok(())
     }
@@ -55,12 +53,15 @@ impl Lane {
     fn no_record(&self, at: Lsn, failure: Option<LogError>) -> LogError {
         let head = Lsn(self.words.head());
         if at < head {
-            let text = format!("stream {}: {at} is gone, it begins at {head}", self.name);
-            return LogError::NotFound(text);
+            return self.truncated(at, head);
         }
         failure.unwrap_or_else(|| {
             let (stream, what) = (self.name.to_string(), "no record begins there".into());
             LogError::Damaged { stream, at, what }
         })
+    }
+
+    fn truncated(&self, at: Lsn, head: Lsn) -> LogError {
+        LogError::Truncated { stream: self.name.to_string(), at, head }
     }
 }

@@ -111,7 +111,7 @@ fn recover_pieces(service: &Service, pieces: &[Piece]) -> Result<()> {
         let lane = Lane::open(service.host.clone(), name, meta);
         match lane.and_then(|lane| service.recover_lane(&Arc::new(lane), &own)) {
             // The stream stays refused, and no other.
-            Err(e @ (LogError::Damaged { .. } | LogError::Incompatible(_))) => {
+            Err(e) if e.is_of_one_stream() => {
                 tracing::error!("{e}");
                 quarantine::quarantine(&*store, identity, &own)?;
             }

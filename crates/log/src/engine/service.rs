@@ -217,8 +217,7 @@ impl Service {
         lane.pull()?;
         let end = Lsn(lane.words.appended());
         if lsn > end {
-            let text = format!("stream {}: {lsn} lies behind its end, {end}", lane.name);
-            return Err(LogError::Usage(text));
+            return Err(LogError::PastEnd { stream: lane.name.to_string(), at: lsn, end });
         }
         let before = lane.words.raise_head(lsn.0);
         if before >= lsn.0 {

@@ -77,6 +77,23 @@ struct Segment {
     room_bytes: u64,
 }
 
+/// What there is in the place of a file.
+enum Found {
+    /// The file.
+    Whole(Segment),
+    /// It is being made, or a crash left it then: all zeros.
+    Unfinished,
+    /// Its header is damaged.
+    Damaged,
+    /// Its header is whole, and that of another stream.
+    Foreign,
+}
+
+fn foreign(first: u64) -> LogError {
+    let name = name_of(first);
+    LogError::Incompatible(format!("{name} belongs to another stream: its header says so"))
+}
+
 impl Segment {
     /// Reserves space for `room_bytes` of records. On a full disk, writing the zeros fails, and
     /// nothing is lost.
@@ -131,16 +148,11 @@ impl Segments {
     pub(crate) fn give_up_damaged(&mut self) -> Result<()> {
         let firsts = self.listed()?;
         let is_refused = |first: &u64| match self.open_one(*first) {
-            Err(LogError::Incompatible(text)) => {
-                let (_, header) = read_header(&*self.store.open(&name_of(*first))?)?;
-                match header.is_sound() {
-                    // Another stream's, which is no damage.
-                    true => Err(LogError::Incompatible(text)),
-                    false => Ok(true),
-                }
-            }
-            Ok(None) if Some(first) != firsts.last() => Ok(true),
-            opened => opened.map(|_| false),
+            Ok(Found::Damaged) => Ok(true),
+            Ok(Found::Unfinished) if Some(first) != firsts.last() => Ok(true),
+            // That is no damage.
+            Ok(Found::Foreign) => Err(foreign(*first)),
+            found => found.map(|_| false),
         };
         let mut sound_count = 0;
         while sound_count < firsts.len() && !is_refused(&firsts[sound_count])? {
@@ -180,15 +192,16 @@ impl Segments {
                 continue;
             }
             match self.open_one(first) {
-                Ok(Some(segment)) => {
+                Ok(Found::Whole(segment)) => {
                     self.list.push(segment);
                     self.is_last_durable = false;
                 }
-                Ok(None) if index + 1 == firsts.len() => {}
-                Ok(None) => {
+                Ok(Found::Unfinished) if index + 1 == firsts.len() => {}
+                Ok(Found::Unfinished | Found::Damaged) => {
                     let text = format!("the header of {} is damaged", name_of(first));
                     return Err(LogError::Incompatible(text));
                 }
+                Ok(Found::Foreign) => return Err(foreign(first)),
                 // Truncated away by another process since it was listed.
                 Err(LogError::Io(e)) if e.source.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
@@ -197,10 +210,10 @@ impl Segments {
         Ok(())
     }
 
-    /// The file that begins at `first`. `None`: it is all zeros, because it is being made, or a
-    /// crash interrupted that. A file gets records only after its header is durable, and the header
-    /// is in one sector. So anything else in its place is damage.
-    fn open_one(&self, first: u64) -> Result<Option<Segment>> {
+    /// The file that begins at `first`. A file gets records only after its header is durable, and the
+    /// header is in one sector. So a header that is neither this one nor all zeros is damaged, or
+    /// belongs to another stream.
+    fn open_one(&self, first: u64) -> Result<Found> {
         let file = self.store.open(&name_of(first))?;
         let is_whole = |len_bytes, header: &RawSegment| {
             let expected = RawSegment::new(self.identity, first);
@@ -209,19 +222,16 @@ impl Segments {
         let (mut len_bytes, mut header) = read_header(&*file)?;
         if !is_whole(len_bytes, &header) {
             if is_zeros(&*file, len_bytes)? {
-                return Ok(None);
+                return Ok(Found::Unfinished);
             }
             // Unless another process has just made it.
             (len_bytes, header) = read_header(&*file)?;
         }
         if is_whole(len_bytes, &header) {
-            return Ok(Some(Segment { first, file, room_bytes: len_bytes - DATA_OFFSET }));
+            let room_bytes = len_bytes - DATA_OFFSET;
+            return Ok(Found::Whole(Segment { first, file, room_bytes }));
         }
-        let (name, is_sound) = (name_of(first), header.is_sound());
-        Err(LogError::Incompatible(match is_sound {
-            true => format!("{name} belongs to another stream: its header says so"),
-            false => format!("the header of {name} is damaged"),
-        }))
+        Ok(if header.is_sound() { Found::Foreign } else { Found::Damaged })
     }
 
     /// Where the first record of the first file begins.

@@ -123,7 +123,7 @@ fn a_lane_that_names_the_chunks_of_others_gets_none_of_them() {
         process.service.release(&hostile);
         hostile.words.set_suspect(true);
         process.service.drain(&hostile).expect("drain");
-        assert!(matches!(hostile.chunk_memory(index), Err(LogError::Incompatible(_))));
+        assert!(matches!(hostile.chunk_memory(index), Err(LogError::DamagedMemory { .. })));
         process.service.drain(&victim).expect("its chunk is untouched");
         assert_eq!(read_all(&victim).expect("readable").count(), 1);
         assert_eq!(process.service.allocated_count(), 1, "the victim's");
@@ -144,7 +144,7 @@ fn words_that_cannot_be_refuse_the_lease_and_overflow_nothing() {
             _ => words.spoil_synced(value),
         }
         let error = append(&process, &lane, b"x").expect_err("refused");
-        assert!(matches!(error, LogError::Incompatible(_)), "{error}");
+        assert!(matches!(error, LogError::DamagedMemory { .. }), "{error}");
         let _ = process.service.drain(&lane);
         assert_eq!(words.lessee(), Client::NOBODY, "a lease that could not be used is nobody's");
     }

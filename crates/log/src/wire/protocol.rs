@@ -240,6 +240,10 @@ mod status {
     pub(super) const DAEMON: u16 = 10;
     pub(super) const TOO_LARGE: u16 = 11;
     pub(super) const NO_ROOM: u16 = 12;
+    pub(super) const TRUNCATED: u16 = 13;
+    pub(super) const PAST_END: u16 = 14;
+    pub(super) const DAMAGED_MEMORY: u16 = 15;
+    pub(super) const IN_USE: u16 = 16;
 }
 
 /// The answer that carries an error.
@@ -264,6 +268,14 @@ pub(crate) fn refusal(error: &LogError) -> Reply {
             (status::TOO_LARGE, [*len_bytes, *limit_bytes], String::new())
         }
         LogError::NoRoom(text) => (status::NO_ROOM, [0; 2], text.clone()),
+        LogError::Truncated { stream, at, head } => {
+            (status::TRUNCATED, [at.0, head.0], stream.clone())
+        }
+        LogError::PastEnd { stream, at, end } => (status::PAST_END, [at.0, end.0], stream.clone()),
+        LogError::DamagedMemory { stream, what } => {
+            (status::DAMAGED_MEMORY, [0; 2], format!("{stream}\n{what}"))
+        }
+        LogError::InUse(text) => (status::IN_USE, [0; 2], text.clone()),
     };
     let mut data = text.into_bytes();
     data.truncate(DATA_BYTES_MAX);
@@ -280,10 +292,8 @@ pub(crate) fn accepted(reply: Reply) -> Result<Reply> {
         status::BUSY => LogError::Busy(text()),
         status::FULL => LogError::Full { pool_bytes: reply.values[0], waited_ms: reply.values[1] },
         status::DAMAGED => {
-            let text = text();
-            let (stream, what) = text.split_once('\n').unwrap_or((&text, ""));
-            let at = Lsn(reply.values[0]);
-            LogError::Damaged { stream: stream.to_owned(), at, what: what.to_owned() }
+            let (stream, what) = stream_and_what(&text());
+            LogError::Damaged { stream, at: Lsn(reply.values[0]), what }
         }
         status::INCOMPATIBLE => LogError::Incompatible(text()),
         status::USAGE => LogError::Usage(text()),
@@ -293,8 +303,27 @@ pub(crate) fn accepted(reply: Reply) -> Result<Reply> {
             LogError::TooLarge { len_bytes: reply.values[0], limit_bytes: reply.values[1] }
         }
         status::NO_ROOM => LogError::NoRoom(text()),
+        status::TRUNCATED => {
+            let (at, head) = (Lsn(reply.values[0]), Lsn(reply.values[1]));
+            LogError::Truncated { stream: text(), at, head }
+        }
+        status::PAST_END => {
+            let (at, end) = (Lsn(reply.values[0]), Lsn(reply.values[1]));
+            LogError::PastEnd { stream: text(), at, end }
+        }
+        status::DAMAGED_MEMORY => {
+            let (stream, what) = stream_and_what(&text());
+            LogError::DamagedMemory { stream, what }
+        }
+        status::IN_USE => LogError::InUse(text()),
         _ => LogError::Daemon(text()),
     })
+}
+
+/// The name of a stream, and what was found, each on a line.
+fn stream_and_what(text: &str) -> (String, String) {
+    let (stream, what) = text.split_once('\n').unwrap_or((text, ""));
+    (stream.to_owned(), what.to_owned())
 }
 
 /// As [`accepted`], for a request that an earlier daemon may have carried out before it died. If
@@ -435,10 +464,14 @@ mod tests {
             LogError::Incompatible("other".into()),
             LogError::TooLarge { len_bytes: 7, limit_bytes: 5 },
             LogError::NoRoom("full".into()),
+            LogError::Truncated { stream: "s".into(), at: Lsn(7), head: Lsn(9) },
+            LogError::PastEnd { stream: "s".into(), at: Lsn(9), end: Lsn(7) },
+            LogError::DamagedMemory { stream: "s".into(), what: "no chunk".into() },
+            LogError::InUse("by a daemon".into()),
         ];
         for error in errors {
             let there = accepted(refusal(&error)).expect_err("an error");
-            assert_eq!(there.to_string(), error.to_string());
+            assert_eq!(format!("{there:?}"), format!("{error:?}"));
         }
     }
 }

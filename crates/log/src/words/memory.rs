@@ -230,6 +230,12 @@ impl Memory {
     }
 }
 
+/// Orders the reads of this thread before it before all those after it, where the kernel copied the words: an acquiring
+/// fence would have no atomic load to pair with.
+pub(super) fn fence_after_copy() {
+    fence(true, SeqCst);
+}
+
 fn fence(is_mapped: bool, order: std::sync::atomic::Ordering) {
     match is_mapped {
         true => std::sync::atomic::fence(order),

@@ -13,7 +13,7 @@ use loom::sync::atomic::{AtomicBool, AtomicU64};
 use super::control::at as control_at;
 use super::lane::at as lane_at;
 use super::model::{Lifespan, ModelWords};
-use super::{Client, Control, LaneWords, after_reads, before_writes};
+use super::{ChunkState, Client, Control, DrainerClaim, LaneWords, after_reads, before_writes};
 use crate::StreamId;
 use crate::faults::Fault;
 
@@ -177,6 +177,99 @@ fn a_chunk_is_used_again() {
     allocator.join().expect("no panic");
 }
 
+/// 2 and 3, while a drainer dies after any step: the next one finishes what it began, and another stream gets the
+/// chunk.
+fn a_drainer_may_die(first_steps: usize) {
+    let (owner, next) = (StreamId(0), StreamId(1));
+    let pool = [control_at::CHUNKS, control_at::FREED_WAITERS];
+    let control = ModelWords::new(&pool, &[control_at::FREED]);
+    let words = ModelWords::new(&LANE, &[]);
+    let (chunk, file) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let is_first_dead = Arc::new(AtomicBool::new(false));
+    let (first, second) = (Client::new(0, 1), Client::new(1, 2));
+    {
+        // The stream's record is in the chunk.
+        let lane = LaneWords::model(words.clone());
+        assert!(Control::model(control.clone()).take_chunk(0, owner));
+        lane.set_chunk(0, 0);
+        chunk.store(1, Relaxed);
+        append(&lane, RECORD);
+    }
+    // As `Service::drain`, which puts a suspect lane in order.
+    let drain = {
+        let (chunk, file) = (chunk.clone(), file.clone());
+        move |lane: &LaneWords, control: &Control, claim: &DrainerClaim, own: &Lifespan| {
+            if lane.drained() < RECORD {
+                let record = chunk.load(Relaxed);
+                if own.step() {
+                    file.store(record, Relaxed);
+                }
+                claim.mark_drained(RECORD);
+            }
+            match (lane.is_suspect(), lane.chunk(0), control.chunk_state(0)) {
+                (true, Some(_), ChunkState::Freeing(_)) => {
+                    lane.clear_chunk(0);
+                    control.free_chunk(0);
+                }
+                (true, None, ChunkState::Allocated(of) | ChunkState::Freeing(of))
+                    if of == owner =>
+                {
+                    control.free_chunk(0);
+                }
+                (_, Some(_), _) if control.begin_freeing(0, owner) => {
+                    lane.clear_chunk(0);
+                    control.free_chunk(0);
+                }
+                _ => {}
+            }
+            claim.release();
+        }
+    };
+    let dying = {
+        let lifespan = Lifespan::new(first_steps);
+        let lane = LaneWords::model(words.dying(&lifespan));
+        let control = Control::model(control.dying(&lifespan));
+        let (drain, is_dead) = (drain.clone(), is_first_dead.clone());
+        loom::thread::spawn(move || {
+            if let Some(claim) = lane.claim_drainer(first, |_| false) {
+                drain(&lane, &control, &claim, &lifespan);
+            }
+            if lifespan.is_over() {
+                is_dead.store(true, Release);
+            }
+        })
+    };
+    let allocator = {
+        let (lane, control) = (LaneWords::model(words.clone()), Control::model(control.clone()));
+        let chunk = chunk.clone();
+        loom::thread::spawn(move || {
+            if control.take_chunk(0, next) {
+                before_writes(&lane);
+                chunk.store(2, Relaxed);
+            }
+        })
+    };
+    let (lane, control) = (LaneWords::model(words), Control::model(control));
+    let is_dead = |held| held == first && is_first_dead.load(Acquire);
+    let claimed = lane.claim_drainer(second, is_dead);
+    if let Some(claim) = &claimed {
+        drain(&lane, &control, claim, &Lifespan::endless());
+    }
+    if lane.drained() == RECORD {
+        assert_eq!(file.load(Relaxed), 1, "the stream's record");
+    }
+    dying.join().expect("no panic");
+    allocator.join().expect("no panic");
+    if claimed.is_some() {
+        assert_eq!((lane.drained(), lane.chunk(0)), (RECORD, None), "drained and freed");
+        let state = control.chunk_state(0);
+        assert!(
+            matches!(state, ChunkState::Free) || state == ChunkState::Allocated(next),
+            "{state:?}"
+        );
+    }
+}
+
 /// Two streams that share a group log.
 struct Group {
     control: Arc<ModelWords>,
@@ -299,6 +392,16 @@ fn chunks_are_used_again() {
     for fault in [Fault::ReadsUnfenced, Fault::WritesUnfenced, Fault::ClaimsRelaxed] {
         assert!(finds(fault, a_chunk_is_used_again), "{fault:?}");
     }
+}
+
+#[test]
+fn drainers_may_die() {
+    // More steps than there are: it lives.
+    for steps in 0..18 {
+        explore(move || a_drainer_may_die(steps));
+    }
+    assert!(finds(Fault::WordsWrittenRelaxed, || a_drainer_may_die(usize::MAX)));
+    assert!(finds(Fault::ClaimsRelaxed, || a_drainer_may_die(usize::MAX)));
 }
 
 #[test]

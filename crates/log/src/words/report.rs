@@ -4,10 +4,9 @@
 //! this module. So each word is read a bounded number of times, and what was read is judged, never
 //! the word itself. `hostile_test` holds this module against arbitrary words.
 
-use std::sync::atomic::{Ordering, fence};
-
 use super::lane::{LaneWords, Totals};
 use super::limits::RECORD_ALIGN_BYTES;
+use super::memory::fence_after_copy;
 use crate::Result;
 
 /// How often a word is read until it has the same value twice.
@@ -44,9 +43,8 @@ impl Report {
             payload_bytes: words.word(LaneWords::PAYLOAD_BYTES)?,
             last_usn: words.word(LaneWords::LAST_USN)?,
         };
-        // What the client stored before it published is read after this. The kernel copied the words, so an acquiring
-        // fence would have no atomic load to pair with.
-        fence(Ordering::SeqCst);
+        // What the client stored before it published is read after this.
+        fence_after_copy();
         Ok(Report { appended, totals })
     }
 }

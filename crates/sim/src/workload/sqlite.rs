@@ -2,7 +2,7 @@
 //! `synchronous=FULL`: rollback journal (DELETE, TRUNCATE, PERSIST) and write-ahead log.
 
 use super::script::Script;
-use crate::op::Op;
+use crate::op::{Op, at};
 
 const PAGE: u64 = 4096;
 
@@ -49,14 +49,14 @@ fn rollback(script: &mut Script, end: End) {
     // The header again, now with the number of pages.
     script.write(journal, 0, 12);
     script.fdatasync(journal);
-    script.push(Op::Fsync { target: crate::history::at(""), data_only: false });
+    script.push(Op::Fsync { target: at(""), data_only: false });
     script.write("app.db", 0, PAGE as usize);
     script.write("app.db", page * PAGE, PAGE as usize);
     script.fdatasync("app.db");
     match end {
         End::Delete => {
             script.unlink(journal);
-            script.push(Op::Fsync { target: crate::history::at(""), data_only: false });
+            script.push(Op::Fsync { target: at(""), data_only: false });
         }
         End::Truncate => {
             script.truncate(journal, 0);

@@ -10,7 +10,10 @@ use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 
 use super::steps::Processor;
-use crate::nvram::line::{LINE_BYTES, WORD_BYTES};
+use crate::nvram::line::LINE_BYTES;
+
+/// A word is stored whole or not at all.
+const WORD_BYTES: usize = 8;
 
 /// The instructions that write a line back, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +41,14 @@ impl Native {
         const STRUCTURED_FEATURES: u32 = 7;
         const CLFLUSHOPT: u32 = 1 << 23;
         const CLWB: u32 = 1 << 24;
-        let features = match __cpuid(0).eax {
-            ..STRUCTURED_FEATURES => 0,
-            _ => __cpuid_count(STRUCTURED_FEATURES, 0).ebx,
+        // The oldest compiler that builds this has these functions as unsafe ones.
+        // SAFETY: every processor of this architecture has the instruction CPUID, and the leaf is one that it says it has.
+        #[allow(unused_unsafe)]
+        let features = unsafe {
+            match __cpuid(0).eax {
+                ..STRUCTURED_FEATURES => 0,
+                _ => __cpuid_count(STRUCTURED_FEATURES, 0).ebx,
+            }
         };
         let write_back = match features {
             features if features & CLWB != 0 => WriteBack::Keep,

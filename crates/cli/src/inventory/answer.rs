@@ -1,0 +1,48 @@
+//! What a mount says when it is asked.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::files::FileCounters;
+
+/// How a mount is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MountState {
+    ReadWrite,
+    ReadOnly,
+    /// Read-only after an error.
+    Failed,
+    /// Its daemon has ended without unmounting it.
+    Dead,
+    /// Its daemon does not answer.
+    Silent,
+    /// This user may not ask.
+    Hidden,
+}
+
+impl MountState {
+    pub fn name(self) -> &'static str {
+        match self {
+            MountState::ReadWrite => "read-write",
+            MountState::ReadOnly => "read-only",
+            MountState::Failed => "failed",
+            MountState::Dead => "dead",
+            MountState::Silent => "silent",
+            MountState::Hidden => "hidden",
+        }
+    }
+}
+
+/// What a mount says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Answer {
+    pub state: MountState,
+    pub pid: Option<i32>,
+    /// Empty unless it told them.
+    pub counters: Map<String, Value>,
+    /// Why it did not, for a person.
+    pub error: Option<String>,
+    /// Those for which most was written, if they were asked for.
+    pub files: Vec<FileCounters>,
+}
