@@ -1,7 +1,6 @@
 //! Somebody makes a file of the shared memory shorter while processes use it: they get errors, none is killed by SIGBUS,
 //! and nothing that was synced is lost. In a program of its own: it starts others.
 
-#[allow(dead_code)] // Other tests use the rest.
 mod common;
 
 use std::fs::OpenOptions;

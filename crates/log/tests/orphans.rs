@@ -2,7 +2,6 @@
 
 #![allow(missing_docs)]
 
-#[allow(dead_code)]
 mod common;
 
 use std::path::{Path, PathBuf};

@@ -107,7 +107,7 @@ fn on_device(
     let one_row_panel = one_row_panel(panel);
     let one_row = OneRow { panel: &one_row_panel, arguments: &WAL, count: scale.pick(20, 100) };
     for round in 0..scale.rounds() {
-        scale.say_round(round, &panel);
+        scale.say_round(round, panel);
         one_row.round(lab, &running, &mut rng, samples)?;
         for (index, load) in LOADS.into_iter().enumerate() {
             // Lines that all fit into a pipe.
