@@ -98,7 +98,7 @@ fn outcome_of(path: &Path) -> Result<Outcome> {
         Err(e) => return Err(at(&log)(e)),
     };
     let is_joined = serving_socket(&root)?.is_some() || Slots::open(&root)?.is_joined(None);
-    // A client waits for the next daemon, and goes on appending meanwhile.
+    // A client waits for the next daemon. Until that starts, the client continues to append.
     if is_joined || has_client(&folder)? {
         return Ok(Outcome::InUse);
     }

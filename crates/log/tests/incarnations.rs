@@ -118,7 +118,7 @@ fn a_copy_of_a_directory_whose_chunks_are_on_nvram_is_refused() {
     assert!(error.contains("is missing") && error.contains("mkdir -m 700"), "{error}");
     fs::create_dir(nvram.join(format!("onejournal-{new}"))).expect("directory");
     let other = open(&twin, &options);
-    // And what the flush worker has brought there meanwhile.
+    // The flush worker may have brought records there, too.
     let found = numbers(&other);
     assert!(found.len() >= 20 && found == range(0..found.len() as u64), "{found:?}");
     append(&other, 100..110, true);

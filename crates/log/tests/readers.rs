@@ -76,7 +76,7 @@ fn at_head(stream: &Stream) -> Reader {
     loop {
         match stream.read_from(stream.head()) {
             Ok(reader) => return reader,
-            // Truncated meanwhile, or further than anything is durable.
+            // The record was truncated, or nothing is durable that far.
             Err(LogError::Truncated { .. } | LogError::PastEnd { .. }) => std::thread::yield_now(),
             Err(e) => panic!("{e}"),
         }

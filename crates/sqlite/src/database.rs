@@ -92,7 +92,7 @@ impl Database {
     /// Closes the log when no connection of this process has the database open any more.
     pub fn close_log(&self) -> Result<(), Failure> {
         let mut state = self.state.lock();
-        // One that came meanwhile has counted itself before it looks for the log here.
+        // A connection that opens now counts itself before it looks for the log here.
         if self.connections.load(Ordering::Acquire) > 0 {
             return Ok(());
         }

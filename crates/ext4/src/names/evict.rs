@@ -48,7 +48,8 @@ impl Mounted {
             };
             let is_again = self.in_core.end_eviction(ino);
             if evicted.is_err() {
-                // Nobody looks for whoever asked for it meanwhile: it ends for them, too.
+                // Other threads that asked for this eviction do not look again. It has ended for
+                // them, too.
                 while is_again && self.in_core.end_eviction(ino) {}
                 return evicted;
             }

@@ -49,7 +49,8 @@ impl Service {
     /// Brings everything that was appended to the log files, and frees the chunks.
     pub(crate) fn drain(&self, lane: &Lane) -> Result<()> {
         lane.check()?;
-        // What another process or another thread of ours brings home meanwhile is ours too.
+        // Another process, or another thread of this one, may bring records home at the same time.
+        // They are drained for this caller, too.
         let drainer = self.wait_for_drainer(lane)?;
         lane.check()?;
         self.drain_claimed(lane, &drainer).inspect_err(|e| lane.abort_after(e))

@@ -174,7 +174,7 @@ impl Lane {
         let known = self.words.appended();
         let report = Report::read(remote);
         if self.words.remote() != Some(remote.serial()) {
-            // The lease ended meanwhile, and what its client said was taken over then.
+            // The lease has ended. The words of its client were taken over when it ended.
             return self.pull();
         }
         let chunk_bytes = self.host.settings().chunk_bytes;
@@ -256,7 +256,8 @@ impl Bytes for Anywhere<'_> {
         let read = lane.read_chunks(chunks_at, allocated);
         after_reads(&lane.words);
         if lane.words.drained() > chunks_at {
-            // Drained meanwhile: the chunk may have been freed and allocated again.
+            // The records were drained after the copy began. The chunk may have been freed and
+            // allocated again.
             return self.read(at, buf);
         }
         read

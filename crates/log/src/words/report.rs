@@ -85,7 +85,7 @@ impl LaneWords {
             && reported.is_multiple_of(RECORD_ALIGN_BYTES)
             && self.chunk(last).is_some_and(owns);
         if !is_plausible {
-            // Another thread may have taken it over, and drained it, meanwhile.
+            // Another thread may have taken it over, and drained it, since it was read.
             return match known <= reported && self.appended() >= reported {
                 true => Ok(()),
                 false => Err(Implausible { reported, known }),

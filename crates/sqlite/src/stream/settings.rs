@@ -170,7 +170,8 @@ pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
     if let Some(log) = known.and_then(|path| LOGS.find(&path)) {
         return Ok(log);
     }
-    // Not while what is open is locked: it may take long, and a process that is forked meanwhile has that lock for good.
+    // Not under the lock of the open databases. This may take long, and a process that is forked
+    // before it ends would hold that lock for ever.
     let log = Arc::new(Log::open(&settings.directory, &options(settings))?);
     let Ok(path) = settings.directory.canonicalize() else { return Ok(log) };
     Ok(LOGS.with(|logs| match logs.get(&path).and_then(Weak::upgrade) {
