@@ -183,7 +183,7 @@ fn permit(dir: &Path, stream: &str, group: &str, mode: u32) -> Result<()> {
     let gid = group_number(group)?;
     let place = format!("--dir {}", dir.display());
     match log::permit(dir, stream, gid, mode) {
-        Err(error @ LogError::Daemon(_)) => {
+        Err(error @ LogError::InUse(_)) => {
             let error = failed(error);
             Err(CliError {
                 text: format!("{}. To change this stream, stop it", error.text),

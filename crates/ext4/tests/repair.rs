@@ -319,7 +319,9 @@ fn what_mke2fs_has_overwritten_in_part_is_not_mounted() {
                         assert!(cut < begun, "{arguments:?}, cut {cut}, {survival:?}: mounted");
                         mounted += 1;
                     }
-                    Err(Error::Incompatible(_) | Error::Corrupt { .. }) => refused += 1,
+                    Err(Error::NoVolume(_) | Error::Incompatible(_) | Error::Corrupt { .. }) => {
+                        refused += 1
+                    }
                     Err(error) => panic!("{arguments:?}, cut {cut}, {survival:?}: {error}"),
                 }
             }

@@ -30,8 +30,8 @@ impl Log {
     /// socket ([`names_socket`]), this is [`Log::connect`].
     ///
     /// # Errors
-    /// [`LogError::Daemon`] while a daemon serves the directory; the error names its socket. Also if no
-    /// daemon answers at the socket; no log is made instead.
+    /// [`LogError::InUse`] while a daemon serves the directory; the error names its socket.
+    /// [`LogError::Daemon`] if no daemon answers at the socket; no log is made instead.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Log> {
         Log::new(open_backend(path.as_ref(), options)?)
     }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use common::{
     TestDirectory, append_every_size, append_synced, check_every_size, on_both, payload, records,
 };
-use onejournal::{ConnectOptions, Limits, Log, LogError, Lsn, Options, Server, ServerOptions};
+use onejournal::{
+    ConnectOptions, Effect, Limits, Log, LogError, Lsn, Options, Server, ServerOptions,
+};
 
 /// A daemon that serves the test_dir, and its clients.
 trait Served {
@@ -245,6 +247,26 @@ fn clients_go_on_when_the_daemon_is_back() {
         }
         assert!(records(&stream) == expected);
         drop(server);
+    });
+}
+
+/// The daemon may have carried the call out before it died. So a directory that cannot be opened instead does not make
+/// the call a refused one.
+#[test]
+fn regression_a_lost_daemon_leaves_the_outcome_unknown() {
+    on_both(|test_dir| {
+        let server = test_dir.serve();
+        let retry = Duration::from_millis(100);
+        let fallback = Some((test_dir.log(), test_dir.options()));
+        let falling = ConnectOptions { retry, fallback };
+        let log = Log::connect_with(test_dir.socket(), &falling).expect("connect");
+        server.stop().expect("stop");
+        let elsewhere = ServerOptions::at(test_dir.root.path().join("elsewhere"));
+        let _server =
+            Server::start(test_dir.log(), &test_dir.options(), &elsewhere).expect("serve");
+        let error = log.stream("new").map(drop).expect_err("it does not answer");
+        assert_eq!(error.effect(), Effect::Unknown, "{error}");
+        assert!(error.to_string().contains("/elsewhere"), "{error}");
     });
 }
 

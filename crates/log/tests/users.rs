@@ -190,7 +190,7 @@ fn users_of_a_group_use_one_stream_in_turns() {
     stream.sync(lsn).expect("sync");
     drop((stream, log));
     colleague(&first, "nothing", "");
-    assert!(matches!(permit(0o660), Err(LogError::Daemon(_))), "it has read the permissions");
+    assert!(matches!(permit(0o660), Err(LogError::InUse(_))), "it has read the permissions");
     server.stop().expect("stop");
     permit(0o660).expect("no daemon");
     let server = serve(&test_dir);

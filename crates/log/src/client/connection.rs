@@ -244,7 +244,11 @@ impl Client {
         if let Some(log) = &*fallback {
             return Ok(log.clone());
         }
-        let log = (self.open)(path, options)?;
+        // The daemon may have carried the call out. So this stays an error of the daemon.
+        let log = (self.open)(path, options).map_err(|refused| {
+            let LogError::Daemon(gone) = &error else { return refused };
+            LogError::Daemon(format!("{gone}; its directory cannot be opened instead: {refused}"))
+        })?;
         tracing::warn!("{}: gone, using {} directly", self.socket.display(), path.display());
         Ok(fallback.insert(Arc::from(log)).clone())
     }

@@ -16,7 +16,7 @@ use crate::{LogError, Result, StreamName};
 /// daemon goes by them. Processes that open the directory themselves do not.
 ///
 /// # Errors
-/// [`LogError::Daemon`] while a daemon serves the directory: it has read who may use the stream.
+/// [`LogError::InUse`] while a daemon serves the directory: it has read who may use the stream.
 pub fn permit(path: &Path, name: &str, gid: u32, mode: u32) -> Result<()> {
     let name: StreamName = name.parse()?;
     let root = Folder::open(path, Trust::own()).map_err(at(path))?;
