@@ -135,11 +135,12 @@ fn a_forked_process_holds_nothing_of_a_parent_that_died() {
         drop(hold);
         // SAFETY: see above.
         if unsafe { fork() } > 0 {
-            std::io::Write::write_all(&mut &begin, b"!").expect("say so");
             loop {
                 std::thread::park();
             }
         }
+        // Said here: a child closes what its parent holds as soon as it runs, and not before.
+        std::io::Write::write_all(&mut &begin, b"!").expect("say so");
         let _ = std::io::Read::read(&mut end, &mut [0]);
         // SAFETY: it ends the process.
         unsafe { _exit(0) }
