@@ -259,6 +259,10 @@ fn check_together(parsed: &Parsed) -> Result<()> {
             "options journal_size and journal_latency need journal=PATH: add it, or leave them out";
         return Err(CliError::usage(why));
     }
+    if parsed.order == Order::Sync && parsed.mount.io_uring == IoUring::On {
+        let why = "order=sync cannot be had together with io_uring=on: leave one of them out";
+        return Err(CliError::usage(why));
+    }
     if !parsed.atomic_writes {
         return Ok(());
     }
@@ -501,6 +505,8 @@ mod tests {
             let error = parse_text(&format!("atomic_writes,{other}")).err().unwrap();
             assert!(error.text.contains(other), "{error}");
         }
+        let error = parse_text("order=sync,io_uring=on").err().unwrap();
+        assert!(error.text.contains("io_uring=on"), "{error}");
         assert!(parse_text("atomic_writes,data=journal").unwrap().atomic_writes);
         let error = parse_text("frobnicate").err().unwrap();
         assert!(error.text.starts_with("unknown option frobnicate; "), "{error}");

@@ -24,6 +24,8 @@ pub struct Connection {
     device: OwnedFd,
     handle: MountHandle,
     max_thread_count: usize,
+    /// Of each queue, as asked for.
+    least_count: usize,
     agreed_flags: u64,
     guarded: Guarded,
     /// Present when requests come through io_uring.
@@ -75,6 +77,7 @@ impl Connection {
             device,
             handle,
             max_thread_count,
+            least_count,
             agreed_flags,
             guarded,
             rings,
@@ -160,8 +163,11 @@ impl Connection {
         let Some(rings) = rings else {
             return serve_until_unmounted(device, server, self.max_thread_count).map_err(reading);
         };
+        // A file system that asks for more threads has requests that wait in other ways.
+        let threads = rings.threads_per_queue();
+        let block_limit = if self.least_count > 1 { 1 } else { threads.saturating_sub(1) };
         std::thread::scope(|scope| {
-            crate::transport::queues::start(rings, device, scope, server);
+            crate::transport::queues::start(rings, scope, server, block_limit);
             serve_until_unmounted(device, server, 1).map_err(reading)
         })
     }

@@ -28,14 +28,17 @@ pub type SendEarly<'a> = &'a dyn Fn(&OutHeader, &[u8]) -> bool;
 
 /// How a transport replaces a thread that blocks.
 pub(crate) trait StandIns {
-    /// Another thread answers the requests that the calling one would answer. `false`: there are
-    /// [`MAX_STAND_IN_COUNT`] already, or the thread did not start.
+    /// Another thread answers the requests that the calling one would answer. `false`: too many
+    /// threads block already, or the thread did not start.
     fn begin(&self) -> bool;
     /// The calling thread is back.
     fn end(&self);
 }
 
-/// More threads than this do not block at a time ([`Reply::block_in_place`]).
+/// More threads than this do not block at a time ([`Reply::block_in_place`]). Through io_uring it is
+/// one less than the threads of a queue; one, if [`MountOptions::min_thread_count`] is more than 1.
+///
+/// [`MountOptions::min_thread_count`]: crate::MountOptions::min_thread_count
 pub const MAX_STAND_IN_COUNT: usize = 64;
 
 /// Payload of an answer, in a buffer of the transport: [`crate::MAX_TRANSFER_BYTES`] long, or 128
@@ -67,8 +70,8 @@ impl<'a> Reply<'a> {
     }
 
     /// Runs `wait`, which blocks until the kernel has had an answer to other requests. The
-    /// transport starts a thread for them if no other is free. `None`: [`MAX_STAND_IN_COUNT`]
-    /// threads block already, and `wait` did not run.
+    /// transport starts a thread for them if no other is free; through io_uring it keeps one free.
+    /// `None`: [`MAX_STAND_IN_COUNT`] threads block already, and `wait` did not run.
     ///
     /// Without a transport, in tests of a file system, `wait` just runs.
     pub fn block_in_place<T>(&self, wait: impl FnOnce() -> T) -> Option<T> {

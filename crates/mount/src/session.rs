@@ -67,8 +67,9 @@ impl Session {
         });
         match mounted {
             Ok((connection, notifier)) => {
-                // One thread stays free to answer what the others wait for.
-                let file_limit = connection.least_thread_count() - 1;
+                // Of the threads of a queue one may block for another reason, and one stays free to
+                // answer what the others wait for.
+                let file_limit = connection.least_thread_count().saturating_sub(2);
                 let atomic =
                     has_atomic.then(|| AtomicWrites::new(&volume, notifier.clone(), file_limit));
                 let agreed_flags = connection.agreed_flags();

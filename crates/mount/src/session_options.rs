@@ -1,6 +1,6 @@
 //! What a mounted volume can be asked for.
 
-use fuse::MountOptions;
+use fuse::{IoUring, MountOptions};
 
 /// Threads of each queue, at least, with atomic writes: all but one may wait for pages to be dropped.
 const ATOMIC_THREAD_COUNT: usize = 4;
@@ -38,7 +38,8 @@ impl Order {
 pub struct SessionOptions {
     /// Those of the mount. With `noatime` the volume must be open with
     /// [`ext4::OpenOptions::noatime`], too. `fsync`s of as many threads can share a commit. The
-    /// session sets the type of the file system, the fewest threads, and `writeback_cache`.
+    /// session sets the type of the file system, the fewest threads, and
+    /// `writeback_cache`. With [`Order::Sync`] requests come through `/dev/fuse`.
     pub mount: MountOptions,
     /// The order of writes.
     pub order: Order,
@@ -53,6 +54,11 @@ impl SessionOptions {
         MountOptions {
             subtype: Some(SUBTYPE.into()),
             writeback_cache: self.order == Order::Sync,
+            // Through io_uring only some renames at a time could wait for the data of their files.
+            io_uring: match self.order {
+                Order::History => self.mount.io_uring,
+                Order::Sync => IoUring::Off,
+            },
             min_thread_count: if self.atomic_writes { ATOMIC_THREAD_COUNT } else { 1 },
             ..self.mount.clone()
         }

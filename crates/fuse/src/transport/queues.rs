@@ -29,7 +29,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, Opcode, OutHeader, UringCmdReq, UringEntInOut, uring};
 use crate::file_system::{FileSystem, serve_guarded};
-use crate::reply::{Answer, MAX_STAND_IN_COUNT, Reply, SHORT_REPLY_BYTES, StandIns, out_header};
+use crate::reply::{Answer, Reply, SHORT_REPLY_BYTES, StandIns, out_header};
 use crate::request::{Body, Request};
 use crate::transport::large_writes::{self, Handoff};
 use crate::transport::receive::MAX_TRANSFER_BYTES;
@@ -66,14 +66,12 @@ pub(crate) fn make_rings(
     // In turn, so that each queue has its first before another has many.
     for index in 0..counts.iter().copied().max()? {
         for (qid, _) in counts.iter().enumerate().filter(|(_, count)| index < **count) {
-            rings.push((u16::try_from(qid).ok()?, make_ring(device).ok()?));
+            let ring =
+                CommandRing::new(device.as_fd(), uring::HEADER_BYTES, MAX_TRANSFER_BYTES + 1);
+            rings.push((u16::try_from(qid).ok()?, ring.ok()?));
         }
     }
     Some(Rings(rings))
-}
-
-fn make_ring(device: &OwnedFd) -> io::Result<CommandRing> {
-    CommandRing::new(device.as_fd(), uring::HEADER_BYTES, MAX_TRANSFER_BYTES + 1)
 }
 
 /// How many threads each queue gets; `None` if there are too many CPUs.
@@ -109,27 +107,23 @@ fn cpus(list: &str) -> Option<Vec<usize>> {
     Some(numbers)
 }
 
-/// Starts a thread for each ring; they end when the file system is unmounted.
-pub(crate) fn start<'scope, 'env, S: FileSystem>(
+/// Starts a thread for each ring; they end when the file system is unmounted. At most
+/// `block_limit` of them block at a time, which is less than the threads of any queue.
+pub(crate) fn start<'scope>(
     rings: Rings,
-    device: &'scope OwnedFd,
-    scope: &'scope Scope<'scope, 'env>,
-    server: &'scope S,
+    scope: &'scope Scope<'scope, '_>,
+    server: &'scope impl FileSystem,
+    block_limit: usize,
 ) {
     let early = server.answers_early().then(|| large_writes::start(scope, server));
     let handoff = early.transpose().unwrap_or_else(|error| stop(&error));
-    let blocked_count = Arc::new(AtomicUsize::new(0));
-    let mut queues: Vec<Arc<Queue<'scope, 'env, S>>> = Vec::new();
+    let blocked = Arc::new(Blocked { count: AtomicUsize::new(0), limit: block_limit });
     for (qid, ring) in rings.0 {
-        let known = queues.iter().find(|queue| queue.qid == qid).cloned();
-        let queue = known.unwrap_or_else(|| {
-            let (handoff, blocked_count) = (handoff.clone(), blocked_count.clone());
-            let idle_count = AtomicUsize::new(0);
-            let queue = Queue { qid, device, server, scope, handoff, idle_count, blocked_count };
-            queues.push(Arc::new(queue));
-            queues[queues.len() - 1].clone()
-        });
-        if let Err(error) = queue.start_thread(ring) {
+        let builder = std::thread::Builder::new().name(format!("fuse-cpu{qid}"));
+        let (handoff, blocked) = (handoff.clone(), blocked.clone());
+        let queue = Queue { ring, server, handoff, blocked, input: Vec::new() };
+        let serve = move || queue.serve(qid).unwrap_or_else(|error| stop(&error));
+        if let Err(error) = builder.spawn_scoped(scope, serve) {
             stop(&error);
         }
     }
@@ -142,56 +136,31 @@ fn stop(error: &io::Error) -> ! {
     std::process::abort()
 }
 
-/// The queue of one CPU.
-struct Queue<'scope, 'env, S> {
-    qid: u16,
-    device: &'scope OwnedFd,
-    server: &'scope S,
-    scope: &'scope Scope<'scope, 'env>,
-    handoff: Option<Handoff>,
-    /// Threads that wait for a request.
-    idle_count: AtomicUsize,
-    /// Threads of all queues that block in a request until others answer another one.
-    blocked_count: Arc<AtomicUsize>,
+/// Counts blocked threads, so that each queue keeps one that answers. A thread cannot be added: the
+/// kernel gives an entry that is registered later none of the requests that wait already.
+struct Blocked {
+    /// Of all queues.
+    count: AtomicUsize,
+    limit: usize,
 }
 
-impl<'scope, 'env, S: FileSystem> Queue<'scope, 'env, S> {
-    fn start_thread(self: &Arc<Self>, ring: CommandRing) -> io::Result<()> {
-        let builder = std::thread::Builder::new().name(format!("fuse-cpu{}", self.qid));
-        let thread = QueueThread { queue: self.clone(), ring, input: Vec::new() };
-        let serve = move || thread.serve().unwrap_or_else(|error| stop(&error));
-        builder.spawn_scoped(self.scope, serve).map(drop)
-    }
-}
-
-/// A thread that stands in for a blocked one stays: its ring cannot be taken back from the kernel.
-impl<S: FileSystem> StandIns for Arc<Queue<'_, '_, S>> {
+impl StandIns for Blocked {
     fn begin(&self) -> bool {
-        let block = |count| (count < MAX_STAND_IN_COUNT).then_some(count + 1);
-        let order = Ordering::SeqCst;
-        if self.blocked_count.fetch_update(order, order, block).is_err() {
-            return false;
-        }
-        if self.idle_count.load(order) > 0 {
-            return true;
-        }
-        let started = make_ring(self.device).and_then(|ring| self.start_thread(ring));
-        if let Err(error) = &started {
-            tracing::warn!(%error, "a thread of a queue did not start");
-            self.end();
-        }
-        started.is_ok()
+        let block = |count| (count < self.limit).then_some(count + 1);
+        self.count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, block).is_ok()
     }
 
     fn end(&self) {
-        self.blocked_count.fetch_sub(1, Ordering::SeqCst);
+        self.count.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// One thread of a queue.
-struct QueueThread<'scope, 'env, S> {
-    queue: Arc<Queue<'scope, 'env, S>>,
+struct Queue<'a, S> {
     ring: CommandRing,
+    server: &'a S,
+    handoff: Option<Handoff>,
+    blocked: Arc<Blocked>,
     /// What was sent, out of the way of the answer.
     input: Vec<u8>,
 }
@@ -210,16 +179,13 @@ fn command(qid: u16, commit_id: u64) -> [u8; COMMAND_BYTES] {
     command
 }
 
-impl<S: FileSystem> QueueThread<'_, '_, S> {
-    /// Answers the queue's requests until the file system is unmounted.
-    fn serve(mut self) -> io::Result<()> {
+impl<S: FileSystem> Queue<'_, S> {
+    /// Answers queue `qid` until the file system is unmounted.
+    fn serve(mut self, qid: u16) -> io::Result<()> {
         let mut operation = uring::CMD_REGISTER;
         let mut commit_id = 0;
         loop {
-            self.queue.idle_count.fetch_add(1, Ordering::SeqCst);
-            let ran = self.ring.run(operation, command(self.queue.qid, commit_id));
-            self.queue.idle_count.fetch_sub(1, Ordering::SeqCst);
-            match ran {
+            match self.ring.run(operation, command(qid, commit_id)) {
                 Ok(()) => {}
                 Err(error) if is_unmounted(&error) => return Ok(()),
                 Err(error) => return Err(error),
@@ -231,14 +197,13 @@ impl<S: FileSystem> QueueThread<'_, '_, S> {
 
     /// Answers the request in the ring's buffers, in the same buffers, and returns its number.
     fn serve_entry(&mut self) -> u64 {
-        let queue = &self.queue;
         let (header, payload) = self.ring.buffers();
         let entry = read::<UringEntInOut>(&header[uring::ENT_IN_OUT]);
         let asked = read::<InHeader>(&header[uring::IN_OUT]);
         let opcode = Opcode::from_wire(asked.opcode);
         let sent_bytes = (entry.payload_sz as usize).min(payload.len());
         let head = &header[uring::OP_IN];
-        let (answer, payload_bytes) = match (opcode, &queue.handoff) {
+        let (answer, payload_bytes) = match (opcode, &self.handoff) {
             (Some(Opcode::Write), Some(handoff)) if sent_bytes >= large_writes::MIN_BYTES => {
                 let (answer, out) = handoff.serve(asked, head, &payload[..sent_bytes]);
                 payload[..out.len()].copy_from_slice(&out);
@@ -247,10 +212,10 @@ impl<S: FileSystem> QueueThread<'_, '_, S> {
             // What was sent stays where it is, the short answer is built beside it.
             (Some(Opcode::Write | Opcode::Setxattr), _) => {
                 let mut room = [0; SHORT_REPLY_BYTES];
-                let mut reply = Reply::new(&mut room).with_stand_ins(queue);
+                let mut reply = Reply::new(&mut room).with_stand_ins(&*self.blocked);
                 let body = Body::split(head, &payload[..sent_bytes]);
                 let request = Request { header: asked, opcode, body };
-                let answer = serve_guarded(queue.server, &request, &mut reply);
+                let answer = serve_guarded(self.server, &request, &mut reply);
                 payload[..reply.payload().len()].copy_from_slice(reply.payload());
                 (answer, reply.payload().len())
             }
@@ -258,10 +223,10 @@ impl<S: FileSystem> QueueThread<'_, '_, S> {
             _ => {
                 self.input.clear();
                 self.input.extend_from_slice(&payload[..sent_bytes]);
-                let mut reply = Reply::new(payload).with_stand_ins(queue);
+                let mut reply = Reply::new(payload).with_stand_ins(&*self.blocked);
                 let body = Body::split(head, &self.input);
                 let request = Request { header: asked, opcode, body };
-                let answer = serve_guarded(queue.server, &request, &mut reply);
+                let answer = serve_guarded(self.server, &request, &mut reply);
                 (answer, reply.payload().len())
             }
         };
