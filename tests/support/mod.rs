@@ -96,18 +96,8 @@ impl Ran {
 pub fn spawn(command: &mut Command) -> std::io::Result<Child> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    // Exec closes descriptors in the order of their numbers, perhaps after `spawn` has returned.
-    let (mut reader, writer) = std::io::pipe()?;
-    let last = rustix::io::fcntl_dupfd_cloexec(&writer, LAST_DESCRIPTOR)?;
-    drop(writer);
-    let child = command.spawn()?;
-    drop(last);
-    std::io::copy(&mut reader, &mut std::io::sink())?;
-    Ok(child)
+    onejournal_testing::spawn_without_files(command)
 }
-
-/// Higher than any that a test has.
-const LAST_DESCRIPTOR: i32 = 512;
 
 /// The writing end of a pipe that has no reader. A child that another test starts may have a copy of the reader until
 /// its exec: this waits for the last copy.

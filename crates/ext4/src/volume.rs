@@ -244,8 +244,8 @@ impl Volume {
         self.mounted().write_accepting(ino, offset, data, kill, accepted)
     }
 
-    /// The most blocks that [`Volume::write_atomic`] can write at once, if those that have to be
-    /// allocated are in few block groups. 0 if it is not supported.
+    /// The most blocks that [`Volume::write_atomic`] can write at once, if it allocates blocks in few
+    /// block groups only. 0 if it is not supported.
     pub fn atomic_block_limit(&self) -> usize {
         self.mounted().atomic_block_limit()
     }

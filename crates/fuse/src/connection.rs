@@ -133,7 +133,7 @@ impl Connection {
     }
 
     /// At most this many threads may block in `serve` until another request is answered. The rest
-    /// are free to read and answer that one.
+    /// are free to read and answer the other request.
     pub fn waiter_limit(&self) -> usize {
         match self.rings {
             // A thread of its own reads what does not come through them.
@@ -158,17 +158,16 @@ impl Connection {
 
     fn serve(&mut self, server: &impl FileSystem) -> Result<(), MountError> {
         let reading = |errno| MountError::System { what: "reading /dev/fuse", errno };
-        let rings = self.rings.take();
-        let device = &self.device;
-        let Some(rings) = rings else {
-            return serve_until_unmounted(device, server, self.max_thread_count).map_err(reading);
+        let Some(rings) = self.rings.take() else {
+            return serve_until_unmounted(&self.device, server, self.max_thread_count)
+                .map_err(reading);
         };
         // A file system that asks for more threads has requests that wait in other ways.
         let threads = rings.threads_per_queue();
         let block_limit = if self.least_count > 1 { 1 } else { threads.saturating_sub(1) };
         std::thread::scope(|scope| {
             crate::transport::queues::start(rings, scope, server, block_limit);
-            serve_until_unmounted(device, server, 1).map_err(reading)
+            serve_until_unmounted(&self.device, server, 1).map_err(reading)
         })
     }
 

@@ -49,7 +49,7 @@ pub enum MountError {
         /// What mount(2) said.
         errno: Errno,
     },
-    /// There is no fusermount3, which those who are not root need.
+    /// There is no fusermount3, which users other than root need.
     #[error("fusermount3 is not installed (apt install fuse3), and only root can do without it")]
     NoFusermount,
     /// fusermount3 failed.

@@ -83,7 +83,7 @@ impl Notifier {
             for job in incoming {
                 guard.watch();
                 job.ranges.iter().for_each(|range| sender(&message(job.node, *range)));
-                // Nobody need be waiting.
+                // It may be that no thread waits.
                 let _ = job.done.send(());
             }
         })?;

@@ -1,18 +1,15 @@
 //! Runs programs, and returns their output if they fail.
 
-use std::fs::File;
 use std::io;
 use std::process::{Child, Command, Stdio};
 
 use device::sync::RwLock;
-use rustix::io::fcntl_dupfd_cloexec;
-use rustix::pipe::{PipeFlags, pipe_with};
+use onejournal_testing::spawn_without_files;
 
 /// Locked exclusively while a program is started, and shared by threads that have files open on a
 /// mount that must not be busy later. A child has all open files of this process until its exec has
-/// closed them. That may be after `spawn` has returned, because posix_spawn waits only until the
-/// child has its own memory. A mount with an open file is busy. And if the child closes its copy of
-/// a descriptor with an atomic write, that atomic write is aborted.
+/// closed them. A mount with an open file is busy. And if the child closes its copy of a descriptor
+/// with an atomic write, that atomic write is aborted.
 static STARTING: RwLock<()> = RwLock::new(());
 
 /// Locked exclusively while a new namespace has copies of all mounts, and shared by threads that
@@ -37,20 +34,11 @@ pub fn in_namespace(script: &str) -> Command {
     unshare
 }
 
-/// Exec closes descriptors in the order of their numbers, and the judge has no files with higher ones.
-const LAST_DESCRIPTOR: i32 = 512;
-
 /// Starts a program. Every program must be started by this function. Returns when the child has
 /// closed its copies of our descriptors.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
     let _alone = STARTING.write();
-    let (read_end, write_end) = pipe_with(PipeFlags::CLOEXEC)?;
-    let last = fcntl_dupfd_cloexec(write_end, LAST_DESCRIPTOR)?;
-    let child = command.spawn()?;
-    drop(last);
-    // The end of the pipe: the child has closed the last descriptor.
-    io::copy(&mut File::from(read_end), &mut io::sink())?;
-    Ok(child)
+    spawn_without_files(command)
 }
 
 /// Runs `work`, which opens files that no child may inherit. It must not start a program.
@@ -82,23 +70,4 @@ pub fn outcome(command: &mut Command) -> Result<(i32, String), String> {
 pub fn tool(name: &str) -> Command {
     let sbin = std::path::Path::new("/usr/sbin").join(name);
     if sbin.exists() { Command::new(sbin) } else { Command::new(name) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Read;
-
-    #[test]
-    fn a_child_has_none_of_our_descriptors_when_it_is_started() {
-        for _ in 0..300 {
-            let (read_end, write_end) =
-                pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
-            let mut child = spawn(&mut Command::new("true")).unwrap();
-            drop(write_end);
-            let found = File::from(read_end).read(&mut [0]);
-            assert_eq!(found.unwrap(), 0, "the child could still write");
-            child.wait().unwrap();
-        }
-    }
 }

@@ -254,7 +254,7 @@ fn others_may_not_enter() {
     let log = open(&directory, &options);
     append(&log, 0..1, true);
     let mode = |path: &Path| fs::metadata(path).expect("there").mode() & 0o777;
-    // Somebody may listen at a socket in it.
+    // A process may listen at a socket in it.
     assert_eq!(mode(&directory) & !0o711, 0);
     for name in ["clients", "streams", "lock"] {
         assert_eq!(mode(&directory.join(name)) & 0o077, 0, "{name}");

@@ -14,7 +14,7 @@ use onejournal::{ConnectOptions, Log, LogError, Lsn, Options, Server, ServerOpti
 
 const CLIENTS: usize = 2;
 const ROUNDS: usize = 25;
-/// Whoever takes longer than this is stuck.
+/// A process that takes longer than this is stuck.
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One test after the other: a process that is being started has, for a moment, all descriptors of this one, and

@@ -1,4 +1,4 @@
-//! Somebody makes a file of the shared memory shorter while processes use it: they get errors, none is killed by SIGBUS,
+//! Another process makes a file of the shared memory shorter while processes use it: they get errors, none is killed by SIGBUS,
 //! and nothing that was synced is lost. In a program of its own: it starts others.
 
 mod common;

@@ -86,7 +86,7 @@ impl Images {
     }
 }
 
-/// An empty journal of that volume, so that a run does not begin by writing zeros everywhere.
+/// An empty journal of the volume in use, so that a run does not begin by writing zeros everywhere.
 fn empty_journal(on: JournalOn, formatted: &Formatted, count: usize) -> Result<Image, String> {
     let size_bytes = 3 * 4096 + count as u64 * REGION_BYTES;
     let images = Images { device: Image::zeroed(4096), own: Some(Image::zeroed(size_bytes)), on };

@@ -44,6 +44,15 @@ impl FormatPage {
         self.table(heading).iter().map(field).collect()
     }
 
+    /// Panics unless the page has these fields as rows of a table, with their offsets from `start` in
+    /// hexadecimal.
+    pub fn assert_rows_from(&self, start: usize, fields: &Fields) {
+        for (offset, size, name) in fields {
+            let row = format!("\n| 0x{:02X} | {size} | `{name}` |", start + offset);
+            assert!(self.0.contains(&row), "no {row}");
+        }
+    }
+
     /// Panics unless the fields under the heading follow each other and fill `size_bytes`.
     pub fn assert_filled(&self, heading: &str, size_bytes: usize) {
         let end = self.fields(heading).iter().fold(0, |end, (offset, size, name)| {

@@ -1,7 +1,8 @@
 //! Simulated media, for tests: block devices, NVRAM and files that lose in a power cut all that real
 //! ones may lose. Also what tests of several crates share: layers in front of a device
-//! ([`Layered`]), the directories of a log service ([`ServiceDirectories`]), and the comparison of
-//! structs with the pages of `docs/format` ([`FormatPage`]).
+//! ([`Layered`]), the directories of a log service ([`ServiceDirectories`]), programs that are started
+//! ([`spawn_without_files`]), and the comparison of structs with the pages of `docs/format`
+//! ([`FormatPage`]).
 //!
 //! The product does not link this crate. Tests do, and so do the crates that check the product
 //! (`sim`, `fuzz`, `judge`). The lists of what a medium promises are in the crate `device`, because
@@ -9,6 +10,7 @@
 //! `files` for files. The simulators break every promise that is not on these lists.
 
 mod block;
+mod child;
 mod files;
 mod format_page;
 mod nvram;
@@ -16,6 +18,7 @@ mod power_cut;
 mod service_directories;
 
 pub use block::{Cursor, Event, Layer, Layered, SimDevice, Trace};
+pub use child::spawn_without_files;
 pub use files::{FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles};
 pub use format_page::{Fields, FormatPage};
 pub use nvram::{NvramCursor, NvramEvent, NvramTrace, SimNvram};

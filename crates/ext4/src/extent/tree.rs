@@ -61,7 +61,7 @@ struct Writer<'a, 'v> {
     owner: InodeNo,
     seed: Option<u32>,
     growth: Growth,
-    /// Nodes that were added, minus those that were freed.
+    /// Added nodes minus freed nodes.
     added: i64,
     released: Vec<HomeBlock>,
 }

@@ -116,6 +116,10 @@ impl ClaimField {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::offset_of;
+
+    use onejournal_testing::{FormatPage, fields};
+
     use super::*;
     use crate::layout::jbd2::Jbd2SuperBlock;
 
@@ -178,23 +182,11 @@ mod tests {
 
     #[test]
     fn the_claim_is_that_of_the_page() {
-        let page = include_str!("../../../../docs/format/journal.md");
-        let fields = [
-            ("magic", offset_of!(ClaimField, magic), 4),
-            ("checksum", offset_of!(ClaimField, checksum), 4),
-            ("machine_id", offset_of!(ClaimField, machine_id), 16),
-            ("boot_id", offset_of!(ClaimField, boot_id), 16),
-            ("process", offset_of!(ClaimField, process), 4),
-            ("heartbeat_s", offset_of!(ClaimField, heartbeat_s), 4),
-            ("living", offset_of!(ClaimField, living), 8),
-            ("claimed_s", offset_of!(ClaimField, claimed_s), 8),
-            ("sequence", offset_of!(ClaimField, sequence), 8),
-            ("host_name", offset_of!(ClaimField, host_name), HOST_NAME_BYTES),
-        ];
-        for (name, offset, size_bytes) in fields {
-            let at = offset_of!(Jbd2SuperBlock, claim) + offset;
-            let row = format!("\n| {at:#X} | {size_bytes} | `{name}` |").replace("0X", "0x");
-            assert!(page.contains(&row), "no {row}");
-        }
+        let fields = fields!(
+            ClaimField: magic, checksum, machine_id, boot_id, process, heartbeat_s, living, claimed_s,
+            sequence, host_name,
+        );
+        let page = FormatPage::new(include_str!("../../../../docs/format/journal.md"));
+        page.assert_rows_from(offset_of!(Jbd2SuperBlock, claim), &fields);
     }
 }

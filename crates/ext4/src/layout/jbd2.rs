@@ -185,6 +185,8 @@ impl Jbd2SuperBlock {
 
 #[cfg(test)]
 mod tests {
+    use onejournal_testing::{FormatPage, fields};
+
     use super::*;
 
     fn golden() -> [u8; JBD2_SUPERBLOCK_BYTES] {
@@ -256,19 +258,11 @@ mod tests {
 
     #[test]
     fn the_note_is_that_of_the_page() {
-        let page = include_str!("../../../../docs/format/journal.md");
-        let fields = [
-            ("magic", offset_of!(ExternalJournalField, magic), 4),
-            ("reserved", offset_of!(ExternalJournalField, reserved), 4),
-            ("checksum", offset_of!(ExternalJournalField, checksum), 4),
-            ("journal_uuid", offset_of!(ExternalJournalField, journal_uuid), 16),
-            ("incarnation", offset_of!(ExternalJournalField, incarnation), 8),
-            ("next_incarnation", offset_of!(ExternalJournalField, next_incarnation), 8),
-        ];
-        for (name, offset, size_bytes) in fields {
-            let at = offset_of!(Jbd2SuperBlock, external_journal) + offset;
-            let row = format!("\n| {at:#X} | {size_bytes} | `{name}` |").replace("0X", "0x");
-            assert!(page.contains(&row), "no {row}");
-        }
+        let fields = fields!(
+            ExternalJournalField: magic, reserved, checksum, journal_uuid, incarnation,
+            next_incarnation,
+        );
+        let page = FormatPage::new(include_str!("../../../../docs/format/journal.md"));
+        page.assert_rows_from(offset_of!(Jbd2SuperBlock, external_journal), &fields);
     }
 }

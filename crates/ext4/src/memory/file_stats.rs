@@ -1,4 +1,4 @@
-//! Counters of files: what was written to each file, and what the volume wrote because of that.
+//! Counters of each file: bytes written to it, and bytes that the volume wrote because of them.
 //!
 //! The counters outlive the closing of a file, but not the mount. The table has a bounded size and
 //! two generations of files. A file that is used moves to the younger generation. When that has

@@ -1,5 +1,6 @@
 //! How requests reach the file system, and answers the kernel.
 
+pub(crate) mod blocked;
 pub(crate) mod large_writes;
 pub(crate) mod polled;
 pub(crate) mod queues;

@@ -20,7 +20,6 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Scope;
 
 use device::{COMMAND_BYTES, CommandRing};
@@ -29,8 +28,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, Opcode, OutHeader, UringCmdReq, UringEntInOut, uring};
 use crate::file_system::{FileSystem, serve_guarded};
-use crate::reply::{Answer, Reply, SHORT_REPLY_BYTES, StandIns, out_header};
+use crate::reply::{Answer, Reply, SHORT_REPLY_BYTES, out_header};
 use crate::request::{Body, Request};
+use crate::transport::blocked::Blocked;
 use crate::transport::large_writes::{self, Handoff};
 use crate::transport::receive::MAX_TRANSFER_BYTES;
 
@@ -108,7 +108,9 @@ fn cpus(list: &str) -> Option<Vec<usize>> {
 }
 
 /// Starts a thread for each ring; they end when the file system is unmounted. At most
-/// `block_limit` of them block at a time, which is less than the threads of any queue.
+/// `block_limit` of them block at a time, which is less than the threads of any queue. So each queue
+/// keeps one that answers. A thread cannot be added: the kernel gives an entry that is registered
+/// later none of the requests that wait already.
 pub(crate) fn start<'scope>(
     rings: Rings,
     scope: &'scope Scope<'scope, '_>,
@@ -117,7 +119,7 @@ pub(crate) fn start<'scope>(
 ) {
     let early = server.answers_early().then(|| large_writes::start(scope, server));
     let handoff = early.transpose().unwrap_or_else(|error| stop(&error));
-    let blocked = Arc::new(Blocked { count: AtomicUsize::new(0), limit: block_limit });
+    let blocked = Arc::new(Blocked::new(block_limit));
     for (qid, ring) in rings.0 {
         let builder = std::thread::Builder::new().name(format!("fuse-cpu{qid}"));
         let (handoff, blocked) = (handoff.clone(), blocked.clone());
@@ -134,25 +136,6 @@ pub(crate) fn start<'scope>(
 fn stop(error: &io::Error) -> ! {
     tracing::error!(%error, "a queue to the kernel cannot be served; stopping as after a power cut");
     std::process::abort()
-}
-
-/// Counts blocked threads, so that each queue keeps one that answers. A thread cannot be added: the
-/// kernel gives an entry that is registered later none of the requests that wait already.
-struct Blocked {
-    /// Of all queues.
-    count: AtomicUsize,
-    limit: usize,
-}
-
-impl StandIns for Blocked {
-    fn begin(&self) -> bool {
-        let block = |count| (count < self.limit).then_some(count + 1);
-        self.count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, block).is_ok()
-    }
-
-    fn end(&self) {
-        self.count.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 /// One thread of a queue.

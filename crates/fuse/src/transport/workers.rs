@@ -30,6 +30,7 @@ use crate::abi::{InHeader, OutHeader};
 use crate::file_system::{FileSystem, serve_guarded};
 use crate::reply::{Answer, MAX_STAND_IN_COUNT, Reply, StandIns, out_header};
 use crate::request::Request;
+use crate::transport::blocked::Blocked;
 use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES, read_request};
 
 /// Threads that stay, however idle: one serves a request, the other takes the next one meanwhile.
@@ -44,8 +45,7 @@ struct Pool<'a, S> {
     thread_count: AtomicUsize,
     /// Threads that wait for a request.
     waiting_count: AtomicUsize,
-    /// Threads that block in a request until others answer another one.
-    blocked_count: AtomicUsize,
+    blocked: Blocked,
     first_error: Mutex<Option<Errno>>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn serve_until_unmounted(
         max_thread_count: max_thread_count.max(1),
         thread_count: AtomicUsize::new(0),
         waiting_count: AtomicUsize::new(0),
-        blocked_count: AtomicUsize::new(0),
+        blocked: Blocked::new(MAX_STAND_IN_COUNT),
         first_error: Mutex::new(None),
     };
     std::thread::scope(|scope| {
@@ -83,7 +83,7 @@ pub(crate) fn serve_until_unmounted(
 impl<S: FileSystem> Pool<'_, S> {
     /// `false`: it did not start. With enough threads that do not block, none is started.
     fn start_worker<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> bool {
-        let most = self.max_thread_count + self.blocked_count.load(Ordering::SeqCst);
+        let most = self.max_thread_count + self.blocked.count();
         let grow = |count| (count < most).then_some(count + 1);
         if self.thread_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_err() {
             return true;
@@ -143,9 +143,7 @@ struct PoolStandIns<'scope, 'env, S> {
 
 impl<S: FileSystem> StandIns for PoolStandIns<'_, '_, S> {
     fn begin(&self) -> bool {
-        let count = &self.pool.blocked_count;
-        let block = |count| (count < MAX_STAND_IN_COUNT).then_some(count + 1);
-        if count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, block).is_err() {
+        if !self.pool.blocked.begin() {
             return false;
         }
         // A thread that takes the last free place, and blocks, comes here as well.
@@ -158,7 +156,7 @@ impl<S: FileSystem> StandIns for PoolStandIns<'_, '_, S> {
     }
 
     fn end(&self) {
-        self.pool.blocked_count.fetch_sub(1, Ordering::SeqCst);
+        self.pool.blocked.end();
     }
 }
 
@@ -175,7 +173,7 @@ fn serve_one(
     let (head, room) = output.split_at_mut(PAGE_BYTES);
     let early = |header: &OutHeader, payload: &[u8]| {
         let message = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
-        // Interrupted, or unmounted: nobody waits for an answer any more. After another error the
+        // Interrupted, or unmounted: the kernel waits for no answer any more. After another error the
         // answer is tried again at the end of the request.
         let sent = rustix::io::writev(device, &message);
         matches!(sent, Ok(_) | Err(Errno::NOENT | Errno::NODEV))
@@ -189,13 +187,13 @@ fn serve_one(
     let start = PAGE_BYTES - size_of::<OutHeader>();
     head[start..].copy_from_slice(header.as_bytes());
     match rustix::io::write(device, &output[start..start + header.len as usize]) {
-        // The request was interrupted, nobody waits for the answer any more.
+        // The request was interrupted: the kernel waits for no answer any more.
         Ok(_) | Err(Errno::NOENT) => true,
         Err(Errno::NODEV) => false,
         Err(errno) => {
             tracing::error!(%errno, unique, len_bytes = header.len, "an answer was refused");
             let refused = out_header(unique, Answer::Failed(Errno::IO), 0).expect("it is sent");
-            // When even this is refused, there is nobody left to tell.
+            // When even this is refused, no error can be reported.
             let _ = rustix::io::write(device, refused.as_bytes());
             true
         }

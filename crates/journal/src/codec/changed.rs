@@ -13,7 +13,7 @@ pub(super) const MERGE_GAP_BYTES: usize = 2;
 
 /// Runs of bytes of `new` that differ from `base`, ascending, more than [`MERGE_GAP_BYTES`] apart.
 pub(super) struct ChangedRuns {
-    /// Its `chunks` are those that were not examined yet.
+    /// Its `chunks` were not examined yet.
     difference: Difference,
     /// The caller gives up at a run of this length, so its end need not be found.
     too_long_bytes: usize,

@@ -26,7 +26,7 @@ impl Serving {
     pub(crate) fn claim(root: &Folder, socket: &Path) -> Result<Serving> {
         refuse_if_served(root)?;
         let failed = within(root, DAEMON);
-        // Whoever can open it can lock it: nobody else can.
+        // Only a process that can open it can lock it.
         let mut file = open_or_make(root, DAEMON, 0)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|e| failed(e.into()))?;

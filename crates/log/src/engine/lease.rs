@@ -86,7 +86,7 @@ impl Service {
         Ok(())
     }
 
-    /// Whether `token` and `uid` are those of the client that has the lease.
+    /// Whether `token` and `uid` belong to the client that has the lease.
     pub(crate) fn has_lease(&self, lane: &Lane, token: u64, uid: u32) -> bool {
         lane.words.is_remote_of(uid) && lane.words.is_token(token)
     }

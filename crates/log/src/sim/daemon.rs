@@ -97,7 +97,7 @@ impl Daemon {
         }
     }
 
-    /// Whether there is a stream of that name in the directory.
+    /// Whether the directory has a stream with this name.
     pub(super) fn has_stream(&self, name: &str) -> Result<bool> {
         let streams = self.machine.process().streams()?;
         Ok(streams.iter().any(|(found, _)| found.as_str() == name))

@@ -210,7 +210,7 @@ impl Control {
         }
     }
 
-    /// Ends the leader's work, and wakes those who wait for it. Only the leader may.
+    /// Ends the leader's work, and wakes all that wait for it. Only the leader may.
     pub(crate) fn release_leader(&self) {
         self.0.set(at::LEADER, 0);
         self.advance_epoch();
@@ -422,7 +422,7 @@ impl Control {
         self.0.set(owner_at(index), stream.owner());
     }
 
-    /// Makes the chunk free, and wakes those who wait for one.
+    /// Makes the chunk free, and wakes all that wait for one.
     pub(crate) fn free_chunk(&self, index: usize) {
         self.0.set(owner_at(index), 0);
         self.advance_freed();

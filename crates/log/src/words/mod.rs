@@ -8,7 +8,7 @@
 //!
 //! | word | meaning | changed by |
 //! |---|---|---|
-//! | leader | who writes the group log | compare-and-swap from nobody or from a dead process |
+//! | leader | who writes the group log | compare-and-swap from zero or from a dead process |
 //! | group position | where the next entry of the group log goes | the leader |
 //! | pending | a bit for each stream that waits for a group commit | set by waiters, taken by the leader |
 //! | arrivals, wanted, taken, expected | how many wait, and are waited for (`gather`) | waiters; the leader |
@@ -24,10 +24,10 @@
 //!
 //! | word | changed by |
 //! |---|---|
-//! | lessee | compare-and-swap from nobody or from a dead process |
+//! | lessee | compare-and-swap from zero or from a dead process |
 //! | appended | the lessee, through [`Appender`] |
 //! | synced | the leader, or the drainer |
-//! | drainer | compare-and-swap from nobody or from a dead process |
+//! | drainer | compare-and-swap from zero or from a dead process |
 //! | drained | the drainer, through [`DrainerClaim`] |
 //! | chunk table | entries are added for the lessee, and cleared by the drainer |
 //!

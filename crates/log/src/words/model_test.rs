@@ -119,22 +119,33 @@ fn a_lease_changes_hands(first_steps: usize) {
     assert!(is_left || found[end..].iter().all(|&record| record == 0), "{found:?} up to {end}");
 }
 
+/// A stream whose record is in a chunk, and not in its file yet.
+struct RecordInChunk {
+    control: Arc<ModelWords>,
+    words: Arc<ModelWords>,
+    chunk: Arc<AtomicU64>,
+}
+
+impl RecordInChunk {
+    fn of(owner: StreamId) -> RecordInChunk {
+        let pool = [control_at::CHUNKS, control_at::FREED_WAITERS];
+        let control = ModelWords::new(&pool, &[control_at::FREED]);
+        let words = ModelWords::new(&LANE, &[]);
+        let lane = LaneWords::model(words.clone());
+        assert!(Control::model(control.clone()).take_chunk(0, owner));
+        lane.set_chunk(0, 0);
+        let chunk = Arc::new(AtomicU64::new(1));
+        append(&lane, RECORD);
+        RecordInChunk { control, words, chunk }
+    }
+}
+
 /// Pair 3: the drainer frees a chunk, another stream's writer takes it, and a reader reads it at
 /// the same time.
 fn a_chunk_is_used_again() {
     let (owner, next) = (StreamId(0), StreamId(1));
-    let pool = [control_at::CHUNKS, control_at::FREED_WAITERS];
-    let control = ModelWords::new(&pool, &[control_at::FREED]);
-    let words = ModelWords::new(&LANE, &[]);
-    let (chunk, file) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    {
-        // The stream's record is in the chunk.
-        let lane = LaneWords::model(words.clone());
-        assert!(Control::model(control.clone()).take_chunk(0, owner));
-        lane.set_chunk(0, 0);
-        chunk.store(1, Relaxed);
-        append(&lane, RECORD);
-    }
+    let RecordInChunk { control, words, chunk } = RecordInChunk::of(owner);
+    let file = Arc::new(AtomicU64::new(0));
     let drainer = {
         let (lane, control) = (LaneWords::model(words.clone()), Control::model(control.clone()));
         let (chunk, file) = (chunk.clone(), file.clone());
@@ -181,20 +192,10 @@ fn a_chunk_is_used_again() {
 /// chunk.
 fn a_drainer_may_die(first_steps: usize) {
     let (owner, next) = (StreamId(0), StreamId(1));
-    let pool = [control_at::CHUNKS, control_at::FREED_WAITERS];
-    let control = ModelWords::new(&pool, &[control_at::FREED]);
-    let words = ModelWords::new(&LANE, &[]);
-    let (chunk, file) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let RecordInChunk { control, words, chunk } = RecordInChunk::of(owner);
+    let file = Arc::new(AtomicU64::new(0));
     let is_first_dead = Arc::new(AtomicBool::new(false));
     let (first, second) = (Client::new(0, 1), Client::new(1, 2));
-    {
-        // The stream's record is in the chunk.
-        let lane = LaneWords::model(words.clone());
-        assert!(Control::model(control.clone()).take_chunk(0, owner));
-        lane.set_chunk(0, 0);
-        chunk.store(1, Relaxed);
-        append(&lane, RECORD);
-    }
     // As `Service::drain`, which puts a suspect lane in order.
     let drain = {
         let (chunk, file) = (chunk.clone(), file.clone());

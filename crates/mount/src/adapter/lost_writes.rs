@@ -3,33 +3,28 @@
 //! The kernel keeps the error for the next `fsync` or `close` of the file, and answers a flush of
 //! pages with success. A request that flushed pages first asks here whether they arrived.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use device::sync::Mutex;
 use rustix::io::Errno;
 
 /// How many failed, of all files, and how the last one did.
 #[derive(Default)]
-pub(super) struct LostWrites {
-    count: AtomicU64,
-    last: Mutex<Option<Errno>>,
-}
+pub(super) struct LostWrites(Mutex<(u64, Option<Errno>)>);
 
 impl LostWrites {
     pub(super) fn note(&self, errno: Errno) {
-        *self.last.lock() = Some(errno);
-        self.count.fetch_add(1, Ordering::SeqCst);
+        let mut lost = self.0.lock();
+        *lost = (lost.0 + 1, Some(errno));
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.count.load(Ordering::SeqCst)
+        self.0.lock().0
     }
 
     /// The error of a write that failed since there were `before`. It may be another file's: then a
     /// request fails that could have succeeded, on a volume that is full or broken.
     pub(super) fn since(&self, before: u64) -> Result<(), Errno> {
-        let last = *self.last.lock();
-        last.filter(|_| self.count() != before).map_or(Ok(()), Err)
+        let (count, last) = *self.0.lock();
+        last.filter(|_| count != before).map_or(Ok(()), Err)
     }
 }
 

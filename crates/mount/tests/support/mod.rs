@@ -17,20 +17,10 @@ pub fn run(command: &mut Command) -> std::io::Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = {
         let _one = NO_CHILD_STARTS.lock().unwrap_or_else(PoisonError::into_inner);
-        // Exec closes descriptors in the order of their numbers, perhaps after `spawn` has returned.
-        let (mut reader, writer) = std::io::pipe()?;
-        let last = rustix::io::fcntl_dupfd_cloexec(&writer, LAST_DESCRIPTOR)?;
-        drop(writer);
-        let child = command.spawn();
-        drop(last);
-        std::io::copy(&mut reader, &mut std::io::sink())?;
-        child
+        onejournal_testing::spawn_without_files(command)
     };
     child.and_then(Child::wait_with_output)
 }
-
-/// Higher than any that a test has.
-const LAST_DESCRIPTOR: i32 = 512;
 
 const IMAGE_BYTES: u64 = 128 << 20;
 

@@ -28,8 +28,8 @@ pub(crate) use call;
 const WRITE_BYTES_MAX: usize = 31 * BLOCK_BYTES as usize;
 const BLOCK_BYTES: u64 = 4096;
 
-/// An open file of the VFS below. Whoever makes this guarantees that the file is open while this is
-/// used, and that only one thread at a time uses it.
+/// An open file of the VFS below. The caller of [`Real::new`] guarantees that the file is open while
+/// this is used, and that only one thread at a time uses it.
 #[derive(Clone, Copy)]
 pub struct Real(*mut sqlite3_file);
 

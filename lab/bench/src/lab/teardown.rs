@@ -5,7 +5,7 @@ use crate::error::Result;
 
 type Step = Box<dyn FnOnce() -> Result<()>>;
 
-/// Steps that undo what was set up. When dropped, it performs them and prints those that fail.
+/// Steps that undo a setup. When dropped, it performs them, and prints each that fails.
 #[derive(Default)]
 pub struct Teardown {
     steps: Vec<(String, Step)>,

@@ -1,5 +1,5 @@
 //! Flushing the writes that the kernel holds in its cache: pages that were changed through a mapping,
-//! or with [`Order::Sync`] by any write.
+//! or with [`crate::Order::Sync`] by any write.
 
 use ext4::{Attr, FileKind, InodeNo};
 use fuse::ByteRange;
@@ -7,7 +7,6 @@ use rustix::io::Errno;
 
 use crate::adapter::call::Call;
 use crate::convert::node_of;
-use crate::session_options::Order;
 
 impl Call<'_, '_> {
     /// Returns when everything that programs wrote to the file has reached the volume. `EBUSY`:
@@ -18,16 +17,15 @@ impl Call<'_, '_> {
         self.adapter.lost_writes.since(before)
     }
 
-    /// Before the file gets a name that a crash must not find without its data. With
-    /// [`Order::History`] the data are there.
+    /// Before something gets a name that a crash must not find without its data.
     pub(super) fn flush_before_naming(&self, file: &Attr) -> Result<(), Errno> {
-        let holds_writes = self.adapter.order() == Order::Sync && file.kind == FileKind::Regular;
-        if holds_writes { self.flush_held_writes(file.ino) } else { Ok(()) }
+        if file.kind == FileKind::Regular { self.flush_held_writes(file.ino) } else { Ok(()) }
     }
 
     /// Drops these bytes from the kernel's cache, after the kernel has written changed ones back.
     /// `None`: too many threads wait for that already, or the volume is being closed, and nothing
-    /// was dropped. In this thread: the job before it in the notifier's thread may wait for the request that is being served.
+    /// was dropped. In this thread: the job before it in the notifier's thread may wait for the
+    /// request that is being served.
     pub(super) fn drop_pages(&self, ino: InodeNo, range: ByteRange) -> Option<()> {
         let Some(notifier) = &self.adapter.notifier else { return Some(()) };
         let _flush = self.adapter.flushes.begin()?;

@@ -167,28 +167,29 @@ impl Call<'_, '_> {
         let (parent, new_parent) = (self.ino()?, inode_of(new_parent)?);
         let name = self.body.take_name()?;
         let new_name = self.body.take_name()?;
-        match how {
-            RenameHow::Replace => {
-                self.flush_before_replacing((parent, name), (new_parent, new_name))?
-            }
-            RenameHow::Exchange => {
-                self.flush_before_replacing((parent, name), (new_parent, new_name))?;
-                self.flush_before_replacing((new_parent, new_name), (parent, name))?;
-            }
-            RenameHow::NoReplace | RenameHow::Whiteout(_) => {}
+        if self.adapter.order() == Order::Sync {
+            self.flush_before_replacing((parent, name), (new_parent, new_name), &how)?;
         }
         Ok(self.volume.rename(parent, name, new_parent, new_name, how)?)
     }
 
     /// Programs write a file and rename it over another one, often without a sync and before they close it. After
     /// a crash the name has the content of one of the two. (ext4 sees to it by `auto_da_alloc`.)
-    fn flush_before_replacing(&self, from: (InodeNo, &[u8]), over: (InodeNo, &[u8])) -> Outcome {
-        if self.adapter.order() == Order::History {
+    fn flush_before_replacing(
+        &self,
+        from: (InodeNo, &[u8]),
+        over: (InodeNo, &[u8]),
+        how: &RenameHow,
+    ) -> Outcome {
+        if matches!(how, RenameHow::NoReplace | RenameHow::Whiteout(_)) {
             return Ok(());
         }
         // The kernel holds the locks of both directories.
-        if let (Some(file), Some(_)) = (self.peek(from)?, self.peek(over)?) {
+        if let (Some(file), Some(replaced)) = (self.peek(from)?, self.peek(over)?) {
             self.flush_before_naming(&file)?;
+            if matches!(how, RenameHow::Exchange) {
+                self.flush_before_naming(&replaced)?;
+            }
         }
         Ok(())
     }
@@ -208,12 +209,15 @@ impl Call<'_, '_> {
     pub(super) fn link(&mut self) -> Outcome {
         let link: LinkIn = self.body.take()?;
         let name = self.body.take_name()?;
-        let file = self.volume.get_attr(inode_of(link.oldnodeid)?)?;
-        if file.link_count == 0 {
-            self.flush_before_naming(&file)?;
+        let ino = inode_of(link.oldnodeid)?;
+        if self.adapter.order() == Order::Sync {
+            let file = self.volume.get_attr(ino)?;
+            if file.link_count == 0 {
+                self.flush_before_naming(&file)?;
+            }
         }
         let atomic_sizes = self.atomic_sizes();
-        let attr = self.volume.link(inode_of(link.oldnodeid)?, self.ino()?, name)?;
+        let attr = self.volume.link(ino, self.ino()?, name)?;
         self.push_entry(&attr, &atomic_sizes)
     }
 }
