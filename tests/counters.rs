@@ -57,6 +57,28 @@ fn a_new_file_in_new_directories_is_one_write() {
     scratch.close_and_check();
 }
 
+/// The data go home, the record has their checksums, and one flush covers both. The journal does not
+/// get the data.
+#[test]
+fn a_large_append_and_its_sync_are_two_writes_and_one_flush() {
+    let Some(scratch) = mounted(OPTIONS) else { return };
+    let mut file = File::create(scratch.path("log")).unwrap();
+    file.write_all(b"begun").unwrap();
+    file.write_all(&vec![9; 4091]).unwrap();
+    file.sync_all().unwrap();
+    for size_bytes in [64 << 10, 256 << 10, 1 << 20] {
+        let before = scratch.stat();
+        file.write_all(&vec![7; size_bytes]).unwrap();
+        file.sync_all().unwrap();
+        assert_eq!(cost(&scratch, &before), (2, 1), "{size_bytes} bytes");
+        let journal_bytes = |stat: &Value| stat["journal_bytes"].as_u64().unwrap();
+        let grown_bytes = journal_bytes(&scratch.stat()) - journal_bytes(&before);
+        assert!(grown_bytes <= 4096, "{grown_bytes} bytes in the journal");
+    }
+    drop(file);
+    scratch.close_and_check();
+}
+
 #[test]
 fn nothing_for_a_sync_with_nothing_new() {
     let Some(scratch) = mounted(OPTIONS) else { return };
@@ -163,8 +185,8 @@ fn requests_each(scratch: &Scratch, count: u64, mut call: impl FnMut(u64)) -> f6
 }
 
 /// What many links to one file cost is requests: a LOOKUP of the new name, a GETATTR of the directory (whose attributes
-/// the kernel forgets at each change) and the LINK; without the LOOKUP to remove one. It does not grow with their number,
-/// in requests or in bytes of the journal.
+/// the kernel forgets at each change) and the LINK. To remove one costs a LOOKUP only if the kernel has forgotten the name,
+/// which it may do at any time to get memory back. It does not grow with their number, in requests or in bytes of the journal.
 #[test]
 fn a_link_costs_the_same_however_many_there_are() {
     let Some(scratch) = mounted(OPTIONS) else { return };
@@ -186,6 +208,6 @@ fn a_link_costs_the_same_however_many_there_are() {
     // Each of the 100 names may be in a block of its own.
     assert!(many <= few + 100 + 10, "{few} blocks at first, {many} then");
     let unlinked = requests_each(&scratch, 5000, |n| fs::remove_file(name(n)).unwrap());
-    assert!(linked < 3.01 && unlinked < 2.01, "{linked} requests a link, {unlinked} a removal");
+    assert!(linked < 3.01 && unlinked < 3.01, "{linked} requests a link, {unlinked} a removal");
     scratch.close_and_check();
 }

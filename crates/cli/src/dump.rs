@@ -45,6 +45,7 @@ fn print_text(survey: &Survey, scan: &Scan) -> Result<()> {
     say!("tail        region {}, transaction {}", header.tail_region, header.tail_tid);
     say!("reach       {}", header.reach_offset);
     say!("step        {} bytes", header.step_bytes);
+    say!("settled     transaction {}", header.settled_tid);
     for record in &scan.records {
         say!(
             "transaction {} at {} ({} bytes): {} blocks, {} revokes",
@@ -59,6 +60,9 @@ fn print_text(survey: &Survey, scan: &Scan) -> Result<()> {
         }
         for block in &record.revokes {
             say!("  {block} revoked");
+        }
+        for check in &record.checks {
+            say!("  {} blocks in place from {}", check.block_count, check.home);
         }
     }
     say!("end         {} at {}", end_text(&scan.end), scan.end_offset);
@@ -82,6 +86,7 @@ fn as_json(survey: &Survey, scan: &Scan) -> Value {
             "tail_tid": header.tail_tid.0,
             "reach_offset": header.reach_offset,
             "step_bytes": header.step_bytes,
+            "settled_tid": header.settled_tid.0,
         },
         "transactions": scan.records.iter().map(record_json).collect::<Vec<_>>(),
         "end": end_text(&scan.end),
@@ -97,6 +102,13 @@ fn record_json(record: &Record) -> Value {
             "stored_bytes": tag.stored_bytes,
         })
     };
+    let check = |check: &journal::DataCheck| {
+        json!({
+            "home": check.home.0,
+            "block_count": check.block_count,
+            "checksum": check.checksum,
+        })
+    };
     json!({
         "tid": record.tid.0,
         "time_ns": record.time_ns,
@@ -104,6 +116,7 @@ fn record_json(record: &Record) -> Value {
         "record_bytes": record.record_bytes,
         "tags": record.tags.iter().map(tag).collect::<Vec<_>>(),
         "revokes": record.revokes.iter().map(|block| block.0).collect::<Vec<_>>(),
+        "checks": record.checks.iter().map(check).collect::<Vec<_>>(),
     })
 }
 

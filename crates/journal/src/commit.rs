@@ -27,6 +27,7 @@ use device::sync::{Condvar, Mutex};
 use crate::abort::Wake;
 use crate::checkpoint::Checkpointer;
 use crate::context::Context;
+use crate::data_checks::{DataCheck, DataChecks};
 use crate::distribution::{Distribution, Distributions};
 use crate::faults::{self, Fault};
 use crate::format::record_seed;
@@ -49,6 +50,7 @@ pub(crate) struct Parts {
     pub ring: Arc<Ring>,
     pub checkpointer: Arc<Checkpointer>,
     pub in_place: Arc<InPlace>,
+    pub checks: Arc<DataChecks>,
     pub running: Arc<Mutex<Running>>,
 }
 
@@ -210,10 +212,10 @@ impl Committer {
             self.parts.home.flush_if_written()?;
             return Ok(CommitOutcome::NothingToCommit);
         };
-        self.settle_in_place(out, &in_place)?;
+        let checks = self.settle_in_place(&transaction, out, &in_place)?;
         let mut record_buf = self.record_buf.lock();
-        let (encoded, place) = self.lay_out(&transaction, &mut record_buf)?;
-        self.write(&transaction, &place, &encoded)?;
+        let (encoded, place) = self.lay_out(&transaction, &checks, &mut record_buf)?;
+        self.write(&transaction, &checks, &place, &encoded)?;
         self.publish(&transaction, &encoded, started.elapsed());
         Ok(CommitOutcome::Committed)
     }
@@ -225,6 +227,7 @@ impl Committer {
             return None;
         }
         let next = Running::new(running.tid.next());
+        self.parts.checks.close(running.tid);
         let closed = std::mem::replace(&mut *running, next);
         let transaction = Arc::new(Committing {
             tid: closed.tid,
@@ -236,16 +239,30 @@ impl Committer {
         Some(Closed { transaction, out, in_place: closed.in_place })
     }
 
-    /// Phase 2: returns when the transaction's data in place are home and flushed. A record must
-    /// not become durable before the data that it refers to.
-    fn settle_in_place(&self, out: Option<WriteOut<'_>>, in_place: &InPlaceCount) -> Result<()> {
+    /// Phase 2: returns when the transaction's data in place are home and flushed, because a record
+    /// must not become durable before the data that it refers to. Or, if it returns checks of them
+    /// for the record, when they are home: the flush of the record is theirs, too.
+    fn settle_in_place(
+        &self,
+        transaction: &Committing,
+        out: Option<WriteOut<'_>>,
+        in_place: &InPlaceCount,
+    ) -> Result<Vec<DataCheck>> {
+        let is_buffered = out.is_some();
         let abort = &self.parts.context.abort;
         self.parts.in_place.write_out(out)?;
         if in_place.wait_for_zero() == InPlaceEnd::OneIsLost {
             abort.latch(&"a thread panicked while it wrote in place, which is a bug");
         }
-        self.parts.home.flush_if_written()?;
-        abort.check()
+        if is_buffered {
+            self.parts.checks.add_unchecked(transaction.tid);
+        }
+        let checks = self.parts.checks.decide(transaction.tid, &transaction.blocks);
+        if checks.is_none() {
+            self.parts.home.flush_if_written()?;
+        }
+        abort.check()?;
+        Ok(checks.unwrap_or_default())
     }
 
     /// Phase 3: encodes the record and reserves its place in the active region, within the header's
@@ -253,6 +270,7 @@ impl Committer {
     fn lay_out<'a>(
         &self,
         transaction: &Committing,
+        checks: &[DataCheck],
         record_buf: &'a mut RecordBuf,
     ) -> Result<(Encoded<'a>, RecordSpan)> {
         let Parts { context, ring, .. } = &self.parts;
@@ -275,6 +293,7 @@ impl Committer {
                 time_ns: (context.options.now_ns)(),
                 blocks: &transaction.blocks,
                 revokes,
+                checks,
             },
             &Encoding {
                 incarnation: self.format.incarnation,
@@ -312,10 +331,11 @@ impl Committer {
         Ok(false)
     }
 
-    /// Phase 4: the record becomes durable.
+    /// Phase 4: the record becomes durable, together with the data that it has checks of.
     fn write(
         &self,
         transaction: &Committing,
+        checks: &[DataCheck],
         place: &RecordSpan,
         encoded: &Encoded<'_>,
     ) -> Result<()> {
@@ -326,7 +346,11 @@ impl Committer {
         }
         let claimed = record::claimed_tid(encoded.bytes);
         assert!(claimed == Some(transaction.tid), "the record is that of the transaction");
-        self.parts.ring.write_record(place, encoded.bytes)
+        if checks.is_empty() || faults::is(Fault::CommitNotDurable) {
+            return self.parts.ring.write_record(place, encoded.bytes);
+        }
+        let Parts { home, ring, .. } = &self.parts;
+        home.flush_after(|| ring.write_record_unflushed(place, encoded.bytes))
     }
 
     /// Phase 5: the transaction is committed. Its callers return when the commit ends.
@@ -340,6 +364,7 @@ impl Committer {
         context.observe(logged.map(|(logged, (form, len_bytes))| {
             (logged.owner, WrittenAs::Logged { form: *form }, *len_bytes as u64)
         }));
+        self.parts.checks.note_committed(transaction.tid);
         let cancelled = ring.lock().end_commit(encoded.changes);
         Counters::add(&context.counters.cancelled_blocks, cancelled);
         // The regions come first: a thread that finds the transaction committed must find its records there.

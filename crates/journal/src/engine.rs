@@ -24,6 +24,7 @@
 //! | `running` (`Engine`, the handle lock) | the running transaction | reads of cold blocks |
 //! | `UnderWay` (`InPlace`) | the order of announced writes in place | - |
 //! | `InPlaceCount` (of a transaction) | the writes in place that its commit waits for | - |
+//! | `state` (`DataChecks`) | which transactions have checked data | - |
 //! | `record_buf` (`Committer`) | the buffer of the commit in flight; never contended | phases 3 to 5 |
 //! | `header_writing` (`Ring`) | the order of headers | writes of a header |
 //! | `flushes` (`Home` and `Space`) | the order of flushes of one cache | flushes, and durable writes that may flush |
@@ -45,6 +46,7 @@ use crate::blocks::Blocks;
 use crate::checkpoint::Checkpointer;
 use crate::commit::{self, Committer};
 use crate::context::Context;
+use crate::data_checks::DataChecks;
 use crate::handle::{self, Handle};
 use crate::header::Header;
 use crate::home::Home;
@@ -62,6 +64,7 @@ pub(crate) struct Engine {
     ring: Arc<Ring>,
     checkpointer: Arc<Checkpointer>,
     in_place: Arc<InPlace>,
+    checks: Arc<DataChecks>,
     committer: Arc<Committer>,
     running: Arc<Mutex<Running>>,
     /// Held by an operation that found no room twice, until it finds room. Other operations wait
@@ -81,6 +84,9 @@ impl Engine {
         let packs = options.pack && matches!(space.medium(), Medium::Block(_));
         let flushes = space.flushes_of(&device);
         let context = Arc::new(Context::new(options));
+        let is_one_device =
+            matches!(space.medium(), Medium::Block(journal) if Arc::ptr_eq(journal, &device));
+        let checks = Arc::new(DataChecks::new(context.clone(), is_one_device, header.tail_tid));
         let home = Arc::new(Home::new(context.clone(), device, flushes));
         let blocks = Arc::new(Blocks::new(home.clone(), clean_limit));
         let ring = Arc::new(Ring::new(context.clone(), space, header));
@@ -98,6 +104,7 @@ impl Engine {
             ring.clone(),
             checkpointer.clone(),
             running.clone(),
+            checks.clone(),
         ));
         let parts = commit::Parts {
             context: context.clone(),
@@ -105,10 +112,11 @@ impl Engine {
             ring: ring.clone(),
             checkpointer: checkpointer.clone(),
             in_place: in_place.clone(),
+            checks: checks.clone(),
             running: running.clone(),
         };
         let committer = Arc::new(Committer::new(parts, limits, &header, packs));
-        let sleepers: [Arc<dyn Wake>; 2] = [committer.clone(), ring.clone()];
+        let sleepers: [Arc<dyn Wake>; 3] = [committer.clone(), ring.clone(), checks.clone()];
         context.abort.set_sleepers(sleepers.iter().map(Arc::downgrade).collect());
         Engine {
             context,
@@ -117,6 +125,7 @@ impl Engine {
             ring,
             checkpointer,
             in_place,
+            checks,
             committer,
             running,
             turn: Mutex::new(()),
@@ -185,6 +194,7 @@ impl Engine {
                     context: &self.context,
                     blocks: &self.blocks,
                     ring: &self.ring,
+                    checks: &self.checks,
                     limits: &self.limits,
                 };
                 return Ok(Handle::new(parts, running, credit_count));

@@ -9,6 +9,10 @@ pub enum Fault {
     HomeBeforeCommit,
     /// Revokes are not written.
     RevokesDropped,
+    /// Recovery takes the newest record without comparing its data in place.
+    ChecksIgnored,
+    /// Checked data are overwritten in place while their record may be the newest.
+    CheckedDataOverwritten,
     /// Commits are acknowledged without waiting for the medium.
     CommitNotDurable,
     /// A block is not brought home with its region if a later region holds any record of it.

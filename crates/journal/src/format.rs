@@ -5,7 +5,7 @@
 //! bytes:     4096            4096            region_bytes each
 //!
 //! region:  | record | record | ... | unused |
-//! record:  | descriptor | tags | revokes | payload | commit record | zeros to the step |
+//! record:  | descriptor | tags | revokes | checks | payload | commit record | zeros to the step |
 //! ```
 //!
 //! All numbers are little endian. A record is one transaction. Its commit record holds a CRC32C
@@ -22,7 +22,7 @@ pub const REGIONS_OFFSET: u64 = 2 * HEADER_SLOT_BYTES;
 /// Size of the label of a journal on a medium of its own, in bytes; its space follows.
 pub const LABEL_BYTES: u64 = 4096;
 /// Version of everything on this page.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 /// `OJHD`
 pub const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"OJHD");
 /// `OJLB`
@@ -88,6 +88,8 @@ pub struct RawHeader {
     pub layout_checksum: U32,
     /// Size of the space in bytes.
     pub space_bytes: U64,
+    /// Transactions up to this one need no check of their data in place.
+    pub settled_tid: U64,
 }
 
 /// The start of a record.
@@ -112,6 +114,8 @@ pub struct RawDescriptor {
     pub used_bytes: U32,
     /// Bytes of the payload before it was compressed (LZ4, block format). 0: it is not compressed.
     pub unpacked_bytes: U32,
+    /// Number of checks after the revokes.
+    pub check_count: U32,
 }
 
 /// One logged change of a home block, and how it is written.
@@ -140,6 +144,18 @@ pub const FORM_DELTA: u8 = 4;
 /// Record form: difference to the previous version ([`crate::codec::xor_lzo`]).
 pub const FORM_XOR_LZO: u8 = 5;
 
+/// The checksum of data that the transaction wrote in place.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct RawCheck {
+    /// The first home block.
+    pub home: U64,
+    /// Number of blocks.
+    pub block_count: U32,
+    /// CRC32C of the blocks.
+    pub checksum: U32,
+}
+
 /// The end of a record.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -153,11 +169,12 @@ pub struct RawCommit {
 }
 
 const _: () = assert!(size_of::<RawLabel>() == 48);
-const _: () = assert!(size_of::<RawHeader>() == 96);
+const _: () = assert!(size_of::<RawHeader>() == 104);
 // It fits into the smallest sector, so that a slot is written whole or not at all.
 const _: () = assert!(size_of::<RawHeader>() <= 512);
-const _: () = assert!(size_of::<RawDescriptor>() == 48);
+const _: () = assert!(size_of::<RawDescriptor>() == 52);
 const _: () = assert!(size_of::<RawTag>() == 12);
+const _: () = assert!(size_of::<RawCheck>() == 16);
 const _: () = assert!(size_of::<RawCommit>() == 16);
 
 /// The start value of a record's checksum, from the volume and the incarnation.
@@ -181,11 +198,19 @@ mod tests {
             payload_bytes: U32::new(12),
             used_bytes: U32::new(13),
             unpacked_bytes: U32::new(14),
+            check_count: U32::new(15),
         };
         let mut golden = b"OJTX\x02\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08".to_vec();
         golden.extend(b"\x09\0\0\0\0\0\0\0\x0a\0\0\0\0\0\0\0");
-        golden.extend(b"\x0b\0\0\0\x0c\0\0\0\x0d\0\0\0\x0e\0\0\0");
+        golden.extend(b"\x0b\0\0\0\x0c\0\0\0\x0d\0\0\0\x0e\0\0\0\x0f\0\0\0");
         assert_eq!(descriptor.as_bytes(), golden);
+
+        let check = RawCheck {
+            home: U64::new(0x1_0000_0000),
+            block_count: U32::new(2),
+            checksum: U32::new(0xa1b2_c3d4),
+        };
+        assert_eq!(check.as_bytes(), b"\0\0\0\0\x01\0\0\0\x02\0\0\0\xd4\xc3\xb2\xa1");
 
         let tag = RawTag {
             home: U64::new(0x1_0000_0000),
@@ -206,7 +231,7 @@ mod tests {
         assert_eq!(commit.as_bytes(), b"OJCM\xd4\xc3\xb2\xa1\x07\0\0\0\0\0\0\0");
         let header = RawHeader {
             magic: U32::new(HEADER_MAGIC),
-            version: U32::new(2),
+            version: U32::new(3),
             checksum: U32::new(0),
             flags: U32::new(HEADER_CLEAN),
             uuid: [0xee; 16],
@@ -220,12 +245,14 @@ mod tests {
             step_bytes: U32::new(8),
             layout_checksum: U32::new(9),
             space_bytes: U64::new(10),
+            settled_tid: U64::new(11),
         };
-        let mut golden = b"OJHD\x02\0\0\0\0\0\0\0\x01\0\0\0".to_vec();
+        let mut golden = b"OJHD\x03\0\0\0\0\0\0\0\x01\0\0\0".to_vec();
         golden.extend([0xee; 16]);
         golden.extend(b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
         golden.extend(b"\x04\0\0\0\x05\0\0\0\x06\0\0\0\0\0\0\0");
         golden.extend(b"\x07\0\0\0\0\0\0\0\x08\0\0\0\x09\0\0\0\x0a\0\0\0\0\0\0\0");
+        golden.extend(b"\x0b\0\0\0\0\0\0\0");
         assert_eq!(header.as_bytes(), golden);
     }
 
@@ -233,13 +260,13 @@ mod tests {
     fn golden_bytes_of_a_label() {
         let label = RawLabel {
             magic: U32::new(LABEL_MAGIC),
-            version: U32::new(2),
+            version: U32::new(3),
             checksum: U32::new(0xa1b2_c3d4),
             reserved: U32::new(0),
             journal_uuid: [0xaa; 16],
             volume_uuid: [0xbb; 16],
         };
-        let mut golden = b"OJLB\x02\0\0\0\xd4\xc3\xb2\xa1\0\0\0\0".to_vec();
+        let mut golden = b"OJLB\x03\0\0\0\xd4\xc3\xb2\xa1\0\0\0\0".to_vec();
         golden.extend([[0xaa; 16], [0xbb; 16]].concat());
         assert_eq!(label.as_bytes(), golden);
     }

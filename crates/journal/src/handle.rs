@@ -11,6 +11,7 @@ use device::sync::MutexGuard;
 use crate::block_map::BlockMap;
 use crate::blocks::Blocks;
 use crate::context::Context;
+use crate::data_checks::DataChecks;
 use crate::limits::Limits;
 use crate::ring::Ring;
 use crate::running::{InPlaceGuard, Logged, Ordered, Running};
@@ -37,6 +38,7 @@ pub(crate) struct Parts<'a> {
     pub context: &'a Context,
     pub blocks: &'a Blocks,
     pub ring: &'a Ring,
+    pub checks: &'a DataChecks,
     pub limits: &'a Limits,
 }
 
@@ -143,9 +145,11 @@ impl<'a> Handle<'a> {
     /// Replaces the whole block, to be logged in `form`.
     pub fn put(&mut self, block: HomeBlock, bytes: BlockRef, form: Form) -> Result<()> {
         self.spend_credit(block)?;
-        let form = match self.changes.get(&block) {
-            Some(change) if change.route == Route::Journal => change.form.then(&form),
-            _ => form,
+        let form = match self.changes.get(&block).map(|change| (change.route, &change.form)) {
+            Some((Route::Journal, earlier)) => earlier.then(&form),
+            // The earlier change does not go in place any more, so the record must have it, too.
+            Some((Route::InPlace, _)) => Form::Delta.then(&form),
+            None => form,
         };
         let owner = self.owner;
         self.changes.insert(block, Change { block: bytes, route: Route::Journal, form, owner });
@@ -195,7 +199,14 @@ impl<'a> Handle<'a> {
     /// Makes the commit of this transaction wait until the guard is dropped. For data that are
     /// written with `Journal::write_in_place` after the handle has stopped.
     pub fn begin_in_place(&mut self) -> InPlaceGuard {
-        InPlaceGuard::new(&self.running.in_place)
+        self.parts.checks.add_unchecked(self.running.tid);
+        InPlaceGuard::new(&self.running.in_place, None)
+    }
+
+    /// [`Handle::begin_in_place`] for blocks that no file had before this transaction, which are
+    /// written with `Journal::write_fresh_in_place` only.
+    pub fn begin_fresh_in_place(&mut self) -> InPlaceGuard {
+        InPlaceGuard::new(&self.running.in_place, Some(self.running.tid))
     }
 
     /// The blocks were freed. After this transaction has committed, their versions are no longer

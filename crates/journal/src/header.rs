@@ -58,6 +58,8 @@ pub struct Header {
     pub layout_checksum: u32,
     /// Size of the space in bytes when this incarnation began.
     pub space_bytes: u64,
+    /// The data in place of transactions up to this one are durable, and need no check.
+    pub settled_tid: Tid,
 }
 
 /// What one header slot holds, or both together.
@@ -126,9 +128,10 @@ impl Header {
     pub(crate) fn assert_replaces(&self, older: &Header) {
         let (new, old) = (self.sequence, older.sequence);
         assert!(new > old, "header {new} would replace header {old}");
-        assert!(self.tail_tid >= older.tail_tid, "header {new} goes back in history");
-        let Header { sequence, tail_region, tail_tid, reach_offset, .. } = *self;
-        let same = Header { sequence, tail_region, tail_tid, reach_offset, ..*older };
+        let goes_on = self.tail_tid >= older.tail_tid && self.settled_tid >= older.settled_tid;
+        assert!(goes_on, "header {new} goes back in history");
+        let Header { sequence, tail_region, tail_tid, reach_offset, settled_tid, .. } = *self;
+        let same = Header { sequence, tail_region, tail_tid, reach_offset, settled_tid, ..*older };
         assert!(*self == same, "header {new} is of another incarnation or shape");
     }
 
@@ -208,6 +211,7 @@ impl Header {
             step_bytes: U32::new(u32::try_from(self.step_bytes).expect("a step is 4096 at most")),
             layout_checksum: U32::new(self.layout_checksum),
             space_bytes: U64::new(self.space_bytes),
+            settled_tid: U64::new(self.settled_tid.0),
         };
         raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
         raw
@@ -241,6 +245,7 @@ impl Header {
             step_bytes: usize::try_from(raw.step_bytes.get()).unwrap_or(0), // 0 is refused
             layout_checksum: raw.layout_checksum.get(),
             space_bytes: raw.space_bytes.get(),
+            settled_tid: Tid(raw.settled_tid.get()),
         };
         match header.check_shape() {
             Ok(()) => FoundHeader::Ours(header),
@@ -335,6 +340,7 @@ mod tests {
             step_bytes: 512,
             layout_checksum: 17,
             space_bytes: 1 << 20,
+            settled_tid: Tid(0),
         }
     }
 

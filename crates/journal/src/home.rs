@@ -79,6 +79,15 @@ impl Home {
             .alone(|| if is_flushed() { self.context.abort.check() } else { self.flush_alone() })
     }
 
+    /// Runs `write`, then flushes the device. No other flush comes between the two.
+    pub(crate) fn flush_after(&self, write: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.flushes.alone(|| {
+            self.context.abort.check()?;
+            write()?;
+            self.flush_alone()
+        })
+    }
+
     /// Flushes the device.
     pub(crate) fn flush(&self) -> Result<()> {
         self.flushes.alone(|| self.flush_alone())

@@ -12,6 +12,7 @@
 //! Lock: that of `under_way`, taken while the running transaction is locked.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use device::sync::Mutex;
@@ -19,13 +20,14 @@ use device::sync::Mutex;
 use crate::blocks::Blocks;
 use crate::checkpoint::Checkpointer;
 use crate::context::Context;
+use crate::data_checks::{DataCheck, DataChecks, Way};
 use crate::faults::{self, Fault};
 use crate::home::Home;
 use crate::ring::Ring;
 use crate::running::{InPlaceGuard, Ordered, Running};
 use crate::stats::Counters;
 use crate::under_way::{InPlaceWrite, Source, UnderWay, runs_of};
-use crate::{BLOCK_BYTES, BlockOwner, HomeBlock, Result, WrittenAs};
+use crate::{BLOCK_BYTES, BlockOwner, HomeBlock, Result, Tid, WrittenAs};
 
 /// Writes data in place.
 pub(crate) struct InPlace {
@@ -35,6 +37,7 @@ pub(crate) struct InPlace {
     ring: Arc<Ring>,
     checkpointer: Arc<Checkpointer>,
     running: Arc<Mutex<Running>>,
+    checks: Arc<DataChecks>,
     /// Writes that have not ended.
     under_way: UnderWay,
 }
@@ -56,9 +59,28 @@ impl InPlace {
         ring: Arc<Ring>,
         checkpointer: Arc<Checkpointer>,
         running: Arc<Mutex<Running>>,
+        checks: Arc<DataChecks>,
     ) -> InPlace {
         let under_way = UnderWay::default();
-        InPlace { context, blocks, home, ring, checkpointer, running, under_way }
+        InPlace { context, blocks, home, ring, checkpointer, running, checks, under_way }
+    }
+
+    pub(crate) fn checks_data(&self) -> bool {
+        self.checks.are_possible()
+    }
+
+    /// [`InPlace::write`] of blocks that no file had before, by the transaction of `guard`. Its
+    /// record may get a check of them.
+    pub(crate) fn write_fresh(
+        &self,
+        guard: &InPlaceGuard,
+        start: HomeBlock,
+        data: &[u8],
+    ) -> Result<()> {
+        let tid = guard.fresh_of().expect("the guard is one for fresh blocks");
+        let is_checked = self.checks.may_add(tid, (data.len() / BLOCK_BYTES) as u64);
+        let check = if is_checked { DataCheck::of(start, data) } else { None };
+        self.write_with(start, data, check.map(|check| (tid, check)))
     }
 
     /// Writes whole blocks home now. Buffered ordered versions of them are dropped. The data are
@@ -67,6 +89,15 @@ impl InPlace {
     /// Panics if the journal holds a record of one of the blocks that is not revoked, or will get
     /// one: a checkpoint or recovery would write that record over the data.
     pub(crate) fn write(&self, start: HomeBlock, data: &[u8]) -> Result<()> {
+        self.write_with(start, data, None)
+    }
+
+    fn write_with(
+        &self,
+        start: HomeBlock,
+        data: &[u8],
+        check: Option<(Tid, DataCheck)>,
+    ) -> Result<()> {
         assert!(data.len().is_multiple_of(BLOCK_BYTES), "data in place comes in whole blocks");
         self.context.abort.check()?;
         let range = start.0..start.0 + (data.len() / BLOCK_BYTES) as u64;
@@ -76,10 +107,12 @@ impl InPlace {
         let buffered: Vec<HomeBlock> = running.ordered.range(blocks).map(|(b, _)| *b).collect();
         buffered.iter().for_each(|block| drop(running.ordered.remove(block)));
         let write = self.under_way.announce(Source::Caller, vec![range.clone()]);
+        check.iter().for_each(|(tid, check)| self.checks.add(*tid, *check));
         drop(running);
         let journaled = journaled.or_else(|| self.ring.lock().first_logged_block_in(&range));
         assert!(journaled.is_none(), "{journaled:?} is written in place, but it is in the journal");
         self.wait_for_earlier(&write);
+        self.clear_way(&range, check.map(|(tid, _)| tid))?;
         self.checkpointer.wait_until_not_writing(range.clone().map(HomeBlock));
         self.context.abort.on_failure(self.home.write(start, data))?;
         self.blocks.cache().forget(range);
@@ -132,7 +165,7 @@ impl InPlace {
         }
         let write = self.under_way.announce(source, runs_of(data.keys()));
         let guarding = guarding.filter(|_| !faults::is(Fault::WriteOutNotAwaited));
-        let _guard = guarding.map(|running| InPlaceGuard::new(&running.in_place));
+        let _guard = guarding.map(|running| self.guard(running));
         Some(WriteOut { data, write, _guard })
     }
 
@@ -141,6 +174,9 @@ impl InPlace {
     pub(crate) fn write_out(&self, out: Option<WriteOut<'_>>) -> Result<()> {
         let Some(out) = out else { return Ok(()) };
         self.wait_for_earlier(&out.write);
+        for run in runs_of(out.data.keys()) {
+            self.clear_way(&run, None)?;
+        }
         self.checkpointer.wait_until_not_writing(out.data.keys().copied());
         let blocks: Vec<_> = out.data.iter().map(|(b, data)| (*b, data.version.clone())).collect();
         let written_bytes = self.context.abort.on_failure(self.home.write_blocks(&blocks))?;
@@ -151,6 +187,21 @@ impl InPlace {
             .observe(out.data.values().map(|data| (data.owner, WrittenAs::InPlace, len_bytes)));
         for (block, version) in &blocks {
             self.blocks.cache().unpin(*block, version);
+        }
+        Ok(())
+    }
+
+    /// A guard of data without a check.
+    fn guard(&self, running: &Running) -> InPlaceGuard {
+        self.checks.add_unchecked(running.tid);
+        InPlaceGuard::new(&running.in_place, None)
+    }
+
+    /// Returns when these blocks may be written: see [`crate::data_checks`].
+    fn clear_way(&self, blocks: &Range<u64>, checked: Option<Tid>) -> Result<()> {
+        while let Way::AfterSettling(tid) = self.checks.clear_way(blocks, checked)? {
+            self.context.abort.on_failure(self.ring.settle(tid))?;
+            self.checks.note_settled(tid);
         }
         Ok(())
     }

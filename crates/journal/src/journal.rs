@@ -16,7 +16,9 @@ use crate::header::{FoundHeader, Header, REGION_COUNT_MAX};
 use crate::limits::divide_into_regions;
 use crate::options::Options;
 use crate::stats::Stats;
-use crate::{BlockOwner, BlockRef, Distribution, HomeBlock, JournalError, Result, Space, Tid};
+use crate::{
+    BlockOwner, BlockRef, Distribution, HomeBlock, InPlaceGuard, JournalError, Result, Space, Tid,
+};
 
 /// An open journal.
 ///
@@ -118,6 +120,24 @@ impl Journal {
         self.engine.in_place().write(start, data)
     }
 
+    /// Whether records have checks of data in place, so that one flush makes both durable: journal
+    /// and home are one device.
+    pub fn checks_data(&self) -> bool {
+        self.engine.in_place().checks_data()
+    }
+
+    /// Writes whole blocks of data home now, which no file had before the transaction of `guard`.
+    /// If journal and home are one device, the record of the transaction holds a checksum of them,
+    /// and one flush makes both durable. Panics if the guard is not one for fresh blocks.
+    pub fn write_fresh_in_place(
+        &self,
+        guard: &InPlaceGuard,
+        start: HomeBlock,
+        data: &[u8],
+    ) -> Result<()> {
+        self.engine.in_place().write_fresh(guard, start, data)
+    }
+
     /// Writes the buffered data of this owner home, in parallel with other writes. They are durable
     /// after a commit or [`Journal::flush_in_place_of`].
     pub fn write_buffered_of(&self, owner: BlockOwner) -> Result<()> {
@@ -217,6 +237,7 @@ fn first_header(
         step_bytes: space.step_bytes(),
         layout_checksum: space.layout_checksum(space.len_bytes()),
         space_bytes: space.len_bytes(),
+        settled_tid: Tid(0),
     };
     Ok(Header { reach_offset: header.reach_for(0, 0), ..header })
 }

@@ -28,6 +28,7 @@ mod checkpoint;
 pub mod codec;
 mod commit;
 mod context;
+mod data_checks;
 mod distribution;
 mod engine;
 mod error;
@@ -58,6 +59,7 @@ mod stats;
 mod types;
 mod under_way;
 
+pub use data_checks::DataCheck;
 pub use distribution::Distribution;
 pub use error::{JournalError, Result};
 pub use external::{Label, space_of};

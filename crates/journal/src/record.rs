@@ -8,9 +8,12 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::codec::{CodecError, compress};
+use crate::data_checks::{BLOCKS_MAX, CHECKS_MAX, DataCheck};
 use crate::faults::{self, Fault};
 use crate::form::{self, Change, form_name};
-use crate::format::{COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, RawCommit, RawDescriptor, RawTag};
+use crate::format::{
+    COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, RawCheck, RawCommit, RawDescriptor, RawTag,
+};
 use crate::running::Logged;
 use crate::{BLOCK_BYTES, BlockBytes, DeltaCodec, HomeBlock, Tid};
 
@@ -18,6 +21,7 @@ const DESCRIPTOR_BYTES: usize = size_of::<RawDescriptor>();
 const TAG_BYTES: usize = size_of::<RawTag>();
 const COMMIT_BYTES: usize = size_of::<RawCommit>();
 const REVOKE_BYTES: usize = 8;
+const CHECK_BYTES: usize = size_of::<RawCheck>();
 
 /// A larger payload is not compressed, because compressing it would take longer than writing it.
 const PACK_LIMIT_BYTES: usize = 32 << 10;
@@ -27,6 +31,7 @@ pub(crate) fn max_bytes(block_count: usize, revoke_count: usize) -> usize {
     DESCRIPTOR_BYTES
         + block_count * (TAG_BYTES + BLOCK_BYTES)
         + revoke_count * REVOKE_BYTES
+        + CHECKS_MAX * CHECK_BYTES
         + COMMIT_BYTES
 }
 
@@ -36,6 +41,8 @@ pub(crate) struct Contents<'a> {
     pub time_ns: u64,
     pub blocks: &'a BTreeMap<HomeBlock, Logged>,
     pub revokes: &'a BTreeSet<HomeBlock>,
+    /// At most [`CHECKS_MAX`].
+    pub checks: &'a [DataCheck],
 }
 
 /// How a record is encoded.
@@ -95,7 +102,8 @@ pub(crate) fn encode<'a>(
     let RecordBuf { record, scratch, changes } = buf;
     changes.clear();
     let revokes_at = DESCRIPTOR_BYTES + block_count * TAG_BYTES;
-    let payload_at = revokes_at + revoke_count * REVOKE_BYTES;
+    let checks_at = revokes_at + revoke_count * REVOKE_BYTES;
+    let payload_at = checks_at + contents.checks.len() * CHECK_BYTES;
     let mut tags = Writer { buf: record, at: DESCRIPTOR_BYTES };
     let mut payload_end = payload_at;
     for (home, logged) in contents.blocks {
@@ -117,7 +125,14 @@ pub(crate) fn encode<'a>(
     for home in contents.revokes {
         tags.put(&U64::new(home.0));
     }
-    assert_eq!(tags.at, payload_at, "tags and revokes have the size that was reserved for them");
+    for check in contents.checks {
+        tags.put(&RawCheck {
+            home: U64::new(check.home.0),
+            block_count: U32::new(check.block_count),
+            checksum: U32::new(check.checksum),
+        });
+    }
+    assert_eq!(tags.at, payload_at, "tags, revokes and checks have the size that was reserved");
     let payload = &mut record[payload_at..payload_end];
     let unpacked_bytes = if encoding.pack { pack(payload, scratch) } else { None };
     let commit_at = unpacked_bytes.map_or(payload_end, |_| payload_at + scratch.len());
@@ -134,6 +149,7 @@ pub(crate) fn encode<'a>(
         payload_bytes: count(commit_at - payload_at),
         used_bytes: count(used),
         unpacked_bytes: count(unpacked_bytes.unwrap_or(0)),
+        check_count: count(contents.checks.len()),
     };
     Writer { buf: record, at: 0 }.put(&descriptor);
     let commit = RawCommit {
@@ -227,6 +243,8 @@ pub struct Record {
     pub tags: Vec<Tag>,
     /// Home blocks whose older changes must not be replayed.
     pub revokes: Vec<HomeBlock>,
+    /// Checksums of the data that the transaction wrote in place.
+    pub checks: Vec<DataCheck>,
 }
 
 impl Record {
@@ -282,6 +300,7 @@ pub(crate) fn decode(bytes: &[u8], offset: u64, expect: &Expect) -> Decoded {
 struct Parts {
     descriptor: RawDescriptor,
     revokes_at: usize,
+    checks_at: usize,
     payload_at: usize,
     commit_at: usize,
 }
@@ -298,11 +317,13 @@ impl Parts {
         let tags_bytes = count(descriptor.tag_count)?.checked_mul(TAG_BYTES)?;
         let revokes_at = DESCRIPTOR_BYTES.checked_add(tags_bytes)?;
         let revokes_bytes = count(descriptor.revoke_count)?.checked_mul(REVOKE_BYTES)?;
-        let payload_at = revokes_at.checked_add(revokes_bytes)?;
+        let checks_at = revokes_at.checked_add(revokes_bytes)?;
+        let checks_bytes = count(descriptor.check_count)?.checked_mul(CHECK_BYTES)?;
+        let payload_at = checks_at.checked_add(checks_bytes)?;
         let commit_at = payload_at.checked_add(count(descriptor.payload_bytes)?)?;
         let used = commit_at.checked_add(COMMIT_BYTES)?;
         let agrees = used == count(descriptor.used_bytes)? && used <= bytes.len();
-        agrees.then_some(Parts { descriptor, revokes_at, payload_at, commit_at })
+        agrees.then_some(Parts { descriptor, revokes_at, checks_at, payload_at, commit_at })
     }
 
     fn is_committed(&self, bytes: &[u8], checksum_seed: u32) -> bool {
@@ -324,11 +345,21 @@ impl Parts {
             payload_end += tag.stored_bytes;
             tags.push(tag);
         }
-        let revokes = bytes[self.revokes_at..self.payload_at].chunks_exact(REVOKE_BYTES);
+        let revokes = bytes[self.revokes_at..self.checks_at].chunks_exact(REVOKE_BYTES);
         let revokes = revokes
             .map(|raw| U64::read_from_bytes(raw).expect("the chunk has the size of a revoke"))
             .map(|home| HomeBlock(home.get()))
             .collect();
+        let checks: Vec<DataCheck> = bytes[self.checks_at..self.payload_at]
+            .chunks_exact(CHECK_BYTES)
+            .map(|raw| RawCheck::read_from_bytes(raw).expect("the chunk has the size of a check"))
+            .map(|raw| DataCheck {
+                home: HomeBlock(raw.home.get()),
+                block_count: raw.block_count.get(),
+                checksum: raw.checksum.get(),
+            })
+            .collect();
+        check_sizes(&checks)?;
         let unpacked_bytes = self.descriptor.unpacked_bytes.get() as usize;
         let record = Record {
             tid: Tid(self.descriptor.tid.get()),
@@ -340,6 +371,7 @@ impl Parts {
             unpacked_bytes: (unpacked_bytes > 0).then_some(unpacked_bytes),
             tags,
             revokes,
+            checks,
         };
         let payload = record.payload(bytes).map_err(|error| format!("its payload: {error}"))?;
         if payload_end != payload.len() {
@@ -351,6 +383,20 @@ impl Parts {
         }
         Ok(record)
     }
+}
+
+/// Bounds what recovery reads.
+fn check_sizes(checks: &[DataCheck]) -> Result<(), String> {
+    let blocks: u64 = checks.iter().map(|check| u64::from(check.block_count)).sum();
+    if checks.len() > CHECKS_MAX || blocks > BLOCKS_MAX {
+        return Err(format!("it has {} checks of {blocks} blocks of data", checks.len()));
+    }
+    if let Some(check) =
+        checks.iter().find(|check| check.home.0 > u64::MAX / BLOCK_BYTES as u64 / 2)
+    {
+        return Err(format!("it has a check of {}", check.home));
+    }
+    Ok(())
 }
 
 fn check_tag(raw: &RawTag, payload_offset: usize) -> Result<Tag, String> {
@@ -390,6 +436,15 @@ mod tests {
         ([(HomeBlock(3), whole(1)), (HomeBlock(9), whole(2))].into(), [HomeBlock(77)].into())
     }
 
+    const CHECK: DataCheck = DataCheck { home: HomeBlock(50), block_count: 3, checksum: 0xabcd };
+
+    fn sample_contents<'a>(
+        blocks: &'a BTreeMap<HomeBlock, Logged>,
+        revokes: &'a BTreeSet<HomeBlock>,
+    ) -> Contents<'a> {
+        Contents { tid: Tid(5), time_ns: 6, blocks, revokes, checks: &[CHECK] }
+    }
+
     fn encode_with<'a>(
         codec: DeltaCodec,
         is_whole_in_region: bool,
@@ -410,8 +465,13 @@ mod tests {
     /// Encodes one change, decodes it, and applies it to its base.
     fn through_a_record(codec: DeltaCodec, in_region: bool, logged: &Logged) -> (u8, usize) {
         let blocks = [(HomeBlock(3), logged.clone())].into();
-        let contents =
-            Contents { tid: Tid(5), time_ns: 6, blocks: &blocks, revokes: &BTreeSet::new() };
+        let contents = Contents {
+            tid: Tid(5),
+            time_ns: 6,
+            blocks: &blocks,
+            revokes: &BTreeSet::new(),
+            checks: &[],
+        };
         let mut buf = RecordBuf::new();
         let encoded = encode_with(codec, in_region, &contents, &mut buf);
         let Decoded::Record(record) = decode_with(encoded.bytes, 42, 1234) else { panic!() };
@@ -457,7 +517,7 @@ mod tests {
 
     fn sample_record() -> AlignedBuf {
         let (blocks, revokes) = sample();
-        let contents = Contents { tid: Tid(5), time_ns: 6, blocks: &blocks, revokes: &revokes };
+        let contents = sample_contents(&blocks, &revokes);
         let mut buf = RecordBuf::new();
         AlignedBuf::from_slice(encode_with(DeltaCodec::Runs, false, &contents, &mut buf).bytes)
     }
@@ -469,6 +529,7 @@ mod tests {
         assert_eq!((record.tid, record.time_ns, record.offset), (Tid(5), 6, 8192));
         assert_eq!(record.record_bytes, bytes.len());
         assert_eq!(record.revokes, [HomeBlock(77)]);
+        assert_eq!(record.checks, [CHECK]);
         assert_eq!(record.tags.iter().map(|t| t.home.0).collect::<Vec<_>>(), [3, 9]);
         let payload = record.payload(&bytes).unwrap();
         assert_eq!((payload.len(), payload[record.tags[1].payload_offset]), (8192, 2));
@@ -482,7 +543,7 @@ mod tests {
         buf.make_room(16384);
         buf.record.fill(0xff);
         let (blocks, revokes) = sample();
-        let contents = Contents { tid: Tid(5), time_ns: 6, blocks: &blocks, revokes: &revokes };
+        let contents = sample_contents(&blocks, &revokes);
         let encoded = encode_with(DeltaCodec::Runs, false, &contents, &mut buf);
         assert_eq!(encoded.bytes, &sample_record()[..]);
     }
@@ -516,6 +577,27 @@ mod tests {
         let checksum = crc32c::crc32c_append(1234, &bytes[..body]);
         bytes[body + 4..body + 8].copy_from_slice(&checksum.to_le_bytes());
         assert!(matches!(decode_with(&bytes, 42, 1234), Decoded::Unknown(..)));
+    }
+
+    #[test]
+    fn checks_of_more_than_a_transaction_may_check_are_not_taken() {
+        let (blocks, revokes) = sample();
+        let of = |block_count| DataCheck { block_count, ..CHECK };
+        let beyond = DataCheck { home: HomeBlock(u64::MAX), ..CHECK };
+        for (checks, is_known) in [
+            (&[of(1024)][..], true),
+            (&[of(1023), of(2)], false),
+            (&[of(u32::MAX), of(u32::MAX)], false),
+            (&[beyond], false),
+            (&[of(1); CHECKS_MAX], true),
+        ] {
+            let contents = Contents { checks, ..sample_contents(&blocks, &revokes) };
+            let mut buf = RecordBuf::new();
+            let encoded = encode_with(DeltaCodec::Runs, false, &contents, &mut buf);
+            let decoded = decode_with(encoded.bytes, 42, 1234);
+            assert_eq!(matches!(decoded, Decoded::Record(_)), is_known, "{checks:?}");
+            assert!(!matches!(decoded, Decoded::Nothing));
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use device::{AlignedBuf, BlockDevice};
 
 use crate::codec::CodecError;
+use crate::data_checks::DataCheck;
+use crate::faults::{self, Fault};
 use crate::form;
 use crate::header::{Header, incarnation_after_recovery};
 use crate::record::{Record, Tag};
@@ -52,14 +54,16 @@ pub fn recover(
     uuid: &[u8; 16],
     options: &RecoverOptions,
 ) -> Result<Recovery> {
-    let (scan, regions) = scan_regions(space, uuid)?;
+    let (mut scan, regions) = scan_regions(space, uuid)?;
     judge_end(&scan, options)?;
+    let checks = drop_unflushed(&mut scan, home, options)?;
     let follow = |pair: &[Record]| pair[0].tid.next() == pair[1].tid;
     assert!(scan.records.windows(2).all(follow), "history has no gap");
     let revokes = collect_revokes(&scan.records);
     let (chains, revoked_blocks) = chains_of(&scan.records, &revokes);
     check_homes(&chains, home)?;
     check_bases(&chains, &scan.records)?;
+    check_apart(&chains, &checks)?;
     if !options.dry_run && !scan.header.clean {
         replay(home, &regions, &scan.records, &chains)?;
         let clean = clean_header(&scan);
@@ -88,6 +92,72 @@ fn judge_end(scan: &Scan, options: &RecoverOptions) -> Result<()> {
             "transaction {tid}: {what}; nothing was changed. Use the version that wrote it"
         ))),
     }
+}
+
+/// Takes the newest record out of history if its data in place do not have the checksums that it
+/// says. Then its flush had not ended, and it was not acknowledged. A record before a damaged one
+/// needs no comparison: the record after the damage was written after its flush.
+///
+/// Data that cannot be read may have been acknowledged. They are refused, or given up with the record
+/// if the caller gives up what is damaged. Returns the checks that were compared.
+fn drop_unflushed(
+    scan: &mut Scan,
+    home: &Arc<dyn BlockDevice>,
+    options: &RecoverOptions,
+) -> Result<Vec<DataCheck>> {
+    let Some(newest) = scan.records.last() else { return Ok(Vec::new()) };
+    let is_flushed = scan.end != End::Tail || newest.tid <= scan.header.settled_tid;
+    if is_flushed || faults::is(Fault::ChecksIgnored) {
+        return Ok(Vec::new());
+    }
+    for check in &newest.checks {
+        let is_home = match is_home(check, home) {
+            Err(JournalError::Io(_)) if options.discard_damaged => false,
+            Err(JournalError::Io(error)) => {
+                return Err(JournalError::Damaged(format!(
+                    "data of its newest transaction, {}, cannot be read: {error}; nothing was changed",
+                    newest.tid
+                )));
+            }
+            compared => compared?,
+        };
+        if !is_home {
+            scan.end_offset = newest.offset;
+            scan.records.pop();
+            return Ok(Vec::new());
+        }
+    }
+    Ok(newest.checks.clone())
+}
+
+/// Replay must not change blocks that were compared, or a recovery that is cut and run again would
+/// end differently. The engine writes no record with checks of blocks that recovery replays.
+fn check_apart(chains: &Chains, checks: &[DataCheck]) -> Result<()> {
+    let replayed = |check: &DataCheck| {
+        let blocks = check.blocks();
+        chains.range(HomeBlock(blocks.start)..HomeBlock(blocks.end)).next()
+    };
+    match checks.iter().find_map(replayed) {
+        None => Ok(()),
+        Some((block, _)) => Err(JournalError::Damaged(format!(
+            "the newest transaction has a check of {block}, which the journal also holds; nothing \
+             was changed"
+        ))),
+    }
+}
+
+/// Whether the blocks have the checksum.
+fn is_home(check: &DataCheck, home: &Arc<dyn BlockDevice>) -> Result<bool> {
+    let block_count = home.size_bytes() / BLOCK_BYTES as u64;
+    if check.blocks().end > block_count {
+        return Err(JournalError::Damaged(format!(
+            "it has a check of {}, but the volume has {block_count} blocks; is the volume truncated?",
+            check.home
+        )));
+    }
+    let mut data = AlignedBuf::zeroed(check.block_count as usize * BLOCK_BYTES);
+    home.read(check.home.offset_bytes(), &mut data)?;
+    Ok(crc32c::crc32c(&data) == check.checksum)
 }
 
 /// Revoke pass: the last transaction that revoked each block.

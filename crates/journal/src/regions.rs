@@ -420,6 +420,7 @@ mod tests {
             step_bytes: STEP as usize,
             layout_checksum: 17,
             space_bytes: 1 << 20,
+            settled_tid: Tid(0),
         };
         Header { reach_offset: header.reach_for(0, 0), ..header }
     }

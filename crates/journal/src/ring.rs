@@ -21,7 +21,7 @@ use crate::format::REGIONS_OFFSET;
 use crate::header::Header;
 use crate::regions::{RecordSpan, Regions};
 use crate::stats::Counters;
-use crate::{Result, Space};
+use crate::{Result, Space, Tid};
 
 /// The regions of the journal, and the space that they are in.
 pub(crate) struct Ring {
@@ -77,13 +77,37 @@ impl Ring {
 
     /// Writes a record to its place and returns when it is durable.
     pub(crate) fn write_record(&self, place: &RecordSpan, bytes: &[u8]) -> Result<()> {
-        let len_bytes = bytes.len() as u64;
-        assert!(place.offset >= REGIONS_OFFSET, "a record is in a region");
-        assert!(place.end_offset - place.offset == len_bytes, "a record fills its place");
+        self.check_place(place, bytes);
         if faults::is(Fault::CommitNotDurable) {
             return self.space.write(place.offset, bytes);
         }
         self.space.write_durable(place.offset, bytes)
+    }
+
+    /// Writes a record to its place. It is durable after a flush.
+    pub(crate) fn write_record_unflushed(&self, place: &RecordSpan, bytes: &[u8]) -> Result<()> {
+        self.check_place(place, bytes);
+        self.space.write(place.offset, bytes)
+    }
+
+    fn check_place(&self, place: &RecordSpan, bytes: &[u8]) {
+        let len_bytes = bytes.len() as u64;
+        assert!(place.offset >= REGIONS_OFFSET, "a record is in a region");
+        assert!(place.end_offset - place.offset == len_bytes, "a record fills its place");
+    }
+
+    /// Makes durable, in both slots, that the data in place of this transaction and of earlier ones
+    /// need no check.
+    pub(crate) fn settle(&self, tid: Tid) -> Result<()> {
+        let _writing = self.header_writing.lock();
+        let header = self.lock().header();
+        if header.settled_tid >= tid {
+            return Ok(());
+        }
+        let settled = Header { sequence: header.sequence + 1, settled_tid: tid, ..header };
+        let written = settled.write_both(&self.space)?;
+        self.lock().replace_header(written);
+        Ok(())
     }
 
     /// The right to make the next header. No other header is made until the caller's is durable.

@@ -113,12 +113,19 @@ pub(crate) enum InPlaceEnd {
 /// dropped.
 pub struct InPlaceGuard {
     in_place: Arc<InPlaceCount>,
+    fresh_of: Option<Tid>,
 }
 
 impl InPlaceGuard {
-    pub(crate) fn new(in_place: &Arc<InPlaceCount>) -> InPlaceGuard {
+    /// `fresh_of`: it guards only blocks that no file had before this transaction.
+    pub(crate) fn new(in_place: &Arc<InPlaceCount>, fresh_of: Option<Tid>) -> InPlaceGuard {
         in_place.writes.lock().count += 1;
-        InPlaceGuard { in_place: in_place.clone() }
+        InPlaceGuard { in_place: in_place.clone(), fresh_of }
+    }
+
+    /// The transaction, if the guard is one for fresh blocks.
+    pub(crate) fn fresh_of(&self) -> Option<Tid> {
+        self.fresh_of
     }
 }
 

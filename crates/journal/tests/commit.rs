@@ -29,8 +29,8 @@ fn a_sync_is_one_durable_write_of_the_record_and_nothing_else() {
     journal.sync(tid).unwrap();
     let after = rig.counters();
     assert_eq!(after.0 - before.0, NONE, "home");
-    // Descriptor 48, three tags of 24, three blocks, commit record 16, padded to 512.
-    let bytes = (48 + 3 * 24 + 3 * 4096 + 16u64).next_multiple_of(512);
+    // Descriptor 52, three tags of 24, three blocks, commit record 16, padded to 512.
+    let bytes = (52 + 3 * 24 + 3 * 4096 + 16u64).next_multiple_of(512);
     let one = Counters {
         write_count: 1,
         write_bytes: bytes,

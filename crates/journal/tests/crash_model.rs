@@ -13,6 +13,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use common::UUID;
@@ -132,7 +133,8 @@ impl Workload {
         for _ in 0..step_count {
             match self.rng.u8(..100) {
                 0..62 => self.operation(),
-                62..68 => self.write_fresh_in_place(),
+                62..66 => _ = self.write_fresh_in_place(),
+                66..68 => self.append_durably(),
                 68..92 => self.sync(),
                 92..95 => self.journal().flush_in_place().expect("it flushes"),
                 95..97 => self.look(),
@@ -236,16 +238,39 @@ impl Workload {
         self.journal = Some(journal);
     }
 
-    /// A few neighbouring blocks that are free for good, written directly under a guard.
-    fn write_fresh_in_place(&mut self) {
+    /// A transaction with nothing but fresh data in place, which may have checks. Half of the time
+    /// one of its blocks is overwritten in place after that.
+    fn append_durably(&mut self) {
+        self.sync();
+        let written = self.write_fresh_in_place();
+        self.sync();
+        if written.is_empty() || self.rng.bool() {
+            return;
+        }
+        let block = self.rng.u64(written);
+        let stamps = self.new_stamps();
+        let mut handle = self.journal.as_ref().expect("it is open").begin(1).expect("a handle");
+        handle.put_ordered(HomeBlock(block), fill(&stamps)).expect("within the credits");
+        let tid = handle.stop();
+        let version = Version { tid, stamps: Some(stamps), in_place: true };
+        self.history.entry(block).or_default().push(version);
+        self.journal().flush_in_place().expect("it flushes");
+    }
+
+    /// A few neighbouring blocks that are free for good, written directly under a guard. Returns
+    /// which.
+    fn write_fresh_in_place(&mut self) -> Range<u64> {
         let journal = self.journal.take().expect("it is open");
         let committed = journal.committed_tid();
         let is_free = |kind: &Kind| matches!(kind, Kind::Free(since) if *since <= committed);
         let start = self.rng.usize(..self.kinds.len());
+        let start = (start..self.kinds.len()).find(|at| is_free(&self.kinds[*at])).unwrap_or(start);
         let count = self.kinds[start..].iter().take(3).take_while(|kind| is_free(kind)).count();
         let mut handle = journal.begin(1).expect("a handle");
         let tid = handle.tid();
-        let guard = handle.begin_in_place();
+        let is_checked = self.rng.u8(..3) > 0;
+        let guard =
+            if is_checked { handle.begin_fresh_in_place() } else { handle.begin_in_place() };
         handle.stop();
         let mut data = Vec::new();
         for block in start..start + count {
@@ -255,11 +280,15 @@ impl Workload {
             let version = Version { tid, stamps: Some(stamps), in_place: true };
             self.history.entry(block as u64).or_default().push(version);
         }
-        if count > 0 {
-            journal.write_in_place(HomeBlock(start as u64), &data).expect("it is written");
+        let home = HomeBlock(start as u64);
+        match (count, is_checked) {
+            (0, _) => {}
+            (_, true) => journal.write_fresh_in_place(&guard, home, &data).expect("it is written"),
+            (_, false) => journal.write_in_place(home, &data).expect("it is written"),
         }
         drop(guard);
         self.journal = Some(journal);
+        start as u64..(start + count) as u64
     }
 
     fn sync(&mut self) {
@@ -401,8 +430,12 @@ fn run_and_check(place: Place, seed: u64, step_count: usize) -> Result<usize, St
     Workload::new(place, seed).run(step_count).check_all(seed)
 }
 
+/// Checks the first `SEEDS` seeds (environment; 6).
 fn check_seeds(place: Place) {
-    let state_count: usize = (0..6).map(|seed| run_and_check(place, seed, 250).unwrap()).sum();
+    let seeds = std::env::var("SEEDS").ok().map(|text| text.parse().expect("a number"));
+    let seeds = seeds.unwrap_or(6);
+    let states = (0..seeds).map(|seed| run_and_check(place, seed, 250).unwrap());
+    let state_count: usize = states.sum();
     println!("{state_count} states");
     assert!(state_count > 5000, "{state_count} states");
 }
@@ -430,7 +463,7 @@ mod canary {
     }
 
     fn assert_caught_on(place: Place, fault: Fault) {
-        let find = || (0..20).find_map(|seed| run_and_check(place, seed, 250).err());
+        let find = || (0..60).find_map(|seed| run_and_check(place, seed, 250).err());
         let caught = fault::with(fault, find);
         let caught = caught.unwrap_or_else(|| panic!("{place:?}: nobody noticed"));
         println!("{place:?}, {fault:?}: {caught}");
@@ -454,6 +487,16 @@ mod canary {
     #[test]
     fn a_commit_that_is_not_durable_is_caught() {
         assert_caught(Fault::CommitNotDurable);
+    }
+
+    #[test]
+    fn data_that_recovery_does_not_compare_are_caught() {
+        assert_caught_on(Place::Device, Fault::ChecksIgnored);
+    }
+
+    #[test]
+    fn checked_data_that_are_overwritten_are_caught() {
+        assert_caught_on(Place::Device, Fault::CheckedDataOverwritten);
     }
 
     #[test]

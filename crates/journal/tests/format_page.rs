@@ -4,7 +4,7 @@ use onejournal_journal::form_name;
 use onejournal_journal::format::{
     COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_LZO,
     FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES, LABEL_BYTES, LABEL_MAGIC,
-    RawCommit, RawDescriptor, RawHeader, RawLabel, RawTag, record_seed,
+    RawCheck, RawCommit, RawDescriptor, RawHeader, RawLabel, RawTag, record_seed,
 };
 use onejournal_testing::{FormatPage, fields};
 
@@ -16,13 +16,15 @@ fn every_table_is_the_struct() {
     assert_eq!(PAGE.fields("## Label"), label);
     let header = fields!(RawHeader: magic, version, checksum, flags, uuid, incarnation, sequence,
         region_bytes, region_count, tail_region, tail_tid, reach_offset, step_bytes,
-        layout_checksum, space_bytes);
+        layout_checksum, space_bytes, settled_tid);
     assert_eq!(PAGE.fields("## Header"), header);
     let descriptor = fields!(RawDescriptor: magic, tag_count, incarnation, tid, time_ns, revoke_count,
-        payload_bytes, used_bytes, unpacked_bytes);
+        payload_bytes, used_bytes, unpacked_bytes, check_count);
     assert_eq!(PAGE.fields("### Descriptor"), descriptor);
     let tag = fields!(RawTag: home, stored_bytes, form, reserved);
     assert_eq!(PAGE.fields("### Tag"), tag);
+    let check = fields!(RawCheck: home, block_count, checksum);
+    assert_eq!(PAGE.fields("### Check"), check);
     assert_eq!(PAGE.fields("### Commit record"), fields!(RawCommit: magic, checksum, tid));
 }
 
@@ -33,6 +35,7 @@ fn the_fields_fill_the_structs() {
         ("## Header", size_of::<RawHeader>()),
         ("### Descriptor", size_of::<RawDescriptor>()),
         ("### Tag", size_of::<RawTag>()),
+        ("### Check", size_of::<RawCheck>()),
         ("### Commit record", size_of::<RawCommit>()),
     ];
     for (heading, size_bytes) in tables {

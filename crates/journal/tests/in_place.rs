@@ -2,10 +2,11 @@
 
 mod common;
 
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::thread::yield_now;
 
 use common::{Rig, commit, filled, forget, put, put_ordered, put_ordered_of, quiet};
+use onejournal_journal::codec::extent::Ranges;
 use onejournal_journal::{BlockOwner, Form, HomeBlock, Journal};
 use onejournal_testing::{Event, Fault, Survival};
 
@@ -491,4 +492,25 @@ fn ordered_data_of_a_block_that_the_running_transaction_journals_is_journaled() 
         crashed.recover().unwrap();
         assert_eq!(crashed.first_bytes([5, 6]), [2, 1]);
     }
+}
+
+/// The record had only the bytes of the second change, and the first one was nowhere.
+#[test]
+fn regression_data_that_an_operation_put_in_place_and_then_changed_in_part_are_logged() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    commit(&journal, 5, 1);
+    let mut handle = journal.begin(1).unwrap();
+    handle.put_ordered(HomeBlock(5), filled(2)).unwrap();
+    let mut written = Ranges::new();
+    written.insert(512, 512);
+    let mut bytes = filled(2);
+    Arc::make_mut(&mut bytes)[512..1024].fill(3);
+    handle.put(HomeBlock(5), bytes, Form::Extent(written)).unwrap();
+    let tid = handle.stop();
+    journal.sync(tid).unwrap();
+    let crashed = rig.crash(Survival::Nothing);
+    crashed.recover().unwrap();
+    let block = crashed.at_home(5);
+    assert_eq!([0, 511, 512, 1023, 1024, 4095].map(|at| block[at]), [2, 2, 3, 3, 2, 2]);
 }

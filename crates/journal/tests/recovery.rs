@@ -5,7 +5,7 @@ mod common;
 use common::{Rig, commit, filled, forget, quiet};
 use device::{BlockDevice, Operation};
 use onejournal_journal::format::{
-    DESCRIPTOR_MAGIC, FORMAT_VERSION, HEADER_MAGIC, RawHeader, record_seed,
+    DESCRIPTOR_MAGIC, FORMAT_VERSION, HEADER_MAGIC, RawDescriptor, RawHeader, record_seed,
 };
 use onejournal_journal::{
     End, Form, HomeBlock, JournalError, Options, Record, RecoverOptions, Recovery, Scan, Tid, scan,
@@ -231,8 +231,9 @@ fn a_whole_record_of_an_unknown_form_is_refused() {
     let second = scanned(&rig).records[1].clone();
     let start = second.offset as usize;
     let mut bytes = log_bytes(&rig);
-    bytes[start + 48 + 10] = 77;
-    let body = start..start + 48 + 12 + 4096;
+    let tags = start + size_of::<RawDescriptor>();
+    bytes[tags + 10] = 77;
+    let body = start..tags + 12 + 4096;
     let seed = record_seed(&common::UUID, scanned(&rig).header.incarnation);
     let checksum = crc32c::crc32c_append(seed, &bytes[body.clone()]);
     bytes[body.end + 4..body.end + 8].copy_from_slice(&checksum.to_le_bytes());

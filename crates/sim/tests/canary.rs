@@ -159,4 +159,14 @@ mod faulty_engines {
     fn checkpoints_that_are_not_flushed_are_found_out() {
         is_found(Fault::CheckpointNotFlushed);
     }
+
+    #[test]
+    fn a_record_that_is_taken_without_its_data_is_found_out() {
+        let workloads = [Workload::Truncate, Workload::Zeroes];
+        let modes = [DataMode::Auto; 2];
+        let kind = JournalKind::default();
+        let find = || find_on(&Stage::sound(), &workloads, kind, modes);
+        let failure = fault::with(Fault::ChecksIgnored, find).expect("it must be found");
+        println!("{failure:.300}");
+    }
 }

@@ -15,9 +15,12 @@ use crate::xattr::{self, XattrName};
 
 /// A shorter append goes through the journal in `auto` mode.
 const AUTO_IN_PLACE_BYTES: usize = 256 << 10;
-/// The same bound for a file that was synced before. For such a file, one write to the journal is
-/// worth more than writing the data only once.
+/// The same bound for a file that was synced before, if data in place need a flush of their own. Then
+/// one write to the journal is worth more than writing the data only once.
 const AUTO_IN_PLACE_SYNCED_BYTES: usize = 1 << 20;
+/// The same bound for a file that was synced before, if one flush makes its data in place and the
+/// record durable ([`journal::Journal::checks_data`]). Writing the data once is worth one more write.
+const AUTO_IN_PLACE_CHECKED_BYTES: usize = 64 << 10;
 /// If this many bytes were written to blocks that held nothing, without a sync, the next whole
 /// blocks go in place, however small the writes are.
 const AUTO_BULK_BYTES: u64 = 1 << 20;
@@ -30,6 +33,8 @@ pub(crate) struct Plan {
     len_bytes: usize,
     threshold_bytes: usize,
     was_synced: bool,
+    /// Whether one flush makes data in place and the record durable.
+    checks_data: bool,
     /// Whether much was appended without a sync.
     is_bulk: bool,
 }
@@ -62,6 +67,9 @@ impl Plan {
             DataMode::Ordered | DataMode::Writeback => true,
             DataMode::Journal | DataMode::Wasteless | DataMode::Delta => false,
             DataMode::Selective => self.len_bytes >= self.threshold_bytes,
+            DataMode::Auto if self.was_synced && self.checks_data => {
+                self.len_bytes >= AUTO_IN_PLACE_CHECKED_BYTES
+            }
             DataMode::Auto if self.was_synced => self.len_bytes >= AUTO_IN_PLACE_SYNCED_BYTES,
             DataMode::Auto => self.len_bytes >= AUTO_IN_PLACE_BYTES,
         }
@@ -167,6 +175,7 @@ impl Mounted {
             len_bytes,
             threshold_bytes: self.settings.threshold_bytes,
             was_synced: in_core.was_synced(),
+            checks_data: self.journal.checks_data(),
             is_bulk: in_core.appended_bytes() >= AUTO_BULK_BYTES,
         }
     }

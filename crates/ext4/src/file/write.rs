@@ -232,7 +232,12 @@ impl Mounted {
             mapped(written.len_bytes);
         }
         for place in &written.in_place {
-            let sent = self.journal.write_in_place(place.home, &data[place.range.clone()]);
+            let data = &data[place.range.clone()];
+            let fresh_of = written.guard.as_ref().filter(|_| plan.mode == DataMode::Auto);
+            let sent = match fresh_of {
+                Some(guard) => self.journal.write_fresh_in_place(guard, place.home, data),
+                None => self.journal.write_in_place(place.home, data),
+            };
             sent.inspect_err(|_| written.note_not_sent(in_core))?;
             self.file_stats.note_in_place(ino, place.range.len());
         }
@@ -350,9 +355,14 @@ impl<'a> Chunk<'a> {
             written.len_bytes = self.range_of(piece.logical, piece.count).end;
             self.put_piece(op, piece, &mut written)?;
         }
-        // Nobody waits for data in writeback mode.
-        if !written.in_place.is_empty() && self.plan.mode != DataMode::Writeback {
-            written.guard = Some(op.begin_in_place());
+        if !written.in_place.is_empty() {
+            written.guard = match self.plan.mode {
+                // No commit waits for the data.
+                DataMode::Writeback => None,
+                // Only blocks that hold nothing: `may_go_directly`.
+                DataMode::Auto => Some(op.begin_fresh_in_place()),
+                _ => Some(op.begin_in_place()),
+            };
         }
         let end = self.offset + written.len_bytes as u64;
         inode.set_size(old_size.max(end));

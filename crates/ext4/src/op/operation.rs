@@ -224,6 +224,11 @@ impl<'v> Op<'v> {
         self.handle_mut().begin_in_place()
     }
 
+    /// [`Op::begin_in_place`] for blocks that no file had before.
+    pub(crate) fn begin_fresh_in_place(&mut self) -> InPlaceGuard {
+        self.handle_mut().begin_fresh_in_place()
+    }
+
     /// The inode as this operation sees it.
     pub(crate) fn inode(&self, ino: InodeNo) -> Result<Inode> {
         read_inode(self, ino)

@@ -9,7 +9,7 @@
 
 use journal::format::{
     COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES,
-    REGIONS_OFFSET, RawCommit, RawDescriptor, RawHeader, RawTag, record_seed,
+    REGIONS_OFFSET, RawCheck, RawCommit, RawDescriptor, RawHeader, RawTag, record_seed,
 };
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -75,8 +75,12 @@ pub fn craft(input: &mut Input<'_>) -> Crafted {
         }
         writer.record(input);
     }
-    let home = (0..HOME_BLOCKS * BLOCK_BYTES).map(|i| (i / 64 % 251) as u8).collect();
-    Crafted { kind, home, journal: writer.journal }
+    Crafted { kind, home: home_bytes(), journal: writer.journal }
+}
+
+/// The volume.
+fn home_bytes() -> Vec<u8> {
+    (0..HOME_BLOCKS * BLOCK_BYTES).map(|i| (i / 64 % 251) as u8).collect()
 }
 
 /// Records that the bytes at the start of `record`, which has `commit_at` bytes before its commit
@@ -122,6 +126,7 @@ impl Writer {
             step_bytes: U32::new(u32::try_from(self.step_bytes).expect("4096 at most")),
             layout_checksum: U32::new(self.layout_checksum()),
             space_bytes: U64::new(self.journal.len() as u64),
+            settled_tid: U64::new(0),
         };
         // Bits 3 to 5: patches of slot 0, of slot 1, and whether they are sealed.
         for slot in 0..2 {
@@ -223,9 +228,10 @@ fn seal(record: &mut [u8]) {
     record[commit_at..].copy_from_slice(commit.as_bytes());
 }
 
-/// A record whose tags, revokes and payload are all in the input.
+/// A record whose tags, revokes, checks and payload are all in the input.
 fn written_out(input: &mut Input<'_>) -> Vec<u8> {
     let (tag_count, revoke_count) = (input.below(5), input.below(4));
+    let check_count = input.below(3);
     let unpacked_bytes = match input.u8() {
         0..128 => 0,
         128..255 => u32::from(input.u16()),
@@ -250,6 +256,9 @@ fn written_out(input: &mut Input<'_>) -> Vec<u8> {
     for _ in 0..revoke_count {
         tags.extend_from_slice(U64::new(u64::from(input.u8())).as_bytes());
     }
+    for _ in 0..check_count {
+        tags.extend_from_slice(check(input).as_bytes());
+    }
     let used = size_of::<RawDescriptor>() + tags.len() + payload.len() + COMMIT_BYTES;
     let descriptor = RawDescriptor {
         magic: U32::new(DESCRIPTOR_MAGIC),
@@ -261,12 +270,25 @@ fn written_out(input: &mut Input<'_>) -> Vec<u8> {
         payload_bytes: U32::new(u32::try_from(payload.len()).expect("few")),
         used_bytes: U32::new(u32::try_from(used).expect("few")),
         unpacked_bytes: U32::new(unpacked_bytes),
+        check_count: U32::new(u32::try_from(check_count).expect("few")),
     };
     let mut bytes = descriptor.as_bytes().to_vec();
     bytes.extend(tags);
     bytes.extend(payload);
     bytes.resize(used, 0);
     bytes
+}
+
+/// A check of up to three blocks, mostly with the checksum that they have at first.
+fn check(input: &mut Input<'_>) -> RawCheck {
+    let (start, count) = (input.below(HOME_BLOCKS + 1), input.below(4));
+    let bytes = start * BLOCK_BYTES..(start + count) * BLOCK_BYTES;
+    let checksum = home_bytes().get(bytes).map_or(0, crc32c::crc32c);
+    RawCheck {
+        home: U64::new(start as u64),
+        block_count: U32::new(u32::try_from(count).expect("few")),
+        checksum: U32::new(if input.u8() < 200 { checksum } else { input.u32() }),
+    }
 }
 
 #[cfg(test)]

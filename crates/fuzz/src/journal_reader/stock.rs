@@ -93,6 +93,7 @@ fn put(journal: &Journal, blocks: &[(u64, BlockBytes, Form)]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use journal::format::RawDescriptor;
     use std::collections::BTreeSet;
 
     #[test]
@@ -102,7 +103,9 @@ mod tests {
             let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
             revokes += word(32);
             packed += u32::from(word(44) > 0);
-            forms.extend((0..word(4) as usize).map(|tag| bytes[48 + 12 * tag + 10]));
+            forms.extend(
+                (0..word(4) as usize).map(|tag| bytes[size_of::<RawDescriptor>() + 12 * tag + 10]),
+            );
         }
         assert_eq!(forms.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
         assert!(revokes > 0 && packed > 0);

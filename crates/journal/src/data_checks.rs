@@ -1,0 +1,258 @@
+//! Checks: checksums of data in place, in the record that commits the data.
+//!
+//! A transaction may be *checked*: its record holds a checksum of all data that it wrote in place.
+//! Then no flush comes between the data and the record. Both are written, and one flush makes both
+//! durable. After a power cut, recovery compares the data with the checks of the newest record. If
+//! they differ, the record is not taken: its flush had not ended, so it was not acknowledged. An
+//! older record needs no comparison, because the next record was written after its flush.
+//!
+//! So nothing may change checked data in place as long as their record may be the newest one. The
+//! rules:
+//!
+//! 1. Only data in blocks that no file had before are checked. A transaction with other data in
+//!    place, with more than [`BLOCKS_MAX`] blocks or [`CHECKS_MAX`] checks, or with a checked block
+//!    that was written twice or that it also logs, is flushed before its record, as a whole.
+//! 2. A write in place over checked blocks of a transaction that is not committed makes that
+//!    transaction one of the kind that is flushed before its record ([`DataChecks::clear_way`]).
+//!    If its record is already being written, the write waits for the commit.
+//! 3. A write in place over checked blocks of the newest record first *settles* that record: a
+//!    durable header says that its data need no comparison (`Ring::settle`).
+//! 4. A checkpoint writes checked blocks only in versions of later transactions, because of rule 1
+//!    and because versions from before are revoked. The later record is durable then.
+//!
+//! Data and journal must be on one device, so that one flush covers both.
+//!
+//! Lock: `state`, a leaf: no other lock is taken while it is held.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::sync::{Condvar, Mutex};
+
+use crate::abort::Wake;
+use crate::context::Context;
+use crate::faults::{self, Fault};
+use crate::{BLOCK_BYTES, HomeBlock, Result, Tid};
+
+/// The most checks of a record.
+pub(crate) const CHECKS_MAX: usize = 64;
+/// The most checked blocks of a transaction: 4 MiB. For more data a flush costs little in comparison, and
+/// recovery would have much to read.
+pub(crate) const BLOCKS_MAX: u64 = 1024;
+
+/// The checksum of adjacent blocks that were written in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataCheck {
+    /// The first block.
+    pub home: HomeBlock,
+    /// Number of blocks.
+    pub block_count: u32,
+    /// CRC32C of their bytes.
+    pub checksum: u32,
+}
+
+impl DataCheck {
+    /// The check of whole blocks. `None`: they are more than a transaction may check.
+    pub(crate) fn of(home: HomeBlock, data: &[u8]) -> Option<DataCheck> {
+        let count = data.len() / BLOCK_BYTES;
+        let block_count = u32::try_from(count).ok().filter(|n| u64::from(*n) <= BLOCKS_MAX)?;
+        Some(DataCheck { home, block_count, checksum: crc32c::crc32c(data) })
+    }
+
+    /// Its blocks.
+    pub fn blocks(&self) -> Range<u64> {
+        self.home.0..self.home.0 + u64::from(self.block_count)
+    }
+}
+
+/// Which transactions have checked data.
+pub(crate) struct DataChecks {
+    context: Arc<Context>,
+    /// Whether data and journal are on one device.
+    is_possible: bool,
+    state: Mutex<State>,
+    /// Signalled when a record with checks is durable, and by an abort.
+    changed: Condvar,
+}
+
+struct State {
+    running: Collected,
+    /// The transaction that is being committed, until its checks are complete.
+    closed: Option<Collected>,
+    /// The transaction whose record is being written.
+    writing: Option<Checked>,
+    /// The transaction of the newest durable record, unless it is settled.
+    newest: Option<Checked>,
+}
+
+/// Data in place of a transaction that is not written yet.
+struct Collected {
+    tid: Tid,
+    /// `None`: the transaction is flushed before its record.
+    checks: Option<Vec<DataCheck>>,
+}
+
+/// A transaction with checks in its record.
+struct Checked {
+    tid: Tid,
+    blocks: Vec<Range<u64>>,
+}
+
+impl Collected {
+    fn new(tid: Tid, is_possible: bool) -> Collected {
+        Collected { tid, checks: is_possible.then(Vec::new) }
+    }
+
+    fn has_any_of(&self, range: &Range<u64>) -> bool {
+        self.checks.iter().flatten().any(|check| overlap(&check.blocks(), range))
+    }
+
+    fn block_count(&self) -> u64 {
+        self.checks.iter().flatten().map(|check| u64::from(check.block_count)).sum()
+    }
+}
+
+impl Checked {
+    fn has_any_of(&self, range: &Range<u64>) -> bool {
+        self.blocks.iter().any(|blocks| overlap(blocks, range))
+    }
+}
+
+impl State {
+    /// The transaction, which is not written yet.
+    fn collected(&mut self, tid: Tid) -> &mut Collected {
+        let closed = self.closed.as_mut().filter(|closed| closed.tid == tid);
+        let found = closed.unwrap_or(&mut self.running);
+        assert!(found.tid == tid, "data are written in place before their transaction commits");
+        found
+    }
+}
+
+/// Whether a write in place may begin.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Clear,
+    /// After this transaction, whose record is the newest, is settled.
+    AfterSettling(Tid),
+}
+
+impl DataChecks {
+    /// `first`: the first transaction of the incarnation.
+    pub(crate) fn new(context: Arc<Context>, is_possible: bool, first: Tid) -> DataChecks {
+        let running = Collected::new(first, is_possible);
+        let state = State { running, closed: None, writing: None, newest: None };
+        DataChecks { context, is_possible, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Whether data and journal are on one device.
+    pub(crate) fn are_possible(&self) -> bool {
+        self.is_possible
+    }
+
+    /// Whether `block_count` more blocks of the transaction may be checked. If not, the transaction
+    /// is flushed before its record.
+    pub(crate) fn may_add(&self, tid: Tid, block_count: u64) -> bool {
+        let mut state = self.state.lock();
+        let collected = state.collected(tid);
+        let Some(checks) = &collected.checks else { return false };
+        let fits = checks.len() < CHECKS_MAX && collected.block_count() + block_count <= BLOCKS_MAX;
+        if !fits {
+            collected.checks = None;
+        }
+        fits
+    }
+
+    /// Data that are about to be written in place.
+    pub(crate) fn add(&self, tid: Tid, check: DataCheck) {
+        let mut state = self.state.lock();
+        let collected = state.collected(tid);
+        let is_written_twice = collected.has_any_of(&check.blocks());
+        match &mut collected.checks {
+            Some(checks) if !is_written_twice && checks.len() < CHECKS_MAX => checks.push(check),
+            _ => collected.checks = None,
+        }
+    }
+
+    /// The transaction has data in place without a check.
+    pub(crate) fn add_unchecked(&self, tid: Tid) {
+        self.state.lock().collected(tid).checks = None;
+    }
+
+    /// Called before a write in place of these blocks: rules 2 and 3. `checked`: the transaction
+    /// that these data were added to.
+    pub(crate) fn clear_way(&self, blocks: &Range<u64>, checked: Option<Tid>) -> Result<Way> {
+        let mut state = self.state.lock();
+        if faults::is(Fault::CheckedDataOverwritten) {
+            return Ok(Way::Clear);
+        }
+        let State { running, closed, .. } = &mut *state;
+        for collected in [Some(running), closed.as_mut()].into_iter().flatten() {
+            if Some(collected.tid) != checked && collected.has_any_of(blocks) {
+                collected.checks = None;
+            }
+        }
+        while state.writing.as_ref().is_some_and(|writing| writing.has_any_of(blocks)) {
+            self.context.abort.check()?;
+            state = self.changed.wait(state);
+        }
+        let newest = state.newest.as_ref().filter(|newest| newest.has_any_of(blocks));
+        Ok(newest.map_or(Way::Clear, |newest| Way::AfterSettling(newest.tid)))
+    }
+
+    /// A durable header says that the transaction is settled.
+    pub(crate) fn note_settled(&self, tid: Tid) {
+        let mut state = self.state.lock();
+        state.newest.take_if(|newest| newest.tid == tid);
+    }
+
+    /// The running transaction is closed. The caller holds the handle lock.
+    pub(crate) fn close(&self, tid: Tid) {
+        let mut state = self.state.lock();
+        assert!(state.running.tid == tid, "the running transaction is closed");
+        let next = Collected::new(tid.next(), self.is_possible);
+        state.closed = Some(std::mem::replace(&mut state.running, next));
+    }
+
+    /// All data in place of the closed transaction are written. Returns the checks for its record.
+    /// `None`: the data must be flushed before. `logged`: the blocks that it logs.
+    pub(crate) fn decide<T>(
+        &self,
+        tid: Tid,
+        logged: &BTreeMap<HomeBlock, T>,
+    ) -> Option<Vec<DataCheck>> {
+        let mut state = self.state.lock();
+        let closed = state.closed.take().expect("the transaction was closed");
+        assert!(closed.tid == tid, "one transaction commits at a time");
+        let checks = closed.checks.filter(|checks| !checks.is_empty())?;
+        let is_logged = |check: &DataCheck| {
+            let blocks = check.blocks();
+            logged.range(HomeBlock(blocks.start)..HomeBlock(blocks.end)).next().is_some()
+        };
+        if checks.iter().any(is_logged) {
+            return None;
+        }
+        let blocks = checks.iter().map(DataCheck::blocks).collect();
+        state.writing = Some(Checked { tid, blocks });
+        Some(checks)
+    }
+
+    /// The record of the transaction is durable.
+    pub(crate) fn note_committed(&self, tid: Tid) {
+        let mut state = self.state.lock();
+        state.newest = state.writing.take();
+        assert!(state.newest.as_ref().is_none_or(|newest| newest.tid == tid), "one at a time");
+        self.changed.notify_all();
+    }
+}
+
+impl Wake for DataChecks {
+    fn wake_all(&self) {
+        let _state = self.state.lock();
+        self.changed.notify_all();
+    }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
