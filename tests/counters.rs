@@ -79,6 +79,37 @@ fn a_large_append_and_its_sync_are_two_writes_and_one_flush() {
     scratch.close_and_check();
 }
 
+/// The data get other blocks. The old ones are free after the commit.
+#[test]
+fn a_large_overwrite_and_its_sync_are_two_writes_and_one_flush() {
+    let Some(mut scratch) = mounted(OPTIONS) else { return };
+    let path = scratch.path("database");
+    fs::write(&path, vec![1; 4 << 20]).unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    file.sync_all().unwrap();
+    let free = scratch.counter("free_bytes");
+    for (byte, offset, size_bytes) in
+        [(2, 1 << 20, 64 << 10), (3, (1 << 20) - 8192, 256 << 10), (4, 3 << 20, 1 << 20)]
+    {
+        let before = scratch.stat();
+        file.write_all_at(&vec![byte; size_bytes], offset).unwrap();
+        file.sync_all().unwrap();
+        assert_eq!(cost(&scratch, &before), (2, 1), "{size_bytes} bytes");
+        let journal_bytes = |stat: &Value| stat["journal_bytes"].as_u64().unwrap();
+        let grown_bytes = journal_bytes(&scratch.stat()) - journal_bytes(&before);
+        assert!(grown_bytes <= 8192, "{grown_bytes} bytes in the journal");
+    }
+    assert_eq!(scratch.counter("free_bytes"), free);
+    drop(file);
+    scratch.remount(OPTIONS);
+    let mut expected = vec![1; 4 << 20];
+    expected[1 << 20..(1 << 20) + (64 << 10)].fill(2);
+    expected[(1 << 20) - 8192..(1 << 20) - 8192 + (256 << 10)].fill(3);
+    expected[3 << 20..].fill(4);
+    assert!(fs::read(&path).unwrap() == expected);
+    scratch.close_and_check();
+}
+
 #[test]
 fn nothing_for_a_sync_with_nothing_new() {
     let Some(scratch) = mounted(OPTIONS) else { return };

@@ -75,6 +75,12 @@ impl Plan {
         }
     }
 
+    /// Whether a long run of blocks that hold data may get other blocks, which are written in place,
+    /// instead of going through the journal and then home.
+    pub(super) fn may_redirect(&self) -> bool {
+        self.mode == DataMode::Auto && self.checks_data && self.allows_direct()
+    }
+
     /// The same, but never in place.
     pub(super) fn journaled(self) -> Plan {
         let mode = if self.mode.is_journaled() { self.mode } else { DataMode::Delta };

@@ -20,7 +20,9 @@ use super::content::{
     touch, zero_tail,
 };
 use super::plan::{Plan, Put};
-use crate::extent::{self, Target, edit_credit_count};
+use super::truncate::budget;
+use crate::extent::{self, FREE_CREDIT_COUNT, Target, edit_credit_count};
+use crate::facts::Source;
 use crate::inode::Inode;
 use crate::memory::{InCoreInode, Mounted};
 use crate::op::{Op, Undo};
@@ -36,6 +38,10 @@ pub(super) const GROWTH_LEVEL_COUNT: u16 = 2;
 
 /// The least number of whole blocks that get an I/O of their own.
 const IN_PLACE_COUNT_MIN: usize = 16;
+
+/// Data are redirected only as long as more than one block of this many is free, so that they find
+/// blocks next to each other.
+const REDIRECT_FREE_PART: u64 = 8;
 
 /// The most blocks of one chunk whose data go home directly.
 const DIRECT_CHUNK_COUNT: usize = 2048;
@@ -92,6 +98,8 @@ pub(super) struct Chunk<'a> {
     plan: Plan,
     /// Whether the whole blocks go home directly.
     direct: bool,
+    /// Whether whole blocks that hold data are freed, so that they get other blocks.
+    redirect: bool,
     /// If they do not: copies of the whole blocks in `data`, made before the handle was opened.
     copies: Vec<BlockRef>,
     kill_privileges: bool,
@@ -202,14 +210,24 @@ impl Mounted {
         let room = |count: usize| count.saturating_mul(BLOCK_BYTES) - place_in_block(offset);
         let data = &data[..data.len().min(room(count_max))];
         let mut chunk = Chunk::new(plan, ino, offset, data, kill, direct);
+        let may_redirect = chunk.direct && plan.may_redirect() && self.has_room_to_redirect();
+        let held_count = if may_redirect { chunk.held_count(self, &inode)? } else { 0 };
+        chunk.redirect = held_count > 0
+            && chunk.credit_count(EDIT_COUNT, depth) + FREE_CREDIT_COUNT <= credits_max;
         let written = loop {
             let credit_count = if chunk.may_stop {
                 chunk.credit_count(usize::MAX, depth + GROWTH_LEVEL_COUNT).min(credits_max)
+            } else if chunk.redirect {
+                chunk.credit_count(EDIT_COUNT, depth) + FREE_CREDIT_COUNT
             } else {
                 chunk.credit_count(EDIT_COUNT, depth)
             };
             let (len_bytes, direct) = match self.try_op(credit_count, |op| chunk.write(op, 0)) {
                 Ok(written) => break written,
+                // What cannot be redirected as a whole goes through the journal.
+                Err(Undone::NeedsCredits | Undone::NoSpace { .. }) if chunk.redirect => {
+                    (chunk.data.len().min(room(journaled_max)), false)
+                }
                 // A chunk that even the largest operation cannot write is cut.
                 Err(Undone::NeedsCredits) => {
                     chunk.may_stop = true;
@@ -225,7 +243,10 @@ impl Mounted {
             let data = &chunk.data[..len_bytes];
             chunk = Chunk::new(plan, ino, offset, data, kill, direct);
         };
-        in_core.note_appended(written.appended_bytes());
+        let holds_only_data = chunk.redirect && held_count == chunk.whole_count();
+        if !holds_only_data {
+            in_core.note_appended(written.appended_bytes());
+        }
         let is_free = written.guard.is_none() && !written.in_place.is_empty();
         let _answered = is_free.then(|| self.answered.read());
         if !written.in_place.is_empty() {
@@ -243,6 +264,13 @@ impl Mounted {
         }
         drop(written.guard);
         Ok(written.len_bytes)
+    }
+}
+
+impl Mounted {
+    fn has_room_to_redirect(&self) -> bool {
+        let free_count = self.totals.free_block_count();
+        free_count > self.facts.geometry.block_count / REDIRECT_FREE_PART
     }
 }
 
@@ -276,6 +304,7 @@ impl<'a> Chunk<'a> {
             data,
             plan,
             direct,
+            redirect: false,
             copies: Vec::new(),
             kill_privileges,
             may_stop: false,
@@ -292,8 +321,54 @@ impl<'a> Chunk<'a> {
     /// Whether the whole blocks of a piece may be written home without passing through the journal.
     /// A block that the journal has a record of must stay in the journal until it is home.
     fn may_go_directly(&self, op: &Op<'_>, piece: &Piece) -> bool {
+        let (whole, first) = (self.whole_logical(), u64::from(piece.logical));
+        if first >= whole.end || first + u64::from(piece.count) <= whole.start {
+            return true; // It has none.
+        }
         let is_kept_whole = self.plan.mode != DataMode::Auto || piece.unused;
         is_kept_whole && !op.is_any_logged(piece.home, u64::from(piece.count))
+    }
+
+    /// Logical blocks that the data cover whole.
+    fn whole_logical(&self) -> std::ops::Range<u64> {
+        let whole = self.whole_blocks();
+        let logical = |at: usize| (self.offset + at as u64) / BLOCK;
+        logical(whole.start)..logical(whole.end)
+    }
+
+    /// The number of whole blocks.
+    fn whole_count(&self) -> u64 {
+        (self.whole_blocks().len() / BLOCK_BYTES) as u64
+    }
+
+    /// The number of whole blocks that hold data.
+    fn held_count(&self, source: &impl Source, inode: &Inode) -> Result<u64> {
+        let blocks = self.whole_logical();
+        let (mut next, mut held_count) = (blocks.start, 0);
+        while next < blocks.end {
+            let short = |n: u64| u32::try_from(n).expect("the data end below the largest file");
+            let mapping = extent::map(source, inode, short(next), short(blocks.end - next))?;
+            if matches!(mapping.target, Target::Written(_)) {
+                held_count += u64::from(mapping.count);
+            }
+            next += u64::from(mapping.count);
+        }
+        Ok(held_count)
+    }
+
+    /// Frees the whole blocks, so that the data get others. A crash before the commit leaves the old
+    /// ones, which are not allocated again before that.
+    fn free_old_blocks(
+        &self,
+        op: &mut Op<'_>,
+        inode: &mut Inode,
+    ) -> std::result::Result<(), Undone> {
+        let blocks = self.whole_logical();
+        let mut budget = budget(op, inode, FREE_CREDIT_COUNT);
+        match extent::free_range(op, inode, blocks.start, blocks.end, &mut budget)? {
+            None => Ok(()),
+            Some(_) => Err(Undone::NeedsCopies),
+        }
     }
 
     fn end(&self) -> u64 {
@@ -343,6 +418,9 @@ impl<'a> Chunk<'a> {
         op.own_data(self.ino);
         if self.offset > old_size {
             zero_tail(op, &inode, old_size)?;
+        }
+        if self.redirect {
+            self.free_old_blocks(op, &mut inode)?;
         }
         let pieces = self.map(op, &mut inode, reserved_count)?;
         if self.direct && !pieces.iter().all(|piece| self.may_go_directly(op, piece)) {
