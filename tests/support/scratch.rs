@@ -35,9 +35,8 @@ pub struct Daemon {
 impl Daemon {
     /// The process that serves `dir`.
     pub fn of(dir: &Path) -> Daemon {
-        let mut value = [0; 32];
-        let len = rustix::fs::getxattr(dir, "user.onejournal.pid", &mut value).unwrap();
-        let pid = std::str::from_utf8(&value[..len]).unwrap().trim().parse().unwrap();
+        let value = device::virtual_attribute(dir, "user.onejournal.pid").unwrap();
+        let pid = std::str::from_utf8(&value).unwrap().trim().parse().unwrap();
         let id = Pid::from_raw(pid).expect("process numbers are not zero");
         Daemon { id, descriptor: pidfd_open(id, PidfdFlags::empty()).unwrap() }
     }

@@ -65,10 +65,8 @@ pub fn cannot_read(path: &Path, errno: Errno) -> CliError {
 
 /// The same, with the system's error.
 pub fn read_raw(path: &Path, name: &[u8]) -> std::result::Result<Vec<u8>, Errno> {
-    let mut value = vec![0u8; 64 << 10];
-    let len = rustix::fs::getxattr(path, name, value.as_mut_slice())?;
-    value.truncate(len);
-    Ok(value)
+    let name = std::str::from_utf8(name).map_err(|_| Errno::INVAL)?;
+    device::virtual_attribute(path, name)
 }
 
 #[cfg(test)]

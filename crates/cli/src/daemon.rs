@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered, Trust};
-use ext4::Volume;
+use ext4::{InodeNo, Volume};
 use journal::Medium;
 use mount::{Session, SessionOptions, Source, StatSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -94,6 +94,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         let retry = format!("onejournal mount -o {TAKE_OVER} {} {dir}", path.display());
         claimant::failed(&path, &error, &retry)
     })?;
+    let volume = if parsed.no_xattr { check_root(volume, &path)? } else { volume };
     // The volume alone keeps the device open and locked: when it is closed, before umount(2)
     // returns, the target is free again.
     let counted = Arc::downgrade(&device);
@@ -115,6 +116,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         mount: parsed.mount,
         order: parsed.order,
         atomic_writes: parsed.atomic_writes,
+        no_xattr: parsed.no_xattr,
     };
     let mut session = Session::mount(volume, &source, &args.dir, &options, stat_source)
         .map_err(|error| CliError::new(error.to_string()))?;
@@ -224,6 +226,21 @@ fn check_durability(path: &Path, durability: Durability, parsed: &Parsed) -> Res
              Mount with -o durability={class} if that is what you want"
         ),
     ))
+}
+
+/// Refuses a volume whose root has an access list, which a mount with `noxattr` would not obey.
+fn check_root(volume: Volume, path: &Path) -> Result<Volume> {
+    let why = match mount::has_access_list(&volume, InodeNo::ROOT) {
+        Ok(false) => return Ok(volume),
+        Ok(true) => "the root directory has an access list, which a mount with noxattr \
+                     does not obey: leave noxattr out"
+            .into(),
+        Err(error) => error.to_string(),
+    };
+    if let Err(error) = volume.close() {
+        tracing::error!(%error, "closing the volume");
+    }
+    Err(CliError::at(path, why))
 }
 
 /// The source of the mount that the kernel sees. As root, an image file gets a loop device, which

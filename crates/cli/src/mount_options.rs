@@ -40,6 +40,10 @@ pub const OPTIONS: &[(&str, &str)] = &[
         "history keeps the order of all writes; sync collects them until a sync (history)",
     ),
     ("atomic_writes", "the ioctls of F2FS, for SQLite with batch atomic writes"),
+    (
+        "noxattr",
+        "no extended attributes; small files are faster; files with access lists are refused",
+    ),
     ("log_level=error|warn|info|debug", "messages of the daemon, in syslog (info)"),
     ("remount", "changes ro, rw, nosuid, nodev, noexec and their opposites of a mounted volume"),
     ("io_uring=auto|on|off", "transport (auto); on allows it for the whole machine"),
@@ -76,6 +80,8 @@ pub struct Parsed {
     pub order: Order,
     /// Offers the ioctls for atomic writes.
     pub atomic_writes: bool,
+    /// Offers no extended attributes.
+    pub no_xattr: bool,
     /// Where file data goes.
     pub data_mode: DataMode,
     /// Smaller writes go through the journal in `selective` mode.
@@ -107,6 +113,7 @@ impl Default for Parsed {
             mount: MountOptions::default(),
             order: Order::default(),
             atomic_writes: false,
+            no_xattr: false,
             data_mode: DataMode::Auto,
             threshold_bytes: 4096,
             commit_interval: Duration::from_secs(5),
@@ -300,6 +307,7 @@ fn set_flag(parsed: &mut Parsed, name: &str, value: Option<&str>) -> bool {
         "noatime" => mount.noatime = true,
         "relatime" => mount.noatime = false,
         "atomic_writes" => parsed.atomic_writes = true,
+        "noxattr" => parsed.no_xattr = true,
         _ => return false,
     }
     true
@@ -433,6 +441,7 @@ mod tests {
         assert_eq!((parsed.take_over, parsed.heartbeat_s), (false, 0));
         let parsed = parse_text("takeover,heartbeat=5").unwrap();
         assert_eq!((parsed.take_over, parsed.heartbeat_s), (true, 5));
+        assert!(parse_text("noxattr").unwrap().no_xattr && !parsed.no_xattr);
     }
 
     #[test]

@@ -66,6 +66,9 @@ pub use error::{DeviceError, Operation, Result};
 pub use files::directory::{Directory, FileStore, StoredFile};
 pub use files::folder::Folder;
 pub use files::trust::Trust;
+pub use files::virtual_attribute::{
+    VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, virtual_attribute,
+};
 pub use mapping::words::SharedWords;
 pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, line_count,

@@ -79,6 +79,8 @@ pub struct Attr {
     pub crtime: Timestamp,
     /// `FS_*_FL` flags, as `lsattr` shows them.
     pub flags: u32,
+    /// Whether it may have extended attributes. `false`: it has none.
+    pub may_have_xattrs: bool,
 }
 
 /// Owner of a new inode.

@@ -105,7 +105,7 @@ pub(crate) fn wanted_flags(options: &MountOptions) -> u64 {
         | init::HANDLE_KILLPRIV_V2
         | init::SETXATTR_EXT
         | init::INIT_EXT;
-    if options.default_permissions {
+    if options.default_permissions && options.posix_acl {
         wanted |= init::POSIX_ACL;
     }
     if options.writeback_cache {
@@ -139,6 +139,9 @@ mod tests {
         assert_eq!((out.major, out.minor), (7, 42));
         assert_eq!(u64::from(out.flags), init::MAX_PAGES | init::POSIX_ACL);
         assert_eq!((out.max_pages, out.max_write), (256, 1 << 20));
+        let options = MountOptions { posix_acl: false, ..Default::default() };
+        let Ok(Handshake::Agreed(out)) = shake(&bytes, &options) else { panic!() };
+        assert_eq!(u64::from(out.flags), init::MAX_PAGES);
         let options = MountOptions { writeback_cache: true, ..Default::default() };
         let Ok(Handshake::Agreed(out)) = shake(&bytes, &options) else { panic!() };
         assert_ne!(u64::from(out.flags) & init::WRITEBACK_CACHE, 0);

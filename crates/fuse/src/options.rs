@@ -25,6 +25,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Let the kernel check permissions and access lists. Without, the file system checks them.
     pub default_permissions: bool,
+    /// With `default_permissions`: let the kernel check access lists, too, which it asks the file system for.
+    pub posix_acl: bool,
     /// Ignore set-user-ID bits.
     pub nosuid: bool,
     /// Ignore device files.
@@ -71,6 +73,7 @@ impl Default for MountOptions {
             read_only: false,
             allow_other: rustix::process::geteuid().is_root(),
             default_permissions: true,
+            posix_acl: true,
             nosuid: false,
             nodev: false,
             noexec: false,

@@ -4,6 +4,7 @@
 //! each request an operation of the volume. [`Session`] is all of it, from mount to a clean close.
 //! The adapter is thin: what a file system does is decided in `ext4`.
 
+mod access_lists;
 mod adapter;
 mod closing;
 mod convert;
@@ -16,6 +17,7 @@ mod session;
 mod session_options;
 mod stat;
 
+pub use access_lists::has_access_list;
 pub use closing::CLOSING_NAME;
 pub use daemon_gone::{DAEMON_GONE, check_directory};
 pub use errno::errno;

@@ -76,6 +76,7 @@ impl Session {
                 let mut adapter =
                     Adapter::new(volume, stat_source, agreed_flags, Some(notifier), atomic);
                 adapter.limit_waiters(connection.waiter_limit());
+                adapter.offer_xattrs(!options.no_xattr);
                 let closer = Closer::default();
                 Ok(Session { adapter, connection, metrics: None, closer })
             }

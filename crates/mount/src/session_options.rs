@@ -38,7 +38,7 @@ impl Order {
 pub struct SessionOptions {
     /// Those of the mount. With `noatime` the volume must be open with
     /// [`ext4::OpenOptions::noatime`], too. `fsync`s of as many threads can share a commit. The
-    /// session sets the type of the file system, the fewest threads, and
+    /// session sets the type of the file system, the fewest threads, `posix_acl` and
     /// `writeback_cache`. With [`Order::Sync`] requests come through `/dev/fuse`.
     pub mount: MountOptions,
     /// The order of writes.
@@ -46,6 +46,9 @@ pub struct SessionOptions {
     /// Offers the ioctls for atomic writes. Then every open and close of a file is a request more.
     /// Not together with [`Order::Sync`], nor where the volume has none.
     pub atomic_writes: bool,
+    /// Offers no extended attributes: then the kernel asks for none, which it does twice for a new file
+    /// otherwise. A file with an access list, which the kernel would not obey, cannot be looked up.
+    pub no_xattr: bool,
 }
 
 impl SessionOptions {
@@ -59,6 +62,7 @@ impl SessionOptions {
                 Order::History => self.mount.io_uring,
                 Order::Sync => IoUring::Off,
             },
+            posix_acl: !self.no_xattr,
             min_thread_count: if self.atomic_writes { ATOMIC_THREAD_COUNT } else { 1 },
             ..self.mount.clone()
         }

@@ -260,6 +260,13 @@ fn amplification(written_bytes: u64, wanted_bytes: u64) -> Option<f64> {
 }
 
 impl<'a> Stat<'a> {
+    /// The same with the percentiles of distributions, and without their buckets.
+    pub(crate) fn without_buckets(mut self) -> Stat<'a> {
+        self.syncs_per_commit.buckets.clear();
+        self.commit_latency_ns.buckets.clear();
+        self
+    }
+
     pub(crate) fn new(
         source: &'a StatSource,
         counters: &AdapterCounters,
@@ -378,10 +385,13 @@ impl FileReport {
     }
 }
 
+/// A rendered report has a multiple of so many bytes.
+pub(crate) const RENDER_BYTES: usize = 512;
+
 /// As JSON, padded with spaces so that the size hardly changes between the call that asks for it
 /// and the one that fetches the value.
 pub(crate) fn render(stat: &impl Serialize) -> Vec<u8> {
     let mut json = serde_json::to_vec(stat).expect("numbers and strings always render");
-    json.resize(json.len().next_multiple_of(512), b' ');
+    json.resize(json.len().next_multiple_of(RENDER_BYTES), b' ');
     json
 }

@@ -4,3 +4,4 @@ pub(crate) mod directory;
 pub(crate) mod folder;
 pub(crate) mod trust;
 pub(crate) mod trusted_file;
+pub(crate) mod virtual_attribute;

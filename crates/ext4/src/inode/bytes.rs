@@ -7,6 +7,7 @@ use zerocopy::little_endian::{U16, U32};
 
 use super::time::{decode_time, encode_time};
 use crate::layout::inode::{GOOD_OLD_INODE_BYTES, INODE_BYTES, RawInode};
+use crate::layout::xattr::XATTR_MAGIC;
 use crate::{Attr, Error, FileKind, InodeNo, Result, Timestamp};
 
 /// The bits of `i_flags` that this driver knows, under the kernel's names (without `EXT4_` and
@@ -364,6 +365,11 @@ impl Inode {
         }
     }
 
+    /// Whether it may have extended attributes: it names a block of them, or its own area was used.
+    fn may_have_xattrs(&self) -> bool {
+        self.file_acl().0 != 0 || self.xattr_area().starts_with(&XATTR_MAGIC.to_le_bytes())
+    }
+
     /// The attributes of the inode, as operations return them.
     pub(crate) fn attr(&self) -> Attr {
         Attr {
@@ -382,6 +388,7 @@ impl Inode {
             ctime: self.ctime(),
             crtime: self.crtime(),
             flags: self.flags(),
+            may_have_xattrs: self.may_have_xattrs(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Lock: `volume` is held shared by every request and exclusively only to close it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use device::sync::{Mutex, RwLock};
 use ext4::Volume;
@@ -37,6 +37,10 @@ pub(crate) struct Adapter {
     pub(super) stat_source: StatSource,
     /// The flags of `abi::init` that hold for this connection.
     pub(super) agreed_flags: u64,
+    /// Whether files have extended attributes here.
+    pub(super) offers_xattrs: bool,
+    /// Of a file with an access list where there are no extended attributes: the first is told.
+    pub(super) access_list_seen: Once,
 }
 
 impl Adapter {
@@ -60,7 +64,14 @@ impl Adapter {
             atomic,
             stat_source,
             agreed_flags,
+            offers_xattrs: true,
+            access_list_seen: Once::new(),
         }
+    }
+
+    /// Whether files have extended attributes here; they have unless this says no.
+    pub(crate) fn offer_xattrs(&mut self, offers_xattrs: bool) {
+        self.offers_xattrs = offers_xattrs;
     }
 
     /// At most so many threads wait for the space of deleted files.

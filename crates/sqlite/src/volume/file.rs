@@ -36,8 +36,6 @@ const PREFIX_MODES: [&str; 4] = ["auto", "delta", "wasteless", "journal"];
 /// Type of a FUSE file system. On another file system, anybody could have made an attribute of this
 /// name.
 const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
-/// Linux's limit for the value of an extended attribute.
-const XATTR_BYTES_MAX: usize = 65536;
 
 const PREFIX_CHARACTERISTICS: c_int =
     SQLITE_IOCAP_SEQUENTIAL | SQLITE_IOCAP_SAFE_APPEND | SQLITE_IOCAP_POWERSAFE_OVERWRITE;
@@ -49,10 +47,7 @@ pub fn is_on_volume(path: &Path) -> bool {
 }
 
 fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
-    let mut value = vec![0; XATTR_BYTES_MAX];
-    let count = rustix::fs::getxattr(path, name, &mut value[..]).ok()?;
-    value.truncate(count);
-    Some(value)
+    device::virtual_attribute(path, name).ok()
 }
 
 fn has_prefix_mode(path: &Path) -> bool {

@@ -20,7 +20,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "`tar` unpacks a tree of small files and `rm` removes it, each with a sync of the file system behind it; `dd` writes a large \
             file in pieces of 1 MiB with an fsync at the end, and reads it back when no cache holds it. The device is memory behind \
             a loop device: what is measured is the file system, with the requests of the kernel that OneJournal answers. With \
-            *order=sync* the kernel collects what is written.",
+            *order=sync* the kernel collects what is written; with *noxattr* it asks for no attributes.",
     paper_claim: "",
     goal: "0.7 of the speed of ext4 ordered for the large file, 0.5 for small ones; faster than fuse2fs.",
     run,
@@ -35,12 +35,13 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     section.set("small files", folders * FILES_A_FOLDER);
     section.set("large file MiB", large_mib);
     let sources = Sources::make(lab, folders, large_mib)?;
-    let recipes: [Box<dyn System>; 6] = [
+    let recipes: [Box<dyn System>; 7] = [
         Box::new(Ext4::ordered()),
         Box::new(Fuse2fs),
         Box::new(OneJournal::new().data("ordered")),
         Box::new(OneJournal::new().without_uring()),
         Box::new(OneJournal::new()),
+        Box::new(OneJournal::new().option("noxattr")),
         Box::new(OneJournal::new().order_sync()),
     ];
     for device in scale.devices(&["memory"]) {

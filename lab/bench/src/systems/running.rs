@@ -207,10 +207,9 @@ impl Running {
             return Ok(None);
         }
         let what = format!("{}: counters", self.name);
-        let mut text = vec![0; 64 << 10];
-        let read = rustix::fs::getxattr(&self.dir, "user.onejournal.stat", text.as_mut_slice());
-        let len = read.map_err(|errno| Error::Io { what: what.clone(), source: errno.into() })?;
-        serde_json::from_slice(&text[..len]).map(Some).map_err(Error::json(what))
+        let read = device::virtual_attribute(&self.dir, "user.onejournal.stat");
+        let text = read.map_err(|errno| Error::Io { what: what.clone(), source: errno.into() })?;
+        serde_json::from_slice(&text).map(Some).map_err(Error::json(what))
     }
 
     /// Runs `work`, and tells what it asked the system to do.
@@ -233,11 +232,10 @@ impl Running {
         if !self.has_stat {
             return Ok(None);
         }
-        let mut text = [0; 32];
-        let read = rustix::fs::getxattr(&self.dir, "user.onejournal.pid", text.as_mut_slice());
+        let read = device::virtual_attribute(&self.dir, "user.onejournal.pid");
         let what = format!("{}: the daemon's number", self.name);
-        let len = read.map_err(|errno| Error::Io { what, source: errno.into() })?;
-        Ok(std::str::from_utf8(&text[..len]).ok().and_then(|text| text.trim().parse().ok()))
+        let text = read.map_err(|errno| Error::Io { what, source: errno.into() })?;
+        Ok(std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok()))
     }
 
     /// Bytes written to the journal, wherever it is; `None` if they cannot be distinguished from

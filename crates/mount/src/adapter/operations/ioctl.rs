@@ -1,6 +1,7 @@
 //! The ioctls of `lsattr` and `chattr` (inode flags, the generation), those of data modes, and those
 //! of F2FS for atomic writes.
 
+use device::{VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL};
 use ext4::{DataMode, InodeNo, SetAttr};
 use fuse::abi::{IoctlIn, IoctlOut};
 use fuse::{CAP_FOWNER, CAP_LINUX_IMMUTABLE, Caller};
@@ -113,8 +114,25 @@ impl Call<'_, '_> {
                 self.volume.set_data_mode(ino, mode)?;
                 self.push_changed(ino)
             }
+            VIRTUAL_ATTRIBUTE_IOCTL => {
+                let name = input.split(|byte| *byte == 0).next().unwrap_or_default();
+                self.ioctl_virtual_attribute(ino, &ioctl, name)
+            }
             _ => self.ioctl_atomic(ino, &ioctl),
         }
+    }
+
+    /// An attribute that no file holds, for a mount without extended attributes.
+    fn ioctl_virtual_attribute(&mut self, ino: InodeNo, ioctl: &IoctlIn, name: &[u8]) -> Outcome {
+        const CAPACITY_BYTES: usize = VIRTUAL_ATTRIBUTE_BYTES - size_of::<u32>();
+        let value =
+            self.short_virtual_attribute(ino, name, CAPACITY_BYTES)?.ok_or(Errno::NODATA)?;
+        let mut answer = [0; VIRTUAL_ATTRIBUTE_BYTES];
+        let (count, room) = answer.split_at_mut(size_of::<u32>());
+        let len = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
+        count.copy_from_slice(&len.to_ne_bytes());
+        room.get_mut(..value.len()).ok_or(Errno::TOOBIG)?.copy_from_slice(&value);
+        self.push_result(ioctl, &answer)
     }
 
     /// The kernel passes no capability; root stands for `CAP_SYS_ADMIN`.

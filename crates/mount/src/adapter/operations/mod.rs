@@ -20,6 +20,12 @@ impl Call<'_, '_> {
     /// Runs the operation of the request.
     pub(in crate::adapter) fn dispatch(&mut self, opcode: Opcode) -> Outcome {
         match opcode {
+            // The kernel stops asking, and its callers get EOPNOTSUPP.
+            Opcode::Setxattr | Opcode::Getxattr | Opcode::Listxattr | Opcode::Removexattr
+                if !self.adapter.offers_xattrs =>
+            {
+                Err(Errno::NOSYS.into())
+            }
             Opcode::Lookup => self.lookup(),
             Opcode::Readlink => self.readlink(),
             Opcode::Symlink => self.symlink(),

@@ -5,6 +5,7 @@ use fuse::abi::{LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn};
 use fuse::{CAP_FSETID, Caller};
 use rustix::io::Errno;
 
+use crate::access_lists::has_access_list;
 use crate::adapter::atomic::writes::AtomicSizes;
 use crate::adapter::call::Call;
 use crate::adapter::failure::Outcome;
@@ -32,7 +33,13 @@ impl Call<'_, '_> {
             _ => self.volume.lookup(ino, name),
         };
         match found {
-            Ok(attr) => self.push_entry(&attr, &atomic_sizes),
+            Ok(attr) => match self.check_access_list(&attr) {
+                Ok(()) => self.push_entry(&attr, &atomic_sizes),
+                refused => {
+                    self.volume.forget(attr.ino, 1);
+                    refused
+                }
+            },
             Err(Error::NotFound) => Ok(self.reply.push(&negative_entry())?),
             Err(error) => Err(error.into()),
         }
@@ -42,6 +49,21 @@ impl Call<'_, '_> {
         let mut out = entry_out(attr);
         atomic_sizes.correct(attr.ino, &mut out.attr.size, &mut out.attr_valid);
         Ok(self.reply.push(&out)?)
+    }
+
+    /// Refuses a file with an access list that the kernel would not obey.
+    fn check_access_list(&self, attr: &Attr) -> Outcome {
+        let is_allowed = self.adapter.offers_xattrs || !attr.may_have_xattrs;
+        if is_allowed || !has_access_list(self.volume, attr.ino)? {
+            return Ok(());
+        }
+        self.adapter.access_list_seen.call_once(|| {
+            let ino = attr.ino.0;
+            tracing::warn!(
+                "inode {ino}: refused, because it has an access list and the mount has noxattr"
+            );
+        });
+        Err(Errno::OPNOTSUPP.into())
     }
 
     fn pin_existing(&self, ino: InodeNo) -> ext4::Result<Attr> {

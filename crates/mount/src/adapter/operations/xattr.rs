@@ -8,29 +8,67 @@ use rustix::io::Errno;
 
 use crate::adapter::call::Call;
 use crate::adapter::failure::{Failure, Outcome};
-use crate::stat::{FILE_XATTR, FILES_XATTR, FileReport, MODE_XATTR, PID_XATTR, STAT_XATTR, render};
+use crate::stat::{
+    FILE_XATTR, FILES_XATTR, FileReport, MODE_XATTR, PID_XATTR, RENDER_BYTES, STAT_XATTR, render,
+};
 
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
 /// Linux's limit for a value and for a list.
 const XATTR_MAX_BYTES: usize = 65_536;
-/// Files in a list: with the largest numbers a report has 500 bytes, and all fit into a value.
+/// Bytes of a report about a file, with the largest numbers.
+const FILE_REPORT_BYTES_MAX: usize = 500;
+/// Files in a list: all their reports fit into a value.
 const FILE_LIMIT: usize = 100;
+const _: () = assert!(FILE_LIMIT * FILE_REPORT_BYTES_MAX + RENDER_BYTES <= XATTR_MAX_BYTES);
 
 impl Call<'_, '_> {
     pub(super) fn getxattr(&mut self) -> Outcome {
         let ino = self.ino()?;
         let get: GetxattrIn = self.body.take()?;
         let name = self.body.take_string()?;
-        let value = match name {
-            STAT_XATTR => render(&self.adapter.stat(self.volume)),
-            FILE_XATTR => self.file_report(ino)?,
-            FILES_XATTR => self.files_report(),
-            PID_XATTR => std::process::id().to_string().into_bytes(),
-            MODE_XATTR => self.volume.data_mode_of(ino)?.name().into(),
-            _ => self.volume.get_xattr(ino, name)?,
+        let value = match self.virtual_attribute(ino, name)? {
+            Some(value) => value,
+            None => self.volume.get_xattr(ino, name)?,
         };
         self.push_sized(get.size, &value)
+    }
+
+    /// The value of an attribute that no file holds; `None`: it is none of ours.
+    pub(super) fn virtual_attribute(
+        &self,
+        ino: InodeNo,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        Ok(Some(match name {
+            STAT_XATTR => render(&self.adapter.stat(self.volume)),
+            FILE_XATTR => self.file_report(ino)?,
+            FILES_XATTR => self.files_report(FILE_LIMIT),
+            PID_XATTR => std::process::id().to_string().into_bytes(),
+            MODE_XATTR => self.volume.data_mode_of(ino)?.name().into(),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// The same, made to fit into `capacity_bytes` by leaving things out.
+    pub(super) fn short_virtual_attribute(
+        &self,
+        ino: InodeNo,
+        name: &[u8],
+        capacity_bytes: usize,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let value = self.virtual_attribute(ino, name)?;
+        if value.as_ref().is_none_or(|value| value.len() <= capacity_bytes) {
+            return Ok(value);
+        }
+        Ok(match name {
+            STAT_XATTR => Some(render(&self.adapter.stat(self.volume).without_buckets())),
+            FILES_XATTR => {
+                let reports_bytes = capacity_bytes.saturating_sub(RENDER_BYTES);
+                Some(self.files_report(reports_bytes / FILE_REPORT_BYTES_MAX))
+            }
+            _ => None,
+        })
     }
 
     fn file_report(&self, ino: InodeNo) -> Result<Vec<u8>, Failure> {
@@ -42,8 +80,8 @@ impl Call<'_, '_> {
     }
 
     /// The files for which most was written, the first one most of all.
-    fn files_report(&self) -> Vec<u8> {
-        let files = self.volume.most_written_files(FILE_LIMIT);
+    fn files_report(&self, file_limit: usize) -> Vec<u8> {
+        let files = self.volume.most_written_files(file_limit);
         let reports: Vec<_> = files.iter().map(|(ino, stat)| FileReport::new(*ino, stat)).collect();
         render(&reports)
     }
@@ -112,4 +150,39 @@ impl Call<'_, '_> {
 fn refuse_our_own(name: &[u8]) -> Result<(), Errno> {
     let ours = [STAT_XATTR, FILE_XATTR, FILES_XATTR, PID_XATTR, MODE_XATTR];
     if ours.contains(&name) { Err(Errno::PERM) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use ext4::DataMode;
+    use fuse::abi::InHeader;
+    use fuse::{Body, Reply};
+
+    use super::*;
+    use crate::adapter::harness::adapter;
+
+    #[test]
+    fn a_report_that_is_too_long_leaves_things_out() {
+        let adapter = adapter(DataMode::Auto);
+        let volume = adapter.volume.read();
+        let volume = volume.as_ref().unwrap();
+        volume
+            .set_attr(InodeNo::ROOT, &ext4::SetAttr { mode: Some(0o755), ..Default::default() })
+            .unwrap();
+        volume.sync().unwrap();
+        let mut room = [0; 256];
+        let (body, reply) = (Body::whole(&[]), &mut Reply::new(&mut room));
+        let header = InHeader { nodeid: 1, ..InHeader::default() };
+        let call = Call { adapter: &adapter, volume, header, body, reply };
+        let stat = |capacity_bytes| {
+            let json = call.short_virtual_attribute(InodeNo::ROOT, STAT_XATTR, capacity_bytes);
+            let Ok(Some(json)) = json else { panic!() };
+            serde_json::from_slice::<serde_json::Value>(&json).unwrap()
+        };
+        let bucket_count = |stat: serde_json::Value| {
+            stat["commit_latency_ns"]["buckets"].as_array().unwrap().len()
+        };
+        assert_eq!((bucket_count(stat(65_536)), bucket_count(stat(100))), (1, 0));
+        assert!(matches!(call.short_virtual_attribute(InodeNo::ROOT, b"user.a", 9), Ok(None)));
+    }
 }
