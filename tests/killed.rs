@@ -24,7 +24,10 @@ use support::{Daemon, LET_GO, ONEJOURNAL, Ran, Scratch, alone, has, onejournal, 
 /// A process that after `$2` seconds, for as many again, aborts every connection of the volume in `$1`, unless it was
 /// killed before. It says by its exit code whether it had to.
 const WATCHDOG: &str = r#"
-    mount -t fusectl none /sys/fs/fuse/connections && echo watching || exit 1
+    connections=/sys/fs/fuse/connections
+    # systemd mounts it on most machines.
+    mountpoint -q $connections || mount -t fusectl none $connections || exit 1
+    echo watching
     exec >&-
     has_cut=0
     trap 'kill $!; exit $has_cut' TERM
