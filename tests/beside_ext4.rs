@@ -68,7 +68,7 @@ tell('synced', outcome(os.fsync, other))
 
 #[test]
 fn a_full_volume_is_full_for_the_same_users_and_the_same_calls() {
-    for options in ["", "data=ordered"] {
+    for options in ["order=history", "order=history,data=ordered"] {
         let Some(told) = told_by_both(FULL, "64M", &["-m", "5"], options) else { return };
         for line in [
             "ordinary 0 () ok",
@@ -85,12 +85,12 @@ fn a_full_volume_is_full_for_the_same_users_and_the_same_calls() {
 /// The user and the group that the superblock names may use the reserved blocks, and members of the group.
 #[test]
 fn reserved_blocks_may_be_those_of_another_user_and_group() {
-    let Some(mut ours) = Ours::new("64M", &["-m", "5"], "") else { return };
+    let Some(mut ours) = Ours::new("64M", &["-m", "5"], "order=history") else { return };
     ours.scratch.umount();
     for argument in [["-u", "1500"], ["-g", "1600"]] {
         system("tune2fs", [argument[0], argument[1], text(&ours.scratch.image())]).good();
     }
-    ours.scratch.mount("");
+    ours.scratch.mount("order=history");
     let told = told(FULL, &ours.scratch.dir());
     for line in [
         "ordinary 1000 () ENOSPC",
@@ -132,7 +132,7 @@ for f in store, write:
 
 #[test]
 fn pages_that_are_written_back_use_the_space_of_the_files_owner() {
-    for (options, how) in [("", "direct"), ("order=sync", "cached")] {
+    for (options, how) in [("order=history", "direct"), ("order=sync", "cached")] {
         let Some(ours) = Ours::new("64M", &["-m", "10"], options) else { return };
         let program = WRITTEN_BACK.replace("sys.argv[2]", &format!("'{how}'"));
         let told = told(&program, &ours.scratch.dir());

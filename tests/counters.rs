@@ -220,7 +220,7 @@ fn requests_each(scratch: &Scratch, count: u64, mut call: impl FnMut(u64)) -> f6
 /// which it may do at any time to get memory back. It does not grow with their number, in requests or in bytes of the journal.
 #[test]
 fn a_link_costs_the_same_however_many_there_are() {
-    let Some(scratch) = mounted(OPTIONS) else { return };
+    let Some(scratch) = mounted("commit=300,order=history") else { return };
     fs::write(scratch.path("f"), "f").unwrap();
     fs::create_dir(scratch.path("d")).unwrap();
     let name = |n: u64| scratch.path(&format!("d/{n}"));

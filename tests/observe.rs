@@ -14,7 +14,8 @@ use support::{Logd, ONEJOURNAL, Scratch, has, onejournal, run, spawn, unread_pip
 use tempfile::TempDir;
 
 /// Longer than any test: nothing is committed but by a sync.
-const OPTIONS: &str = "commit=300";
+/// Each write of a program is one of the volume's.
+const OPTIONS: &str = "commit=300,order=history";
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
@@ -328,7 +329,7 @@ fn scrape(address: SocketAddr) -> Vec<(String, f64)> {
 fn metrics_are_served_while_it_is_mounted() {
     let (taken, address) = listen(0);
     let Some(mut scratch) = Scratch::new() else { return };
-    let options = format!("commit=300,metrics={address}");
+    let options = format!("{OPTIONS},metrics={address}");
     let (image, dir) = (scratch.image(), scratch.dir());
     let mount = ["mount", "-o", &options, image.to_str().unwrap(), dir.to_str().unwrap()];
     onejournal(mount).refused(8, "in use");

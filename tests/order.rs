@@ -6,10 +6,13 @@ mod support;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Barrier;
 
-use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, linkat, renameat_with};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, OFlags, RenameFlags, XattrFlags, linkat, renameat_with,
+};
 use rustix::io::Errno;
 use support::{Scratch, onejournal};
 
@@ -90,26 +93,223 @@ os.rename('new', 'old')
     scratch.close_and_check();
 }
 
-/// Each holds a thread until another one has answered the kernel's writes.
+/// ext4 does the same when such a file is closed.
+#[test]
+fn a_file_that_was_emptied_has_its_data_when_it_is_closed() {
+    let Some(mut scratch) = Scratch::mounted("commit=300,order=sync") else { return };
+    synced(&scratch.path("f"), 1);
+    drop(written(&scratch.path("f"), 2));
+    commit(&scratch);
+    scratch.kill();
+    scratch.mount("");
+    assert!(fs::read(scratch.path("f")).unwrap() == content(2));
+    scratch.close_and_check();
+}
+
+/// Through a descriptor, through a flag, and for one call.
+#[test]
+fn durable_writes_are_durable_when_they_return() {
+    let Some(mut scratch) = Scratch::mounted("commit=300,order=sync") else { return };
+    let Some(mut peer) = support::Peer::new(&scratch.dir()) else { return };
+    peer.good(
+        "
+for name, flag in [('sync', os.O_SYNC), ('dsync', os.O_DSYNC), ('direct', os.O_DIRECT | os.O_DSYNC)]:
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | flag)
+    page = mmap.mmap(-1, 8192); page[:] = b'p' * 8192
+    os.write(fd, page); os.write(fd, page)
+for name, flag in [('rwf_sync', os.RWF_SYNC), ('rwf_dsync', os.RWF_DSYNC)]:
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT)
+    os.pwritev(fd, [b'p' * 5000, b'p' * 11384], 0, flag)
+",
+    );
+    scratch.kill();
+    drop(peer);
+    scratch.mount("");
+    for name in ["sync", "dsync", "direct", "rwf_sync", "rwf_dsync"] {
+        assert!(fs::read(scratch.path(name)).unwrap() == [b'p'; 16384], "{name}");
+    }
+    scratch.close_and_check();
+}
+
+/// Each append finds the end that the other process has made, in the kernel's cache.
+#[test]
+fn two_processes_append_to_one_file() {
+    let Some(mut scratch) = Scratch::mounted("order=sync") else { return };
+    let Some(mut one) = support::Peer::new(&scratch.dir()) else { return };
+    let Some(mut other) = support::Peer::new(&scratch.dir()) else { return };
+    let open = "fd = os.open('log', os.O_WRONLY | os.O_CREAT | os.O_APPEND | FLAG)";
+    one.good(&open.replace("FLAG", "0"));
+    other.good(&open.replace("FLAG", "os.O_DIRECT"));
+    let append = "
+for number in range(300): os.write(fd, b'%s%05d' % (NAME, number) * 20)
+";
+    std::thread::scope(|scope| {
+        scope.spawn(|| one.good(&append.replace("NAME", "b'one'")));
+        scope.spawn(|| other.good(&append.replace("NAME", "b'two'")));
+    });
+    drop((one, other));
+    scratch.remount("");
+    let log = fs::read(scratch.path("log")).unwrap();
+    assert_eq!(log.len(), 2 * 300 * 160);
+    for name in ["one", "two"] {
+        let found = log.chunks(160).filter(|record| record.starts_with(name.as_bytes()));
+        let expected = (0..300).map(|number| format!("{name}{number:05}").repeat(20));
+        assert!(found.eq(expected.map(String::into_bytes)), "{name}");
+    }
+    scratch.close_and_check();
+}
+
+/// The kernel has the data, the volume has the blocks: each request for blocks finds the data there.
+#[test]
+fn requests_for_blocks_see_what_was_written() {
+    for options in ["order=sync", "order=sync,data=ordered", "order=sync,threads=1"] {
+        let Some(mut scratch) = Scratch::mounted(options) else { return };
+        let file = File::options().read(true).write(true).create_new(true).open(scratch.path("f"));
+        let file = file.unwrap();
+        file.write_all_at(&[1; 200_000], 0).unwrap();
+        file.write_all_at(&[2; 5000], 1 << 20).unwrap();
+        let seek = |from| rustix::fs::seek(&file, from);
+        use rustix::fs::SeekFrom::{Data, Hole};
+        assert_eq!(seek(Hole(0)), Ok(200_704), "{options}");
+        assert_eq!(seek(Data(200_704)), Ok(1 << 20), "{options}");
+        let allocate = |flags, offset, len| rustix::fs::fallocate(&file, flags, offset, len);
+        let keep = FallocateFlags::KEEP_SIZE;
+        file.write_all_at(&[3; 100_000], 300_000).unwrap();
+        allocate(FallocateFlags::PUNCH_HOLE | keep, 310_000, 10_000).unwrap();
+        allocate(FallocateFlags::ZERO_RANGE | keep, 330_000, 10_000).unwrap();
+        allocate(FallocateFlags::empty(), 0, 1 << 21).unwrap();
+        let copy = File::create(scratch.path("copy")).unwrap();
+        file.write_all_at(&[4; 3000], 350_000).unwrap();
+        let len = usize::try_from(file.metadata().unwrap().len()).unwrap();
+        let (mut from, mut to) = (0, 0);
+        while to < len as u64 {
+            let done =
+                rustix::fs::copy_file_range(&file, Some(&mut from), &copy, Some(&mut to), len);
+            assert!(done.unwrap() > 0, "{options}");
+        }
+        file.write_all_at(&[5; 3000], 360_000).unwrap();
+        file.set_len(380_000).unwrap();
+        drop((file, copy));
+        scratch.remount(options);
+        let mut expected = vec![0; 1 << 21];
+        expected[..200_000].fill(1);
+        expected[1 << 20..(1 << 20) + 5000].fill(2);
+        expected[300_000..400_000].fill(3);
+        expected[310_000..320_000].fill(0);
+        expected[330_000..340_000].fill(0);
+        expected[350_000..353_000].fill(4);
+        assert!(fs::read(scratch.path("copy")).unwrap() == expected, "{options}");
+        expected[360_000..363_000].fill(5);
+        expected.truncate(380_000);
+        assert!(fs::read(scratch.path("f")).unwrap() == expected, "{options}");
+        scratch.close_and_check();
+    }
+}
+
+/// The data arrive after the capability was set. ext4 takes capabilities off at `write`, and so does the kernel here.
+#[test]
+fn regression_a_capability_that_was_set_after_the_write_stays() {
+    let Some(scratch) = Scratch::mounted("order=sync") else { return };
+    let capability = [&[1, 0, 0, 2, 0, 4][..], &[0; 14]].concat(); // cap_net_bind_service+ep
+    let file = written(&scratch.path("program"), 1);
+    let name = "security.capability";
+    rustix::fs::fsetxattr(&file, name, &capability, XattrFlags::empty()).unwrap();
+    drop(file);
+    let path = scratch.path("program");
+    let found = || {
+        let mut value = [0; 64];
+        rustix::fs::getxattr(&path, name, &mut value[..]).map(|len| value[..len].to_vec())
+    };
+    assert_eq!(found(), Ok(capability.clone()));
+    let mut file = File::options().append(true).open(&path).unwrap();
+    file.write_all(b"more").unwrap();
+    assert_eq!(found(), Err(Errno::NODATA));
+    rustix::fs::fsetxattr(&file, name, &capability, XattrFlags::empty()).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert_eq!(found(), Ok(capability));
+    scratch.close_and_check();
+}
+
+#[test]
+fn a_mode_that_changes_finds_the_data() {
+    let Some(mut scratch) = Scratch::mounted("commit=300,order=sync") else { return };
+    let modes = ["journal", "ordered", "delta", "wasteless", "selective", "writeback", "auto"];
+    let mut open = Vec::new();
+    for (number, mode) in modes.into_iter().enumerate() {
+        let path = scratch.path(mode);
+        let mut file = written(&path, number);
+        onejournal(["set-mode", mode, support::text(&path)]).good();
+        file.write_all(&content(number)).unwrap();
+        file.sync_all().unwrap();
+        open.push(file);
+    }
+    scratch.kill();
+    drop(open);
+    scratch.mount("");
+    for (number, mode) in modes.into_iter().enumerate() {
+        assert!(fs::read(scratch.path(mode)).unwrap() == content(number).repeat(2), "{mode}");
+    }
+    scratch.close_and_check();
+}
+
+/// After it "every write is durable" (docs/reference/mount-options.md).
+#[test]
+fn a_remount_to_read_only_makes_everything_durable() {
+    let Some(mut scratch) = Scratch::mounted("commit=300,order=sync") else { return };
+    let Some(mut peer) = support::Peer::new(&scratch.dir()) else { return };
+    drop(written(&scratch.path("f"), 1));
+    peer.good(
+        "
+fd = os.open('mapped', os.O_RDWR | os.O_CREAT)
+os.ftruncate(fd, 100000)
+view = mmap.mmap(fd, 100000)
+os.close(fd)
+view[:] = b'm' * 100000
+view.close()
+",
+    );
+    onejournal([
+        "mount",
+        "-o",
+        "remount,ro",
+        support::text(&scratch.image()),
+        support::text(&scratch.dir()),
+    ])
+    .good();
+    scratch.kill();
+    drop(peer);
+    scratch.mount("");
+    assert!(fs::read(scratch.path("f")).unwrap() == content(1));
+    assert!(fs::read(scratch.path("mapped")).unwrap() == vec![b'm'; 100_000]);
+    scratch.close_and_check();
+}
+
+/// Each holds a thread until another one has answered the kernel's writes. There are more of them than threads may block
+/// at a time.
 #[test]
 fn many_files_are_replaced_side_by_side() {
+    const WRITER_COUNT: usize = 150;
     for options in ["order=sync,threads=1", "order=sync,threads=2", "order=sync"] {
-        let Some(scratch) = Scratch::mounted(options) else { return };
+        let Some(mut scratch) = Scratch::with_size("512M") else { return };
+        scratch.mount(options);
+        let together = Barrier::new(WRITER_COUNT);
         std::thread::scope(|scope| {
-            for writer in 0..40 {
-                let dir = scratch.path(&format!("d{writer}"));
+            for writer in 0..WRITER_COUNT {
+                let (dir, together) = (scratch.path(&format!("d{writer}")), &together);
                 scope.spawn(move || {
                     fs::create_dir(&dir).unwrap();
                     synced(&dir.join("f"), 0);
                     for round in 1..6 {
                         let open = written(&dir.join("new"), round);
+                        together.wait();
                         fs::rename(dir.join("new"), dir.join("f")).unwrap();
                         drop(open);
                     }
                 });
             }
         });
-        for writer in 0..40 {
+        for writer in 0..WRITER_COUNT {
             let found = fs::read(scratch.path(&format!("d{writer}/f"))).unwrap();
             assert!(found == content(5), "{options} {writer}");
         }
@@ -168,13 +368,48 @@ os.close(fd)
     scratch.close_and_check();
 }
 
+/// A program that only writes.
+#[test]
+fn a_full_volume_ends_a_program_that_writes_for_ever() {
+    for options in ["order=sync", "order=sync,threads=1", "order=sync,data=ordered"] {
+        let Some(scratch) = Scratch::mounted(options) else { return };
+        let Some(mut peer) = support::Peer::new(&scratch.dir()) else { return };
+        peer.good(
+            "
+fd = os.open('f', os.O_WRONLY | os.O_CREAT)
+def write(count):
+    for _ in range(count):
+        os.stat('f')
+        os.write(fd, b'x' * 100000)
+",
+        );
+        assert_eq!(peer.run("while True: write(1)").err(), Some(Errno::NOSPC.raw_os_error()));
+        // Still full, also for a program that goes on.
+        assert_eq!(peer.run("write(1)").err(), Some(Errno::NOSPC.raw_os_error()), "{options}");
+        peer.good("r = len(os.pread(os.open('f', os.O_RDONLY), 1 << 20, 0))");
+        peer.good("os.ftruncate(fd, 0); os.lseek(fd, 0, os.SEEK_SET)");
+        peer.good("write(50)");
+        let _ = peer.run("os.fsync(fd)"); // tells of the first failure
+        peer.good("os.fsync(fd)");
+        drop(peer);
+        scratch.close_and_check();
+    }
+}
+
 #[test]
 fn the_order_is_shown_and_the_old_name_is_explained() {
-    let Some(mut scratch) = Scratch::mounted("order=sync") else { return };
-    assert_eq!(scratch.stat()["order"], "sync");
-    scratch.remount("");
-    assert_eq!(scratch.stat()["order"], "history");
-    scratch.umount();
+    let Some(mut scratch) = Scratch::new() else { return };
+    for (options, order) in [
+        ("order=sync", "sync"),
+        ("order=history", "history"),
+        // The others need it, or have no use for another one.
+        ("atomic_writes", "history"),
+        ("ro", "history"),
+    ] {
+        scratch.mount(options);
+        assert_eq!(scratch.stat()["order"], order, "{options}");
+        scratch.umount();
+    }
     let (image, dir) = (scratch.image(), scratch.dir());
     let words = |options: &str| {
         let words = ["mount", "-o", options, support::text(&image), support::text(&dir)];

@@ -148,7 +148,7 @@ fn regression_pages_read_during_a_direct_write_do_not_stay() {
 /// The kernel keeps the attributes of an inode, and an ioctl changes them.
 #[test]
 fn regression_stat_shows_what_an_ioctl_changed() {
-    for options in ["", "atomic_writes"] {
+    for options in ["order=history", "atomic_writes"] {
         let Some(scratch) = Scratch::mounted(options) else { return };
         for name in ["file", "directory"] {
             let path = scratch.path(name);

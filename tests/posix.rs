@@ -371,7 +371,7 @@ fn mapped_memory_reaches_the_file() {
 
 #[test]
 fn sparse_files_know_their_holes() {
-    for options in ["", "data=ordered"] {
+    for options in ["order=history", "order=sync", "data=ordered"] {
         let Some(mut scratch) = Scratch::mounted(options) else { return };
         let path = scratch.path("f");
         let file = File::create_new(&path).unwrap();
@@ -512,11 +512,11 @@ fn extended_attributes_of_many_sizes() {
 
 #[test]
 fn immutable_and_append_only_files() {
-    let Some(mut scratch) = Scratch::mounted("") else { return };
+    let Some(mut scratch) = Scratch::mounted("order=history") else { return };
     let path = scratch.path("f");
     fs::write(&path, "x").unwrap();
     system("chattr", ["+i", text(&path)]).good();
-    scratch.remount("");
+    scratch.remount("order=history");
     fails(Errno::PERM, OpenOptions::new().append(true).open(&path).and_then(|mut f| f.write(b"y")));
     fails(Errno::PERM, fs::remove_file(&path));
     fails(Errno::PERM, fs::rename(&path, scratch.path("g")));
@@ -590,7 +590,7 @@ fn special_files_keep_their_kind() {
 
 #[test]
 fn times_move_when_they_should() {
-    let Some(mut scratch) = Scratch::mounted("") else { return };
+    let Some(mut scratch) = Scratch::mounted("order=history") else { return };
     let path = scratch.path("f");
     fs::write(&path, "x").unwrap();
     let Some(mut peer) = Peer::new(&scratch.dir()) else { return };
@@ -627,7 +627,7 @@ fn times_move_when_they_should() {
 /// Remounts although a peer works in the directory.
 fn scratch_remount(scratch: &mut Scratch, peer: &mut Peer) {
     peer.good("os.chdir('/')");
-    scratch.remount("");
+    scratch.remount("order=history");
     peer.good(&format!("os.chdir({:?})", text(&scratch.dir())));
 }
 
@@ -641,7 +641,7 @@ fn within_a_minute(reached: impl Fn() -> bool) {
 
 #[test]
 fn space_is_shown_and_given_back() {
-    let Some(scratch) = Scratch::mounted("") else { return };
+    let Some(scratch) = Scratch::mounted("order=history") else { return };
     let space = || rustix::fs::statvfs(scratch.dir()).unwrap();
     let before = space();
     assert_eq!((before.f_bsize, before.f_namemax), (4096, 255));

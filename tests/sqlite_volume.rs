@@ -12,7 +12,7 @@ use serde_json::Value;
 use support::{Scratch, onejournal, text};
 
 /// Longer than any test: nothing is committed but by a sync.
-const OPTIONS: &str = "commit=300";
+const OPTIONS: &str = "commit=300,order=history";
 
 unsafe extern "C" fn entry(
     connection: *mut ffi::sqlite3,
@@ -101,9 +101,9 @@ fn rollback_modes_take_fewer_syncs_and_there_is_no_log() {
 #[test]
 fn order_is_claimed_where_it_is_true_only() {
     for (options, mode, delete_syncs) in [
-        ("commit=300", "auto", 1),
-        ("commit=300,data=journal", "journal", 1),
-        ("commit=300,data=ordered", "delta", 4),
+        ("commit=300,order=history", "auto", 1),
+        ("commit=300,order=history,data=journal", "journal", 1),
+        ("commit=300,order=history,data=ordered", "delta", 4),
         ("commit=300,order=sync", "auto", 4),
         ("commit=300,order=sync,data=ordered", "ordered", 4),
     ] {

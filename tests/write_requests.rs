@@ -70,7 +70,7 @@ const SEVERAL_REQUESTS: &[(&str, &str)] = &[
 
 #[test]
 fn the_writes_that_are_called_atomic_are_one_request() {
-    let Some(scratch) = Scratch::mounted("") else { return };
+    let Some(scratch) = Scratch::mounted("order=history") else { return };
     let Some(mut peer) = Peer::new(&scratch.dir()) else { return };
     peer.good(SETUP);
     let mut count = |(prepare, write): &(&str, &str)| {
@@ -134,7 +134,7 @@ fn write_records(file: &File, writer: usize, how: &How) {
 /// Lets several threads write while another one syncs; kills the daemon; counts torn records, and says
 /// how many there are that were written at all.
 fn torn_and_written(scratch: &mut Scratch, how: &How, pause: Duration) -> (usize, usize) {
-    scratch.mount("commit=300");
+    scratch.mount("commit=300,order=history");
     let open = |name: &str, flags: rustix::fs::OFlags| {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);

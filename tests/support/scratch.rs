@@ -26,6 +26,16 @@ pub fn tmpfs_dir() -> TempDir {
     tempfile::Builder::new().prefix("onejournal-test-").tempdir_in("/dev/shm").unwrap()
 }
 
+/// The options of a mount. `ONEJOURNAL_TEST_ORDER` is the order of writes of mounts that name none.
+fn in_order(options: &str) -> String {
+    match std::env::var("ONEJOURNAL_TEST_ORDER") {
+        Ok(order) if !options.split(',').any(|option| option.starts_with("order=")) => {
+            format!("order={order},{options}")
+        }
+        _ => options.into(),
+    }
+}
+
 /// A serving process, which is not a child of the test.
 pub struct Daemon {
     pub id: Pid,
@@ -133,6 +143,7 @@ impl Scratch {
     pub fn mount_target(&mut self, target: &Path, options: &str) {
         assert!(self.daemon.is_none(), "mounted already");
         let (target, dir) = (target.to_owned(), self.dir());
+        let options = &in_order(options);
         onejournal(["mount", "-o", options, target.to_str().unwrap(), dir.to_str().unwrap()])
             .good();
         self.adopt();

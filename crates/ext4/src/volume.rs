@@ -321,6 +321,11 @@ impl Volume {
         self.mounted().stat_fs()
     }
 
+    /// Whether there is a block that this user may take for a file.
+    pub fn has_room(&self, spender: Spender) -> bool {
+        self.mounted().has_room(spender)
+    }
+
     /// The counters of a regular file. Waits for a write to the file that is under way.
     pub fn file_stat(&self, ino: InodeNo) -> Result<FileStat> {
         self.mounted().file_stat(ino)

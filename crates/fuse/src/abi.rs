@@ -65,6 +65,8 @@ pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 pub const FOPEN_NOFLUSH: u32 = 1 << 5;
 /// [`OutHeader::error`] of a message that tells the kernel to drop cached pages.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
+/// [`GetattrIn::getattr_flags`]: for a call on an open file, such as `write`.
+pub const GETATTR_FH: u32 = 1 << 0;
 /// [`WriteIn::write_flags`]: pages that were changed through a mapping.
 pub const WRITE_CACHE: u32 = 1 << 0;
 /// [`WriteIn::write_flags`]: clear set-user-ID and set-group-ID.
@@ -207,6 +209,8 @@ wire! {
         nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64, entry_valid_nsec: u32,
         attr_valid_nsec: u32, attr: FuseAttr,
     }
+    /// Body of GETATTR.
+    GetattrIn[16] { getattr_flags: u32, dummy: u32, fh: u64, }
     /// Answer to GETATTR and SETATTR. The kernel may use it for `attr_valid` seconds.
     AttrOut[104] { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: FuseAttr, }
     /// Body of FORGET: the kernel gives so many lookups of the node back.

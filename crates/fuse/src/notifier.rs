@@ -106,6 +106,12 @@ impl Notifier {
         (self.send)(&message(node, range));
     }
 
+    /// [`Notifier::drop_attributes`] in the notifier's thread. For a thread that the kernel waits for: dropping waits for a
+    /// node that is being removed.
+    pub fn drop_attributes_later(&self, node: u64) {
+        drop(self.drop_pages(node, vec![ATTRIBUTES]));
+    }
+
     /// Drops the attributes of a node: the kernel asks for them when it needs them again. Any thread
     /// may call it.
     pub fn drop_attributes(&self, node: u64) {

@@ -15,6 +15,9 @@ pub enum Answer {
     Done,
     /// Failure: send this errno alone.
     Failed(Errno),
+    /// [`Reply::block_in_place`] could not block, and nothing was changed. The transport serves the request again when one
+    /// of the blocked threads is back. Through io_uring the request fails with `EBUSY`.
+    Later,
     /// The kernel expects no answer (FORGET, BATCH_FORGET, INTERRUPT).
     Silent,
 }
@@ -26,11 +29,20 @@ pub(crate) const SHORT_REPLY_BYTES: usize = 128;
 /// answer is sent at the end of the request.
 pub type SendEarly<'a> = &'a dyn Fn(&OutHeader, &[u8]) -> bool;
 
+/// Whether a thread may block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begun {
+    Yes,
+    /// Not before one of the blocked threads is back.
+    TooMany,
+    /// The thread did not start that would answer meanwhile.
+    NoThread,
+}
+
 /// How a transport replaces a thread that blocks.
 pub(crate) trait StandIns {
-    /// Another thread answers the requests that the calling one would answer. `false`: too many
-    /// threads block already, or the thread did not start.
-    fn begin(&self) -> bool;
+    /// Another thread answers the requests that the calling one would answer.
+    fn begin(&self) -> Begun;
     /// The calling thread is back.
     fn end(&self);
 }
@@ -71,17 +83,21 @@ impl<'a> Reply<'a> {
 
     /// Runs `wait`, which blocks until the kernel has had an answer to other requests. The
     /// transport starts a thread for them if no other is free; through io_uring it keeps one free.
-    /// `None`: [`MAX_STAND_IN_COUNT`] threads block already, and `wait` did not run.
+    ///
+    /// An error is the answer to the request, which must have changed nothing; `wait` did not run.
+    /// [`Answer::Later`]: [`MAX_STAND_IN_COUNT`] threads block already. `EBUSY`: no thread started.
     ///
     /// Without a transport, in tests of a file system, `wait` just runs.
-    pub fn block_in_place<T>(&self, wait: impl FnOnce() -> T) -> Option<T> {
-        let Some(stand_ins) = self.stand_ins else { return Some(wait()) };
-        if !stand_ins.begin() {
-            return None;
+    pub fn block_in_place<T>(&self, wait: impl FnOnce() -> T) -> Result<T, Answer> {
+        let Some(stand_ins) = self.stand_ins else { return Ok(wait()) };
+        match stand_ins.begin() {
+            Begun::Yes => {}
+            Begun::TooMany => return Err(Answer::Later),
+            Begun::NoThread => return Err(Answer::Failed(Errno::BUSY)),
         }
         let result = wait();
         stand_ins.end();
-        Some(result)
+        Ok(result)
     }
 
     /// Forgets the payload.
@@ -147,6 +163,7 @@ pub(crate) fn out_header(unique: u64, answer: Answer, payload_bytes: usize) -> O
         Answer::Silent => return None,
         Answer::Done => (0, payload_bytes),
         Answer::Failed(errno) => (-errno.raw_os_error(), 0),
+        Answer::Later => (-Errno::BUSY.raw_os_error(), 0),
     };
     let len = u32::try_from(HEADER_BYTES + payload_bytes).expect("a reply is about 1 MiB");
     Some(OutHeader { len, error, unique })

@@ -325,7 +325,7 @@ impl Rig {
 
     fn serve(&mut self, scenario: &Scenario, bases: &[Image]) -> Result<(), String> {
         let order = match scenario.options {
-            "" => Order::History,
+            "order=history" => Order::History,
             "order=sync" => Order::Sync,
             other => return Err(format!("a volume that is served here has no option {other}")),
         };

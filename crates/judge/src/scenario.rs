@@ -152,7 +152,7 @@ pub struct Scenario {
     pub actors: &'static [Actor],
     /// The journal is on a disk of its own.
     pub second_disk: bool,
-    /// The journal is on NVRAM, and the volume is served in this process: without `options`, except `order=sync`.
+    /// The journal is on NVRAM, and the volume is served in this process: without `options`, except `order=`.
     pub nvram: bool,
     /// Mounted, used and unmounted by a user who is not root.
     pub by_user: bool,
@@ -165,7 +165,7 @@ pub struct Scenario {
 
 const USUAL: Scenario = Scenario {
     name: "",
-    options: "",
+    options: "order=history",
     attach: Attach::Loop(512),
     promise: Promise::History,
     actors: &[Actor::Tree],
@@ -176,13 +176,16 @@ const USUAL: Scenario = Scenario {
     hosted: None,
 };
 
+/// The kernel collects writes.
+const CACHED: Scenario = Scenario { options: "order=sync", promise: Promise::Cached, ..USUAL };
+
 const fn hosted(log: LogPlace, is_one_process: bool) -> Scenario {
     let hosted = Some(Hosted { log, is_one_process });
     Scenario { promise: Promise::Each, hosted, ..USUAL }
 }
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 32] = [
+pub const SCENARIOS: [Scenario; 40] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -203,34 +206,81 @@ pub const SCENARIOS: [Scenario; 32] = [
     Scenario { name: "file", attach: Attach::File, actors: &[Actor::Tree, Actor::Plain], ..USUAL },
     Scenario { name: "mapped", actors: &[Actor::Mapped, Actor::Tree], ..USUAL },
     Scenario { name: "uring", actors: &[Actor::Uring, Actor::Uring, Actor::Plain], ..USUAL },
-    Scenario { name: "delta", options: "data=delta", ..USUAL },
+    Scenario { name: "delta", options: "data=delta,order=history", ..USUAL },
     Scenario {
         name: "journal",
-        options: "data=journal",
+        options: "data=journal,order=history",
         actors: &[Actor::Tree, Actor::Plain],
         ..USUAL
     },
-    Scenario { name: "wasteless", options: "data=wasteless", ..USUAL },
+    Scenario { name: "wasteless", options: "data=wasteless,order=history", ..USUAL },
     Scenario {
         name: "ordered",
-        options: "data=ordered",
+        options: "data=ordered,order=history",
         promise: Promise::InPlace,
         actors: &[Actor::Tree, Actor::Plain, Actor::Plain],
         ..USUAL
     },
     Scenario {
         name: "selective",
-        options: "data=selective,threshold=3000",
+        options: "data=selective,threshold=3000,order=history",
         promise: Promise::InPlace,
         actors: &[Actor::Tree, Actor::Plain],
         ..USUAL
     },
     Scenario {
         name: "cached",
-        options: "order=sync",
-        promise: Promise::Cached,
         actors: &[Actor::Tree, Actor::Plain, Actor::Mapped, Actor::Replacer],
-        ..USUAL
+        ..CACHED
+    },
+    Scenario {
+        name: "cached-dsync",
+        actors: &[Actor::Dsync, Actor::Sync, Actor::Plain, Actor::Mover],
+        ..CACHED
+    },
+    Scenario {
+        name: "cached-uring",
+        actors: &[Actor::Uring, Actor::Uring, Actor::Plain, Actor::Tree],
+        ..CACHED
+    },
+    Scenario {
+        name: "cached-file",
+        attach: Attach::File,
+        actors: &[Actor::Tree, Actor::Plain, Actor::Replacer],
+        ..CACHED
+    },
+    Scenario {
+        name: "cached-ordered",
+        options: "data=ordered,order=sync",
+        actors: &[Actor::Tree, Actor::Plain, Actor::Mapped, Actor::Replacer],
+        ..CACHED
+    },
+    Scenario {
+        name: "cached-second-disk",
+        second_disk: true,
+        actors: &[Actor::Tree, Actor::Plain, Actor::Replacer],
+        ..CACHED
+    },
+    Scenario {
+        name: "cached-sqlite",
+        actors: &[
+            Actor::Database(&DELETE_EXTRA),
+            Actor::Database(&DELETE_FULL),
+            Actor::Database(&PERSIST),
+            Actor::Database(&WAL),
+            Actor::Tree,
+        ],
+        ..CACHED
+    },
+    Scenario {
+        name: "cached-extension",
+        actors: &[
+            Actor::Database(&OUR_DELETE),
+            Actor::Database(&OUR_TRUNCATE),
+            Actor::Database(&OUR_PERSIST),
+            Actor::Database(&OUR_WAL),
+        ],
+        ..CACHED
     },
     Scenario {
         name: "second-disk",
@@ -279,7 +329,7 @@ pub const SCENARIOS: [Scenario; 32] = [
     Scenario { name: "killed", is_killed: true, actors: &[Actor::Tree, Actor::Dsync], ..USUAL },
     Scenario {
         name: "regions",
-        options: "regions=2,delta=xor-lzo",
+        options: "regions=2,delta=xor-lzo,order=history",
         actors: &[Actor::Tree, Actor::Plain],
         ..USUAL
     },
@@ -304,10 +354,8 @@ pub const SCENARIOS: [Scenario; 32] = [
     Scenario {
         name: "nvram-cached",
         nvram: true,
-        options: "order=sync",
-        promise: Promise::Cached,
         actors: &[Actor::Tree, Actor::Plain, Actor::Mapped, Actor::Replacer],
-        ..USUAL
+        ..CACHED
     },
     Scenario {
         name: "log-sqlite",
@@ -353,6 +401,11 @@ pub const SCENARIOS: [Scenario; 32] = [
         name: "postgres",
         actors: &[Actor::Postgres, Actor::Postgres, Actor::Postgres],
         ..USUAL
+    },
+    Scenario {
+        name: "cached-postgres",
+        actors: &[Actor::Postgres, Actor::Postgres, Actor::Postgres],
+        ..CACHED
     },
 ];
 

@@ -21,6 +21,11 @@ impl Mounted {
         })
     }
 
+    /// [`Volume::has_room`](crate::Volume::has_room).
+    pub(crate) fn has_room(&self, spender: Spender) -> bool {
+        self.totals.free_block_count() > self.facts.withheld_block_count(spender)
+    }
+
     /// Blocks that can never hold files, as `mke2fs` counted them, or counted here.
     fn overhead_block_count(&self) -> u64 {
         let stored = u64::from(self.facts.superblock.s_overhead_clusters.get());

@@ -10,12 +10,16 @@
 //! when no other waits for the next starts another. A thread that has long seen enough others
 //! waiting ends.
 //!
+//! A request that cannot block because [`MAX_STAND_IN_COUNT`] threads do waits in a queue. Each
+//! thread that has served a request takes one from there first.
+//!
 //! Nothing here looks at the client in `/proc` (at its CPU, for example): a client in the middle of
 //! exec holds locks of its entry there while it waits for its answer.
 //!
 //! On a panic while serving (a violated assertion) the process aborts. A file system can promise
 //! something for a crash at any point. It can promise nothing for going on with a wrong state.
 
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +32,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader};
 use crate::file_system::{FileSystem, serve_guarded};
-use crate::reply::{Answer, MAX_STAND_IN_COUNT, Reply, StandIns, out_header};
+use crate::reply::{Answer, Begun, MAX_STAND_IN_COUNT, Reply, StandIns, out_header};
 use crate::request::Request;
 use crate::transport::blocked::Blocked;
 use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES, read_request};
@@ -46,7 +50,39 @@ struct Pool<'a, S> {
     /// Threads that wait for a request.
     waiting_count: AtomicUsize,
     blocked: Blocked,
+    parked: Parked,
     first_error: Mutex<Option<Errno>>,
+}
+
+/// Requests that are served again when fewer threads block.
+#[derive(Default)]
+struct Parked {
+    requests: Mutex<VecDeque<Vec<u8>>>,
+    count: AtomicUsize,
+}
+
+impl Parked {
+    fn push(&self, request: Vec<u8>) {
+        self.requests.lock().push_back(request);
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn pop(&self) -> Option<Vec<u8>> {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let request = self.requests.lock().pop_front()?;
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        Some(request)
+    }
+}
+
+/// How a request was served.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Served {
+    Answered,
+    Later,
+    Unmounted,
 }
 
 /// Serves with up to `max_thread_count` threads (at least one) until there is nothing to serve.
@@ -62,6 +98,7 @@ pub(crate) fn serve_until_unmounted(
         thread_count: AtomicUsize::new(0),
         waiting_count: AtomicUsize::new(0),
         blocked: Blocked::new(MAX_STAND_IN_COUNT),
+        parked: Parked::default(),
         first_error: Mutex::new(None),
     };
     std::thread::scope(|scope| {
@@ -97,6 +134,23 @@ impl<S: FileSystem> Pool<'_, S> {
         started.is_ok()
     }
 
+    /// Serves a request, and then the parked ones, as long as a thread may block. A thread that stops blocking comes here
+    /// after that, and finds what was parked before. What was parked later found that a thread may block. `false`: unmounted.
+    fn serve_and_unpark(&self, bytes: &[u8], serve: &mut dyn FnMut(&[u8]) -> Served) -> bool {
+        let mut served = serve(bytes);
+        if served == Served::Later {
+            self.parked.push(bytes.to_vec());
+        }
+        while served != Served::Unmounted && self.blocked.has_room() {
+            let Some(request) = self.parked.pop() else { return true };
+            served = serve(&request);
+            if served == Served::Later {
+                self.parked.push(request);
+            }
+        }
+        served != Served::Unmounted
+    }
+
     /// One worker: reads and answers until it is not needed or the file system is unmounted.
     fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let start = PAGE_BYTES - WRITE_HEAD_BYTES;
@@ -121,7 +175,10 @@ impl<S: FileSystem> Pool<'_, S> {
                         self.start_worker(scope);
                     }
                     let bytes = &input[start..start + len_bytes];
-                    if !serve_one(self.device, self.server, &stand_ins, bytes, &mut output) {
+                    let mut serve = |bytes: &[u8]| {
+                        serve_one(self.device, self.server, &stand_ins, bytes, &mut output)
+                    };
+                    if !self.serve_and_unpark(bytes, &mut serve) {
                         return;
                     }
                 }
@@ -142,17 +199,18 @@ struct PoolStandIns<'scope, 'env, S> {
 }
 
 impl<S: FileSystem> StandIns for PoolStandIns<'_, '_, S> {
-    fn begin(&self) -> bool {
-        if !self.pool.blocked.begin() {
-            return false;
+    fn begin(&self) -> Begun {
+        let begun = self.pool.blocked.begin();
+        if begun != Begun::Yes {
+            return begun;
         }
         // A thread that takes the last free place, and blocks, comes here as well.
         if self.pool.waiting_count.load(Ordering::SeqCst) > 0 || self.pool.start_worker(self.scope)
         {
-            return true;
+            return Begun::Yes;
         }
         self.end();
-        false
+        Begun::NoThread
     }
 
     fn end(&self) {
@@ -160,15 +218,14 @@ impl<S: FileSystem> StandIns for PoolStandIns<'_, '_, S> {
     }
 }
 
-/// Answers what was read, using `output` for header and payload; `false` when the file system is
-/// gone.
+/// Answers what was read, using `output` for header and payload.
 fn serve_one(
     device: &OwnedFd,
     server: &impl FileSystem,
     stand_ins: &dyn StandIns,
     bytes: &[u8],
     output: &mut [u8],
-) -> bool {
+) -> Served {
     // The header directly before the payload: one write sends both.
     let (head, room) = output.split_at_mut(PAGE_BYTES);
     let early = |header: &OutHeader, payload: &[u8]| {
@@ -183,19 +240,22 @@ fn serve_one(
         Ok(request) => (request.header.unique, serve_guarded(server, &request, &mut reply)),
         Err(errno) => garbled(bytes, errno),
     };
-    let Some(header) = reply.header(unique, answer) else { return true };
+    if answer == Answer::Later {
+        return Served::Later;
+    }
+    let Some(header) = reply.header(unique, answer) else { return Served::Answered };
     let start = PAGE_BYTES - size_of::<OutHeader>();
     head[start..].copy_from_slice(header.as_bytes());
     match rustix::io::write(device, &output[start..start + header.len as usize]) {
         // The request was interrupted: the kernel waits for no answer any more.
-        Ok(_) | Err(Errno::NOENT) => true,
-        Err(Errno::NODEV) => false,
+        Ok(_) | Err(Errno::NOENT) => Served::Answered,
+        Err(Errno::NODEV) => Served::Unmounted,
         Err(errno) => {
             tracing::error!(%errno, unique, len_bytes = header.len, "an answer was refused");
             let refused = out_header(unique, Answer::Failed(Errno::IO), 0).expect("it is sent");
             // When even this is refused, no error can be reported.
             let _ = rustix::io::write(device, refused.as_bytes());
-            true
+            Served::Answered
         }
     }
 }

@@ -8,6 +8,8 @@ pub(super) enum Failure {
     Errno(Errno),
     /// In the volume.
     Volume(ext4::Error),
+    /// Not now: too many threads block. Nothing was changed.
+    Later,
 }
 
 impl From<Errno> for Failure {

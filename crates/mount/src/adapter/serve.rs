@@ -12,6 +12,7 @@ use crate::adapter::state::Adapter;
 use crate::closing::mark_closing;
 use crate::convert;
 use crate::errno::{errno, is_grave};
+use crate::session_options::Order;
 use crate::stat::AdapterCounters;
 
 impl FileSystem for Adapter {
@@ -48,10 +49,11 @@ impl FileSystem for Adapter {
         });
         match served {
             Ok(()) => Answer::Done,
+            Err(Failure::Later) => Answer::Later,
             Err(failure) => {
                 let errno = self.report(opcode, &header, failure);
                 if spending::is_written_back(request) {
-                    self.lost_writes.note(errno);
+                    self.note_lost_write(header.nodeid, errno);
                 }
                 Answer::Failed(errno)
             }
@@ -71,6 +73,14 @@ impl Adapter {
         }
     }
 
+    fn note_lost_write(&self, node: u64, errno: Errno) {
+        let Ok(ino) = convert::inode_of(node) else { return };
+        self.lost_writes.note(ino, errno);
+        if let (Order::Sync, Some(notifier)) = (self.order(), &self.notifier) {
+            notifier.drop_attributes_later(node);
+        }
+    }
+
     fn forget(&self, request: &Request<'_>) -> Result<(), Errno> {
         let volume = self.volume.read();
         let Some(volume) = volume.as_ref() else { return Ok(()) };
@@ -79,6 +89,7 @@ impl Adapter {
             // The kernel never counts lookups of the root, it is always there.
             if ino != InodeNo::ROOT {
                 self.capabilities.changed(ino);
+                self.lost_writes.forget(ino);
                 if let Some(atomic) = &self.atomic {
                     atomic.forget(ino);
                 }
@@ -102,6 +113,7 @@ impl Adapter {
     fn report(&self, opcode: Opcode, header: &InHeader, failure: Failure) -> Errno {
         match failure {
             Failure::Errno(errno) => errno,
+            Failure::Later => Errno::BUSY,
             Failure::Volume(error) => {
                 if is_grave(&error) {
                     tracing::error!(?opcode, node = header.nodeid, %error, "a failed operation");

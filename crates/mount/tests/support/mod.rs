@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use device::{Access, Disk, Metered};
-use onejournal_mount::{MountHandle, Session, SessionError, SessionOptions, Source, StatSource};
+use onejournal_mount::{
+    MountHandle, Order, Session, SessionError, SessionOptions, Source, StatSource,
+};
 
 /// Between fork and exec a child has all open files of the process, and a mount on which one of them is open is busy:
 /// held by who starts a program, and by who unmounts.
@@ -73,7 +75,10 @@ impl Mounted {
             journal_counters: None,
         };
         let source = Source::Plain { name: "test".into() };
-        let options = SessionOptions::default();
+        let order = std::env::var("ONEJOURNAL_TEST_ORDER").ok();
+        let order = order.map(|name| Order::from_name(&name).expect("history or sync"));
+        let options =
+            SessionOptions { order: order.unwrap_or_default(), ..SessionOptions::default() };
         let dir = self.scratch.path().join("mnt");
         let session = Session::mount(volume, &source, &dir, &options, stat_source).unwrap();
         let handle = session.handle();

@@ -1,22 +1,49 @@
 //! Attributes of inodes, and of the volume.
 
 use ext4::{Attr, Error, SetAttr, SetTime};
-use fuse::abi::{SetattrIn, StatfsOut, fattr};
+use fuse::abi::{GETATTR_FH, GetattrIn, SetattrIn, StatfsOut, fattr};
 use rustix::io::Errno;
 
 use crate::adapter::atomic::writes::AtomicSizes;
 use crate::adapter::call::Call;
 use crate::adapter::failure::Outcome;
-use crate::convert::{attr_out, permissions, statx_out, timestamp};
+use crate::adapter::operations::ioctl::FS_IMMUTABLE_FL;
+use crate::convert::{attr_out, node_of, permissions, statx_out, timestamp};
 use crate::session_options::Order;
 
 const NAME_MAX_BYTES: u32 = 255;
 
 impl Call<'_, '_> {
     pub(super) fn getattr(&mut self) -> Outcome {
+        self.tell_lost_writes()?;
         let atomic_sizes = self.atomic_sizes();
         let attr = self.volume.get_attr(self.ino()?)?;
         self.push_attr(&attr, &atomic_sizes)
+    }
+
+    /// The error of pages of this file that were lost, if a `write` asks and would fail as well.
+    fn tell_lost_writes(&mut self) -> Outcome {
+        let ino = self.ino()?;
+        let Some(errno) = self.adapter.lost_writes.of(ino) else { return Ok(()) };
+        let getattr: GetattrIn = self.body.take()?;
+        if getattr.getattr_flags & GETATTR_FH == 0 {
+            // The kernel knows the attributes then, and `write` would not ask.
+            if let Some(notifier) = &self.adapter.notifier {
+                notifier.drop_attributes(node_of(ino));
+            }
+            return Ok(());
+        }
+        let attr = self.volume.get_attr(ino)?;
+        let would_fail = match errno {
+            Errno::NOSPC => !self.volume.has_room(self.volume.spender(attr.uid, attr.gid)),
+            Errno::PERM => attr.flags & FS_IMMUTABLE_FL != 0,
+            _ => self.volume.is_read_only(),
+        };
+        if would_fail {
+            return Err(errno.into());
+        }
+        self.adapter.lost_writes.forget(ino);
+        Ok(())
     }
 
     fn push_attr(&mut self, attr: &Attr, atomic_sizes: &AtomicSizes<'_>) -> Outcome {

@@ -48,7 +48,10 @@ impl Call<'_, '_> {
         let ino = self.ino()?;
         let write: WriteIn = self.body.take()?;
         let data = self.body.take_bytes(write.size)?;
-        self.drop_capabilities(ino)?;
+        // For pages that the kernel writes back it did so before it changed them. Since then the file may have got new ones.
+        if write.write_flags & WRITE_CACHE == 0 {
+            self.drop_capabilities(ino)?;
+        }
         let Some(atomic) = &self.adapter.atomic else {
             return self.write_through(ino, &write, write.offset, data);
         };
@@ -231,8 +234,8 @@ impl Call<'_, '_> {
             _ => return Err(Errno::INVAL.into()),
         };
         if self.adapter.order() == Order::Sync {
-            // The kernel asks without writing back before. Then it takes all of a file for data.
-            return Err(Errno::NOSYS.into());
+            // The kernel asks without writing back before.
+            self.drop_pages(ino, (0, 0))?;
         }
         let held_size = self.adapter.atomic.as_ref().and_then(|atomic| atomic.size(ino));
         let offset = match (held_size, to) {

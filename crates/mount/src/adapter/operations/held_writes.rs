@@ -2,33 +2,38 @@
 //! or with [`crate::Order::Sync`] by any write.
 
 use ext4::{Attr, FileKind, InodeNo};
-use fuse::ByteRange;
+use fuse::{Answer, ByteRange};
 use rustix::io::Errno;
 
 use crate::adapter::call::Call;
+use crate::adapter::failure::{Failure, Outcome};
 use crate::convert::node_of;
 
 impl Call<'_, '_> {
-    /// Returns when everything that programs wrote to the file has reached the volume. `EBUSY`:
-    /// [`fuse::MAX_STAND_IN_COUNT`] requests wait for that already.
-    pub(super) fn flush_held_writes(&self, ino: InodeNo) -> Result<(), Errno> {
+    /// Returns when everything that programs wrote to the file has reached the volume. The request
+    /// must not have changed anything: it may have to be served [`Failure::Later`].
+    pub(super) fn flush_held_writes(&self, ino: InodeNo) -> Outcome {
         let before = self.adapter.lost_writes.count();
-        self.drop_pages(ino, (0, 0)).ok_or(Errno::BUSY)?;
-        self.adapter.lost_writes.since(before)
+        self.drop_pages(ino, (0, 0))?;
+        Ok(self.adapter.lost_writes.since(before)?)
     }
 
     /// Before something gets a name that a crash must not find without its data.
-    pub(super) fn flush_before_naming(&self, file: &Attr) -> Result<(), Errno> {
+    pub(super) fn flush_before_naming(&self, file: &Attr) -> Outcome {
         if file.kind == FileKind::Regular { self.flush_held_writes(file.ino) } else { Ok(()) }
     }
 
     /// Drops these bytes from the kernel's cache, after the kernel has written changed ones back.
-    /// `None`: too many threads wait for that already, or the volume is being closed, and nothing
-    /// was dropped. In this thread: the job before it in the notifier's thread may wait for the
+    /// After an error nothing was dropped: too many threads wait for that already, or the volume is
+    /// being closed. In this thread: the job before it in the notifier's thread may wait for the
     /// request that is being served.
-    pub(super) fn drop_pages(&self, ino: InodeNo, range: ByteRange) -> Option<()> {
-        let Some(notifier) = &self.adapter.notifier else { return Some(()) };
-        let _flush = self.adapter.flushes.begin()?;
-        self.reply.block_in_place(|| notifier.drop_pages_here(node_of(ino), range))
+    pub(super) fn drop_pages(&self, ino: InodeNo, range: ByteRange) -> Outcome {
+        let Some(notifier) = &self.adapter.notifier else { return Ok(()) };
+        let _flush = self.adapter.flushes.begin().ok_or(Errno::BUSY)?;
+        let dropped = self.reply.block_in_place(|| notifier.drop_pages_here(node_of(ino), range));
+        dropped.map_err(|answer| match answer {
+            Answer::Later => Failure::Later,
+            _ => Errno::BUSY.into(),
+        })
     }
 }
