@@ -52,14 +52,14 @@ pub unsafe fn before_journal(
     })
 }
 
-/// Runs a function on the frames that are held back for a WAL on a volume. Returns SQLite's result
+/// Runs a function on what is held back for a WAL or a journal on a volume. Returns SQLite's result
 /// code.
 pub fn settled(f: impl FnOnce() -> Result<(), Failure>) -> c_int {
     guard(SQLITE_IOERR, || match f() {
         Ok(()) => SQLITE_OK,
         Err(e) => {
             let code = e.code(SQLITE_IOERR);
-            tell(code, &format!("a WAL on a volume: {e}"));
+            tell(code, &format!("a WAL or journal on a volume: {e}"));
             code
         }
     })

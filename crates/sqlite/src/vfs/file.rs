@@ -32,7 +32,7 @@ pub enum Role {
     /// A database's WAL, with the same connection's database. SQLite closes the database after the
     /// WAL.
     Wal(Wal, *mut File),
-    /// A database or its WAL on a volume.
+    /// A database, its WAL, or its rollback journal, on a volume.
     Volume(Volume),
     /// Any other file. Calls are passed on.
     Other,

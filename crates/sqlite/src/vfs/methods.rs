@@ -14,6 +14,7 @@ use crate::real::loaded::loaded;
 use crate::vfs::before::{before, before_journal, settle, settled};
 use crate::vfs::file::{NAME, Role, connection_of, files_of, real_file, real_of, role, take_role};
 use crate::vfs::names;
+use crate::volume::file::Kind;
 
 const fn methods(version: c_int) -> sqlite3_io_methods {
     sqlite3_io_methods {
@@ -50,7 +51,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
         guard((), || names::closed(file.cast()));
     }
     let settled = match &*role {
-        Role::Volume(volume) if volume.is_wal() => settled(|| volume.wal_closed()),
+        Role::Volume(volume) => settled(|| volume.closed()),
         _ => SQLITE_OK,
     };
     guard((), || {
@@ -103,10 +104,14 @@ unsafe extern "C" fn write(
     }
     // SAFETY: as above.
     let role = unsafe { role(file) };
-    if let Role::Volume(volume) = role
-        && volume.is_wal()
-    {
-        return settled(|| volume.write(start, data));
+    if let Role::Volume(volume) = role {
+        if volume.kind() != Kind::Main {
+            return settled(|| volume.write(start, data));
+        }
+        let settled = settled(|| volume.settle_journal());
+        if settled != SQLITE_OK {
+            return settled;
+        }
     }
     if let Role::Wal(wal, main) = role {
         // SAFETY: as above; the database is open while its WAL is, and nothing else refers to its role now.
@@ -174,7 +179,7 @@ unsafe extern "C" fn read(
     }
     // SAFETY: as above.
     let settled = match unsafe { role(file) } {
-        Role::Volume(volume) if volume.is_wal() => settled(|| volume.settle()),
+        Role::Volume(volume) if volume.kind() != Kind::Main => settled(|| volume.settle()),
         // SAFETY: as above.
         Role::Wal(wal, _) => wal.settle(unsafe { real_file(file.cast()) }),
         _ => SQLITE_OK,
@@ -297,6 +302,10 @@ unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
 
 unsafe extern "C" fn unlock(file: *mut sqlite3_file, level: c_int) -> c_int {
     // SAFETY: SQLite's call of a method.
+    if let Role::Volume(volume) = unsafe { role(file) } {
+        guard((), || volume.forget_journal());
+    }
+    // SAFETY: SQLite's call of a method.
     let rc = call!(unsafe { real_of(file.cast()) }, xUnlock, level);
     // SAFETY: as above.
     if let Role::Main(connection) = unsafe { role(file) } {
@@ -310,6 +319,14 @@ unsafe extern "C" fn file_control(
     operation: c_int,
     argument: *mut c_void,
 ) -> c_int {
+    // It may change the size of the database.
+    if operation == SQLITE_FCNTL_SIZE_HINT {
+        // SAFETY: SQLite's call of a method.
+        let settled = unsafe { settle(file) };
+        if settled != SQLITE_OK {
+            return settled;
+        }
+    }
     // SAFETY: SQLite's call of a method, with the operation's argument.
     let then = unsafe {
         before(file, SQLITE_IOERR, |it, real| batch::control(it, real, operation, argument))

@@ -245,7 +245,12 @@ unsafe fn role_of(
     // SAFETY: the same connection's database is open.
     if let Some(on_volume) = unsafe { file::volume_of(main) }.filter(|_| is_direct) {
         return match flags & SQLITE_OPEN_WAL {
-            0 if is_writable => on_volume.journal(&path).map(|()| Role::Other),
+            0 if is_writable => {
+                // SAFETY: it is open until `close`, which takes this away again first.
+                let journal = unsafe { file::real_file(file) };
+                let journal = on_volume.journal(&path, journal);
+                journal.map(|journal| journal.map_or(Role::Other, Role::Volume))
+            }
             0 => Ok(Role::Other),
             _ => {
                 // SAFETY: it is open until `close`, which takes this away again first.

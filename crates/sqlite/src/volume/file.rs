@@ -24,6 +24,7 @@ use crate::frames::read::read_header;
 use crate::messages::tell;
 use crate::real::file::Real;
 use crate::volume::frames::{Frames, Step};
+use crate::volume::journal::HeldJournal;
 
 /// Extended attribute with a file's mode. Every file of a volume has it.
 const MODE: &str = "user.onejournal.mode";
@@ -80,12 +81,25 @@ struct HeldWal {
     page_bytes: Option<usize>,
 }
 
-/// A connection's file on a volume. The database and its WAL share the frames that are held,
-/// because SQLite publishes frames through methods of the database's file. One thread at a time
+/// Which file of a connection it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The database.
+    Main,
+    /// The WAL, whose frames are held back.
+    Wal,
+    /// A rollback journal, whose records are held back.
+    Journal,
+}
+
+/// A connection's file on a volume. The database shares with its WAL the frames that are held,
+/// because SQLite publishes frames through methods of the database's file, and with its rollback
+/// journal the records that are held, because they are written before it is. One thread at a time
 /// uses a connection's files.
 pub struct Volume {
     held: Rc<RefCell<HeldWal>>,
-    is_wal: bool,
+    journal: Rc<RefCell<HeldJournal>>,
+    kind: Kind,
     is_prefix: bool,
 }
 
@@ -97,27 +111,35 @@ impl Volume {
             && keeps_order(path)
             && asked(ensure_prefix_mode(path))
             && has_prefix_mode(beside);
-        Volume { held: Rc::default(), is_wal: false, is_prefix }
+        Volume { held: Rc::default(), journal: Rc::default(), kind: Kind::Main, is_prefix }
     }
 
     /// The WAL at `path` of this database.
     pub fn wal(&self, path: &Path, wal: Real, is_writable: bool) -> Volume {
         let is_prefix = is_writable && keeps_order(path) && asked(ensure_prefix_mode(path));
         *self.held.borrow_mut() = HeldWal { wal: Some(wal), ..HeldWal::default() };
-        Volume { held: self.held.clone(), is_wal: true, is_prefix }
+        let journal = self.journal.clone();
+        Volume { held: self.held.clone(), journal, kind: Kind::Wal, is_prefix }
     }
 
-    /// Checks a rollback journal at `path` of this database, which is opened for writing.
+    /// The rollback journal at `path` of this database, which is opened for writing. `None`: nothing
+    /// is held back, because the database keeps no order.
     ///
     /// # Errors
     /// If the journal keeps no order and cannot be made to, because SQLite relies on the order.
-    pub fn journal(&self, path: &Path) -> Result<(), Failure> {
-        if self.is_prefix { ensure_prefix_mode(path) } else { Ok(()) }
+    pub fn journal(&self, path: &Path, journal: Real) -> Result<Option<Volume>, Failure> {
+        if !self.is_prefix {
+            return Ok(None);
+        }
+        ensure_prefix_mode(path)?;
+        self.journal.borrow_mut().opened(journal);
+        let (held, journal) = (self.held.clone(), self.journal.clone());
+        Ok(Some(Volume { held, journal, kind: Kind::Journal, is_prefix: false }))
     }
 
-    /// Whether this is the WAL, whose writes are held back.
-    pub fn is_wal(&self) -> bool {
-        self.is_wal
+    /// Which file this is.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// The capabilities of the file (`xDeviceCharacteristics`). `below` are those that the VFS
@@ -126,8 +148,12 @@ impl Volume {
         if self.is_prefix { below | PREFIX_CHARACTERISTICS } else { below }
     }
 
-    /// Takes a write to the WAL. If it fails, the transaction fails, and nothing is held any more.
+    /// Takes a write to the WAL or the rollback journal. If one to the WAL fails, the transaction
+    /// fails, and none of its frames is held any more.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        if self.kind == Kind::Journal {
+            return self.journal.borrow_mut().write(at, bytes);
+        }
         let mut held = self.held.borrow_mut();
         let written = held.write(at, bytes);
         if written.is_err() {
@@ -136,10 +162,21 @@ impl Volume {
         written
     }
 
-    /// Writes the frames that are held. If that fails they stay held, so that the next call fails,
-    /// too.
+    /// Writes the frames and records that are held. If that fails they stay held, so that the next
+    /// call fails, too.
     pub fn settle(&self) -> Result<(), Failure> {
+        self.journal.borrow_mut().settle()?;
         self.held.borrow_mut().settle()
+    }
+
+    /// Called before a write to the database.
+    pub fn settle_journal(&self) -> Result<(), Failure> {
+        self.journal.borrow_mut().settle()
+    }
+
+    /// Called before the connection gives up its lock on the database for writing.
+    pub fn forget_journal(&self) {
+        self.journal.borrow_mut().forget();
     }
 
     /// Called when a lock of the shared memory is taken or released. Writes the frames that are
@@ -155,8 +192,19 @@ impl Volume {
         settled
     }
 
-    /// Called when the WAL is closed.
-    pub fn wal_closed(&self) -> Result<(), Failure> {
+    /// Called when the file is closed.
+    pub fn closed(&self) -> Result<(), Failure> {
+        match self.kind {
+            Kind::Main => Ok(()),
+            Kind::Wal => self.wal_closed(),
+            Kind::Journal => {
+                self.journal.borrow_mut().closed();
+                Ok(())
+            }
+        }
+    }
+
+    fn wal_closed(&self) -> Result<(), Failure> {
         let mut held = self.held.borrow_mut();
         let settled = held.settle();
         *held = HeldWal::default();
