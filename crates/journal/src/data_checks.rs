@@ -108,8 +108,12 @@ impl Collected {
         self.checks.iter().flatten().any(|check| overlap(&check.blocks(), range))
     }
 
-    fn block_count(&self) -> u64 {
-        self.checks.iter().flatten().map(|check| u64::from(check.block_count)).sum()
+    /// Whether it is checked, and may have one more check, of so many blocks.
+    fn has_room_for(&self, block_count: u64) -> bool {
+        self.checks.as_ref().is_some_and(|checks| {
+            let checked_count: u64 = checks.iter().map(|check| u64::from(check.block_count)).sum();
+            checks.len() < CHECKS_MAX && checked_count + block_count <= BLOCKS_MAX
+        })
     }
 }
 
@@ -151,12 +155,12 @@ impl DataChecks {
     }
 
     /// Whether `block_count` more blocks of the transaction may be checked. If not, the transaction
-    /// is flushed before its record.
+    /// is flushed before its record. Other threads may add theirs first, so [`DataChecks::add`] looks
+    /// again.
     pub(crate) fn may_add(&self, tid: Tid, block_count: u64) -> bool {
         let mut state = self.state.lock();
         let collected = state.collected(tid);
-        let Some(checks) = &collected.checks else { return false };
-        let fits = checks.len() < CHECKS_MAX && collected.block_count() + block_count <= BLOCKS_MAX;
+        let fits = collected.has_room_for(block_count);
         if !fits {
             collected.checks = None;
         }
@@ -168,8 +172,9 @@ impl DataChecks {
         let mut state = self.state.lock();
         let collected = state.collected(tid);
         let is_written_twice = collected.has_any_of(&check.blocks());
+        let fits = collected.has_room_for(u64::from(check.block_count));
         match &mut collected.checks {
-            Some(checks) if !is_written_twice && checks.len() < CHECKS_MAX => checks.push(check),
+            Some(checks) if fits && !is_written_twice => checks.push(check),
             _ => collected.checks = None,
         }
     }
@@ -255,4 +260,27 @@ impl Wake for DataChecks {
 
 fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recovery refuses a record with more.
+    #[test]
+    fn two_threads_cannot_check_more_than_a_record_may_hold() {
+        let context = Arc::new(Context::new(crate::Options::default()));
+        for (second_count, is_checked) in [(424, true), (425, false)] {
+            let checks = DataChecks::new(context.clone(), true, Tid(1));
+            // Both ask before either adds.
+            assert!(checks.may_add(Tid(1), 600) && checks.may_add(Tid(1), second_count));
+            for (home, count) in [(0, 600), (2000, second_count)] {
+                let block_count = u32::try_from(count).unwrap();
+                checks.add(Tid(1), DataCheck { home: HomeBlock(home), block_count, checksum: 0 });
+            }
+            checks.close(Tid(1));
+            let decided = checks.decide::<()>(Tid(1), &BTreeMap::new());
+            assert_eq!(decided.is_some(), is_checked, "{second_count} blocks more");
+        }
+    }
 }
