@@ -69,22 +69,27 @@ fn a_file_that_replaces_another_one_has_its_data() {
     }
 }
 
+/// Python: makes a file through a mapping of it, closes it, and does `then`.
+fn stored_through_a_mapping(name: &str, then: &str) -> String {
+    format!(
+        "
+fd = os.open('{name}', os.O_RDWR | os.O_CREAT)
+os.ftruncate(fd, 100000)
+view = mmap.mmap(fd, 100000)
+os.close(fd)
+view[:] = b'm' * 100000
+{then}
+"
+    )
+}
+
 /// Data of a mapping are in the kernel, too, also after the file was closed.
 #[test]
 fn stores_through_a_mapping_are_fetched() {
     let Some(mut scratch) = Scratch::mounted("commit=300,order=sync") else { return };
     let Some(mut peer) = support::Peer::new(&scratch.dir()) else { return };
     synced(&scratch.path("old"), 1);
-    peer.good(
-        "
-fd = os.open('new', os.O_RDWR | os.O_CREAT)
-os.ftruncate(fd, 100000)
-view = mmap.mmap(fd, 100000)
-os.close(fd)
-view[:] = b'm' * 100000
-os.rename('new', 'old')
-",
-    );
+    peer.good(&stored_through_a_mapping("new", "os.rename('new', 'old')"));
     commit(&scratch);
     scratch.kill();
     drop(peer);
@@ -259,16 +264,7 @@ fn a_remount_to_read_only_makes_everything_durable() {
     let Some(mut scratch) = Scratch::mounted("commit=300,order=sync") else { return };
     let Some(mut peer) = support::Peer::new(&scratch.dir()) else { return };
     drop(written(&scratch.path("f"), 1));
-    peer.good(
-        "
-fd = os.open('mapped', os.O_RDWR | os.O_CREAT)
-os.ftruncate(fd, 100000)
-view = mmap.mmap(fd, 100000)
-os.close(fd)
-view[:] = b'm' * 100000
-view.close()
-",
-    );
+    peer.good(&stored_through_a_mapping("mapped", "view.close()"));
     onejournal([
         "mount",
         "-o",

@@ -217,14 +217,15 @@ fn the_records_of_a_rollback_journal_are_one_write() {
     scratch.close_and_check();
 }
 
-/// The part of [`a_writer_that_dies_leaves_what_was_committed`] that dies.
+/// Not a test of its own: what [`a_writer_that_dies_leaves_what_was_committed`] starts.
 #[test]
-#[ignore = "a part of another test, in a process of its own"]
 fn dying_writer() {
-    let variable = |name| std::env::var(name).expect("the other test sets it");
-    let connection =
-        open(Path::new(&variable("DATABASE")), "onejournal", &variable("JOURNAL_MODE"));
-    let cache = format!("pragma cache_size={}", variable("CACHE_SIZE"));
+    let Ok(text) = std::env::var("ONEJOURNAL_DYING_WRITER") else { return };
+    let [path, journal_mode, cache_size] = text.split('|').collect::<Vec<_>>()[..] else {
+        panic!("{text}")
+    };
+    let connection = open(Path::new(path), "onejournal", journal_mode);
+    let cache = format!("pragma cache_size={cache_size}");
     connection.execute_batch(&cache).unwrap();
     connection.execute_batch("begin; update t set v = zeroblob(3900)").unwrap();
     std::process::abort();
@@ -247,9 +248,9 @@ fn a_writer_that_dies_leaves_what_was_committed() {
             let before = content(&connection);
             drop(connection);
             let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", "dying_writer", "--ignored"]);
-            command.env("DATABASE", &path).env("JOURNAL_MODE", journal_mode);
-            let ran = run(command.env("CACHE_SIZE", cache_size));
+            let writer = format!("{}|{journal_mode}|{cache_size}", path.display());
+            command.args(["--exact", "dying_writer"]).env("ONEJOURNAL_DYING_WRITER", writer);
+            let ran = run(&mut command);
             assert_eq!(ran.code, None, "it ended by a signal: {}", ran.err);
             let plain = open(&path, "unix", journal_mode);
             assert_eq!((rows(&plain), content(&plain)), (30, before), "{journal_mode}");

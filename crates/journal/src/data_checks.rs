@@ -20,7 +20,7 @@
 //! 4. A checkpoint writes checked blocks only in versions of later transactions, because of rule 1
 //!    and because versions from before are revoked. The later record is durable then.
 //!
-//! Data and journal must be on one device, so that one flush covers both.
+//! This needs data and journal on the same device, so that a flush covers them together.
 //!
 //! Lock: `state`, a leaf: no other lock is taken while it is held.
 
@@ -33,6 +33,7 @@ use device::sync::{Condvar, Mutex};
 use crate::abort::Wake;
 use crate::context::Context;
 use crate::faults::{self, Fault};
+use crate::under_way::have_common;
 use crate::{BLOCK_BYTES, HomeBlock, Result, Tid};
 
 /// The most checks of a record.
@@ -53,11 +54,10 @@ pub struct DataCheck {
 }
 
 impl DataCheck {
-    /// The check of whole blocks. `None`: they are more than a transaction may check.
-    pub(crate) fn of(home: HomeBlock, data: &[u8]) -> Option<DataCheck> {
-        let count = data.len() / BLOCK_BYTES;
-        let block_count = u32::try_from(count).ok().filter(|n| u64::from(*n) <= BLOCKS_MAX)?;
-        Some(DataCheck { home, block_count, checksum: crc32c::crc32c(data) })
+    /// The check of whole blocks, no more than a transaction may check.
+    pub(crate) fn of(home: HomeBlock, data: &[u8]) -> DataCheck {
+        let block_count = u32::try_from(data.len() / BLOCK_BYTES).expect("at most BLOCKS_MAX");
+        DataCheck { home, block_count, checksum: crc32c::crc32c(data) }
     }
 
     /// Its blocks.
@@ -105,7 +105,7 @@ impl Collected {
     }
 
     fn has_any_of(&self, range: &Range<u64>) -> bool {
-        self.checks.iter().flatten().any(|check| overlap(&check.blocks(), range))
+        self.checks.iter().flatten().any(|check| have_common(&check.blocks(), range))
     }
 
     /// Whether it is checked, and may have one more check, of so many blocks.
@@ -119,7 +119,7 @@ impl Collected {
 
 impl Checked {
     fn has_any_of(&self, range: &Range<u64>) -> bool {
-        self.blocks.iter().any(|blocks| overlap(blocks, range))
+        self.blocks.iter().any(|blocks| have_common(blocks, range))
     }
 }
 
@@ -256,10 +256,6 @@ impl Wake for DataChecks {
         let _state = self.state.lock();
         self.changed.notify_all();
     }
-}
-
-fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
 }
 
 #[cfg(test)]

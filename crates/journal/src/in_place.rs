@@ -79,8 +79,8 @@ impl InPlace {
     ) -> Result<()> {
         let tid = guard.fresh_of().expect("the guard is one for fresh blocks");
         let is_checked = self.checks.may_add(tid, (data.len() / BLOCK_BYTES) as u64);
-        let check = if is_checked { DataCheck::of(start, data) } else { None };
-        self.write_with(start, data, check.map(|check| (tid, check)))
+        let check = is_checked.then(|| (tid, DataCheck::of(start, data)));
+        self.write_with(start, data, check)
     }
 
     /// Writes whole blocks home now. Buffered ordered versions of them are dropped. The data are

@@ -120,8 +120,8 @@ impl Journal {
         self.engine.in_place().write(start, data)
     }
 
-    /// Whether records have checks of data in place, so that one flush makes both durable: journal
-    /// and home are one device.
+    /// Whether records have checks of data in place, so that a flush makes data and record durable
+    /// together: journal and home are the same device.
     pub fn checks_data(&self) -> bool {
         self.engine.in_place().checks_data()
     }

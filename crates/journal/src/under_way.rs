@@ -127,10 +127,15 @@ pub(crate) fn runs_of<'a>(blocks: impl Iterator<Item = &'a HomeBlock>) -> Vec<Ra
     runs
 }
 
+/// Whether two runs have a block in common.
+pub(crate) fn have_common(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
 /// Whether two lists of ascending runs have a block in common.
 fn overlap(mut some: &[Range<u64>], mut others: &[Range<u64>]) -> bool {
     while let ([run, ..], [other, ..]) = (some, others) {
-        if run.start < other.end && other.start < run.end {
+        if have_common(run, other) {
             return true;
         }
         if run.end <= other.start {
