@@ -15,6 +15,7 @@
 //! ```
 //!
 //! Each part uses those below it and none above. [`Context`] (options, counters, the abort latch) is used by all.
+//! [`DataChecks`] has no part below it; `Handle`, `Committer` and `InPlace` use it.
 //!
 //! Locks, in the order in which they are taken. A thread never waits for an earlier one while it holds a later one:
 //!
