@@ -8,7 +8,7 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
@@ -382,6 +382,27 @@ fn regression_the_fsck_helper_waits_for_a_daemon_that_was_killed() {
         assert_eq!(checked.code, Some(1), "{checked:?}");
         onejournal(["mount", text(disk), text(dir)])
     });
+}
+
+/// The kernel gives the number of a volume away as soon as it is unmounted.
+#[test]
+fn regression_a_guard_aborts_nothing_before_it_is_confirmed() {
+    let _alone = alone();
+    let Some(scratch) = Scratch::mounted("") else { return };
+    let number = fs::metadata(scratch.dir()).unwrap().dev();
+    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let mut command = Command::new(ONEJOURNAL);
+    command.args(["guard", &number]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut guard = spawn(&mut command).unwrap();
+    let mut line = String::new();
+    BufReader::new(guard.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "watching\n");
+    // As when the process that started it ends.
+    kill(&guard, Signal::USR1);
+    drop(guard.stdin.take());
+    assert!(guard.wait().unwrap().success());
+    scratch.write_synced("f");
+    scratch.close_and_check();
 }
 
 fn wait_for_a_killed_daemon(mount: impl FnOnce(&Path, &Path, &Path) -> Ran) {

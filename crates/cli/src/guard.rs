@@ -7,7 +7,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -21,7 +21,11 @@ use signal_hook::iterator::Signals;
 
 use crate::{CliError, GuardArgs, Result};
 
+/// The guard has opened what it is to abort.
 const WATCHING: &str = "watching";
+
+/// What it has opened belongs to the process that started it.
+const CONFIRMED: &str = "confirmed";
 
 /// The directory in which the kernel's connections can be aborted, if that file system is mounted.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
@@ -41,38 +45,54 @@ enum Watch {
 }
 
 impl Guard for ByProcess {
-    fn watch(&self, device: (u32, u32)) {
+    fn watch(&self, device: (u32, u32), is_connected: &dyn Fn() -> bool) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
             Watch::Watched(thread) if !thread.is_finished() => return,
             Watch::None => return,
             _ => {}
         }
-        *state = start(device).map_or_else(
-            |error| {
-                tracing::warn!("no guard: {error}. If this process is killed, it may have to be ended by umount -f");
+        *state = match start(device, is_connected) {
+            Ok(Some(thread)) => Watch::Watched(thread),
+            // Nothing waits for an answer any more.
+            Ok(None) => Watch::None,
+            Err(error) if !is_connected() => {
+                tracing::debug!("no guard: {error}, and the volume is unmounted");
                 Watch::None
-            },
-            Watch::Watched,
-        );
+            }
+            Err(error) => {
+                tracing::warn!(
+                    "no guard: {error}. If this process is killed, it may have to be ended by umount -f"
+                );
+                Watch::None
+            }
+        };
     }
 }
 
-/// Starts the guard. Returns when it watches.
-fn start(device: (u32, u32)) -> io::Result<JoinHandle<()>> {
+/// Starts the guard. Returns when it watches; without one if the connection has ended.
+fn start(
+    device: (u32, u32),
+    is_connected: &dyn Fn() -> bool,
+) -> io::Result<Option<JoinHandle<()>>> {
     let (told, begun) = channel();
     let builder = std::thread::Builder::new().name("oj-guard".into());
     let thread = builder.spawn(move || keep(device, &told))?;
-    begun.recv().map_err(|_| io::Error::other("its thread ended"))??;
-    Ok(thread)
+    let mut confirm = begun.recv().map_err(|_| io::Error::other("its thread ended"))??;
+    if !is_connected() {
+        // The end of its input tells the guard.
+        return Ok(None);
+    }
+    writeln!(confirm, "{CONFIRMED}")?;
+    Ok(Some(thread))
 }
 
-/// Runs the guard until it ends; the guard also ends with this thread. Reports to `told` when the
-/// guard watches.
-fn keep((major, minor): (u32, u32), told: &Sender<io::Result<()>>) {
+/// Runs the guard until it ends; the guard also ends with this thread. When the guard has opened
+/// what it is to abort, `told` gets the guard's input, through which it is confirmed.
+fn keep((major, minor): (u32, u32), told: &Sender<io::Result<ChildStdin>>) {
     let mut command = Command::new("/proc/self/exe");
     command.arg("guard").arg(format!("{major}:{minor}"));
-    let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let begun = spawned.and_then(|mut child| {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("it was asked for")).read_line(&mut line)?;
@@ -84,9 +104,13 @@ fn keep((major, minor): (u32, u32), told: &Sender<io::Result<()>>) {
     });
     match begun {
         Ok(mut child) => {
-            let _ = told.send(Ok(()));
-            let ended = child.wait();
-            tracing::warn!("the guard has ended: {ended:?}");
+            let confirm = child.stdin.take().expect("it was asked for");
+            let _ = told.send(Ok(confirm));
+            match child.wait() {
+                // It was not confirmed.
+                Ok(status) if status.success() => {}
+                ended => tracing::warn!("the guard has ended: {ended:?}"),
+            }
         }
         // Who waits for it is told.
         Err(error) => drop(told.send(Err(error))),
@@ -110,6 +134,11 @@ pub fn run(args: &GuardArgs) -> Result<u8> {
     writeln!(stdout, "{WATCHING}")
         .and_then(|()| stdout.flush())
         .map_err(|error| failed("its daemon", error))?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).map_err(|error| failed("its daemon", error))?;
+    if answer.trim() != CONFIRMED {
+        return Ok(0);
+    }
     signals.forever().find(|signal| *signal == SIGUSR1);
     // Nothing happens if the connection has ended: the open file belongs to it, even if the number was given away again.
     abort.write_all(b"1").map_err(|error| failed("fusectl", error))?;

@@ -21,7 +21,7 @@ use crate::transport::workers::serve_until_unmounted;
 
 /// A mounted connection whose handshake is done. Dropped before it runs, it unmounts.
 pub struct Connection {
-    device: OwnedFd,
+    device: Arc<OwnedFd>,
     handle: MountHandle,
     max_thread_count: usize,
     /// Of each queue, as asked for.
@@ -65,6 +65,7 @@ impl Connection {
             hold_namespace()?;
         }
         let (device, handle) = attach(source, dir, options)?;
+        let device = Arc::new(device);
         let least_count = options.min_thread_count.max(1);
         let max_thread_count = options.thread_count.max(least_count);
         let rings = match options.io_uring {
@@ -128,7 +129,7 @@ impl Connection {
     /// once for a connection. Nothing happens where the number of the file system is not known.
     pub fn guarded_by(&self, guard: Arc<dyn Guard>) {
         if let Some(device) = self.handle.device() {
-            self.guarded.by(guard, device);
+            self.guarded.by(guard, device, self.device.clone());
         }
     }
 

@@ -9,10 +9,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use onejournal_fuse::abi::init::OVER_IO_URING;
-use onejournal_fuse::{Connection, IoUring, MountError, MountHandle, MountOptions, Source};
+use onejournal_fuse::{Connection, Guard, IoUring, MountError, MountHandle, MountOptions, Source};
 
 use crate::file_system::Memory;
 
@@ -127,6 +128,36 @@ fn files_are_read_and_written_through_dev_fuse() {
     assert!(!mounted.is_uring);
     use_files(&mounted);
     mounted.close();
+}
+
+/// Notes what it is told of the connection.
+#[derive(Debug, Default)]
+struct Noted(Mutex<Vec<bool>>);
+
+impl Guard for Noted {
+    fn watch(&self, _: (u32, u32), is_connected: &dyn Fn() -> bool) {
+        self.0.lock().unwrap().push(is_connected());
+    }
+}
+
+#[test]
+fn regression_a_guard_learns_that_the_connection_has_ended() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let source = Source::Plain { name: "memory".into() };
+    let options = MountOptions { io_uring: IoUring::Off, ..MountOptions::default() };
+    let connection = Connection::mount(&source, dir.path(), &options).unwrap();
+    let noted = Arc::new(Noted::default());
+    connection.guarded_by(noted.clone());
+    let (handle, notifier) = (connection.handle(), connection.notifier().unwrap());
+    let thread = std::thread::spawn(move || connection.run(&Memory::new()));
+    notifier.drop_pages(1, vec![(0, 0)]).wait();
+    handle.unmount().unwrap();
+    notifier.drop_pages(1, vec![(0, 0)]).wait();
+    thread.join().unwrap().unwrap();
+    assert_eq!(*noted.0.lock().unwrap(), [true, false]);
 }
 
 /// What `enable_uring` was, put back when dropped.
