@@ -92,9 +92,11 @@ fn serve(dir: &str, threads: &str, source: &Source) {
 
 fn client(path: &str, pair_count: u32) {
     let file = std::fs::OpenOptions::new().write(true).open(path).expect("opens");
-    let data = [7u8; 4096];
+    let mut data = [0; 4096];
     let start = Instant::now();
     for index in 0..pair_count {
+        // A file system might find out that nothing has changed.
+        data.fill((index / 256 + 1) as u8);
         file.write_all_at(&data, u64::from(index % 256) * 4096).expect("writes");
         file.sync_data().expect("syncs");
     }

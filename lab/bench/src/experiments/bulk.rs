@@ -22,7 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             a loop device: what is measured is the file system, with the requests of the kernel that OneJournal answers. With \
             *order=sync* the kernel collects what is written; with *noxattr* it asks for no attributes.",
     paper_claim: "",
-    goal: "0.7 of the speed of ext4 ordered for the large file, 0.5 for small ones; faster than fuse2fs.",
+    goal: "Of ext4 ordered's speed 0.9 for writing the large file, 0.8 for reading it, 0.25 for small files; faster than fuse2fs.",
     run,
 };
 
@@ -152,9 +152,9 @@ fn judge(section: &mut Section, samples: &Samples, has_fuse2fs: bool) -> Result<
         let of = |case: &&str| samples.of(&Key::case(panel, *case), system, TIME);
         cases.iter().filter_map(of).map(measure::statistics::median).sum()
     };
-    let mut peers = vec![(ordered, 0.5, 0.7)];
+    let mut peers = vec![(ordered, 0.25, [0.9, 0.8])];
     if has_fuse2fs {
-        peers.push((Fuse2fs.name(), 1.0, 1.0));
+        peers.push((Fuse2fs.name(), 1.0, [1.0, 1.0]));
     }
     let variants = [ours.clone(), ours.order_sync()].map(|ours| ours.name());
     for ((peer, small, large), ours) in
@@ -164,7 +164,7 @@ fn judge(section: &mut Section, samples: &Samples, has_fuse2fs: bool) -> Result<
             |panel: &str, cases: &[&str]| all_of(panel, cases, peer) / all_of(panel, cases, ours);
         let claim = format!("{ours}: small files, all four: speed over {peer}, at least {small}");
         section.verdicts.push(Verdict::at_least(claim, "", speed(SMALL, &SMALL_CASES), *small));
-        for case in LARGE_CASES {
+        for (case, large) in LARGE_CASES.into_iter().zip(large) {
             let claim = format!("{ours}: large file, {case}: speed over {peer}, at least {large}");
             section.verdicts.push(Verdict::at_least(claim, "", speed(LARGE, &[case]), *large));
         }

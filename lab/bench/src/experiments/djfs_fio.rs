@@ -153,7 +153,7 @@ fn judge(section: &mut Section, samples: &Samples, device: &Device) -> Result<()
         goal(djfs(), Ext4::journal(), never, "1.7", Some(1.7)),
         goal(nvram(), Ext4::ordered(), never, "about 1", None),
         goal(OneJournal::new(), Ext4::journal(), never, "", Some(1.0)),
-        goal(OneJournal::new(), Ext4::ordered(), never, "", None),
+        goal(OneJournal::new(), Ext4::ordered(), never, "", Some(0.8)),
         goal(OneJournal::new().order_sync(), Ext4::ordered(), EVERY[3].0, "", None),
         goal(OneJournal::new().order_sync(), Ext4::ordered(), never, "", None),
         goal(nvram().order_sync(), Ext4::ordered(), EVERY[3].0, "", None),

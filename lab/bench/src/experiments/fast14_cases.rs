@@ -6,9 +6,9 @@ use super::sqlite_clients::{OPERATIONS, SqliteClients, transactions};
 use super::{Experiment, FAST14, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
-use crate::measure::statistics::geometric_mean;
+use crate::measure::statistics::{Ratio, geometric_mean};
 use crate::measure::{Key, Metric, Samples, Watch};
-use crate::results::{Plot, Section, Verdict};
+use crate::results::{Outcome, Plot, Section, Verdict};
 use crate::systems::client::{Log, SqliteExtension};
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System, Xfs};
 
@@ -27,7 +27,8 @@ pub const EXPERIMENT: Experiment = Experiment {
             keeps nothing consistent.",
     paper_claim: "Against no file system journal: ext4 ordered up to 20 % slower, data journaling up to 73 %, the paper's \
                   file-adaptive journaling at most 6 % in 23 cases and 14 % in one; 7 % faster on average.",
-    goal: "No case slower than ext4 without a journal; 1.5 times as fast on average where a flush costs 1 ms.",
+    goal: "At most 1.06 times the time of ext4 without a journal in 23 cases, and 1.14 in one; with the SQLite extension in no case slower. On \
+           average 1.5 times as fast on `emmc`, where a flush costs 1 ms, and 1.1 times on `ssd311`.",
     run,
 };
 
@@ -35,6 +36,7 @@ const TIME: Metric = Metric::lower("transaction time", "ms");
 const SIZE_MIB: u32 = 384;
 const JOURNAL_MODES: [(&str, &str); 2] = [("WAL", "WAL"), ("DELETE", "rollback journal")];
 const OURS: [&str; 3] = ["OneJournal", "OneJournal, SQLite extension", "OneJournal, order=sync"];
+const EXTENSION: &str = "SQLite extension";
 /// Lines that a client does in a turn when a line is one operation.
 const GROUP: usize = 10;
 
@@ -52,16 +54,22 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     ];
     section.set("transactions of 1 operation", sizes[0].transactions);
     section.set("transactions of 1,000 operations", sizes[1].transactions);
+    let mut ratios = OURS.map(|_| Vec::new());
     for device in scale.devices(&["emmc", "ssd311"]) {
         on_device(lab, scale, section, &device, &sizes, samples)?;
-        for ours in OURS {
-            judge(section, samples, &device, &sizes, ours)?;
+        for (ours, ratios) in OURS.into_iter().zip(&mut ratios) {
+            let of_device = cases(samples, &device, &sizes, ours)?;
+            judge_average(section, &device, ours, &of_device);
+            ratios.extend(of_device);
         }
         let panels: Vec<String> = panels(&device, &sizes).map(|(panel, ..)| panel).collect();
         let plot = |title: String| Plot::bars(title, TIME.name, panels.clone());
         section.plots.push(plot(format!("Transaction time on {device}")));
         let title = format!("Requests of the kernel to OneJournal, a transaction, on {device}");
         section.plots.push(plot(title).of_count("FUSE requests").log_y());
+    }
+    for (ours, ratios) in OURS.into_iter().zip(ratios) {
+        judge_worst(section, ours, ratios);
     }
     Ok(())
 }
@@ -142,46 +150,63 @@ impl Case<'_> {
     }
 }
 
-fn judge(
-    section: &mut Section,
-    samples: &Samples,
-    device: &Device,
-    sizes: &[Size],
-    ours: &str,
-) -> Result<()> {
+/// A case, its time over that of ext4 without a journal, and what both cost.
+struct Compared {
+    case: String,
+    ratio: Ratio,
+    costs: String,
+}
+
+fn cases(samples: &Samples, device: &Device, sizes: &[Size], ours: &str) -> Result<Vec<Compared>> {
     let ceiling = Ext4::no_journal().name();
-    let mut ratios = Vec::new();
+    let mut all = Vec::new();
     for (panel, ..) in panels(device, sizes) {
         for operation in OPERATIONS {
             let key = Key::case(&panel, operation);
             let ratio = samples.ratio(&key, TIME, ours, &ceiling)?;
-            ratios.push((format!("{panel}, {operation}"), ratio));
+            let costs = samples.costs(&key, TIME, &[ours, &ceiling]);
+            all.push(Compared { case: format!("{panel}, {operation}"), ratio, costs });
         }
     }
-    let slower = ratios.iter().filter(|(_, ratio)| ratio.of_medians > 1.0).count();
-    let (worst_case, worst) = ratios
-        .iter()
-        .max_by(|(_, left), (_, right)| left.of_medians.total_cmp(&right.of_medians))
-        .expect("twelve cases");
-    let claim = format!(
-        "{device}: time of {ours} over that of ext4 without a journal at most 1 in each case"
-    );
-    let paper = "at most 1.06 in 23 of 24 cases, 1.14 in one";
-    section.verdicts.push(Verdict::at_most(claim, paper, worst.of_medians, 1.0).saying(format!(
-        "{slower} of {} cases are slower; the worst is {worst_case}: {:.2} ({:.2} to {:.2} from round to round).",
-        ratios.len(),
-        worst.of_medians,
-        worst.low,
-        worst.high
-    )));
-    let all: Vec<f64> = ratios.iter().map(|(_, ratio)| 1.0 / ratio.of_medians).collect();
+    Ok(all)
+}
+
+fn judge_average(section: &mut Section, device: &Device, ours: &str, cases: &[Compared]) {
+    let speeds: Vec<f64> = cases.iter().map(|one| 1.0 / one.ratio.of_medians).collect();
     // Of the models, this one has a flush of at least 1 ms.
-    let (wanted, paper) = if device.to_string() == "emmc" { (1.5, "1.04") } else { (1.0, "1.09") };
+    let (wanted, paper) = if device.to_string() == "emmc" { (1.5, "1.04") } else { (1.1, "1.09") };
     let claim =
         format!("{device}: {ours} {wanted} times as fast as ext4 without a journal on average");
     section.verdicts.push(
-        Verdict::at_least(claim, paper, geometric_mean(&all), wanted)
-            .saying("The geometric mean of the twelve cases' ratios."),
+        Verdict::at_least(claim, paper, geometric_mean(&speeds), wanted)
+            .saying(format!("The geometric mean of {} cases.", cases.len())),
     );
-    Ok(())
+}
+
+/// The paper's bounds: one case may be worse than all others. With the extension none may be slower.
+fn judge_worst(section: &mut Section, ours: &str, mut cases: Vec<Compared>) {
+    cases.sort_by(|left, right| right.ratio.of_medians.total_cmp(&left.ratio.of_medians));
+    let [worst, second, ..] = &cases[..] else { return };
+    let (of_worst, of_second) = if ours.contains(EXTENSION) { (1.0, 1.0) } else { (1.14, 1.06) };
+    let slower = |than: f64| cases.iter().filter(|one| one.ratio.of_medians > than).count();
+    let claim = format!(
+        "time of {ours} over that of ext4 without a journal: at most {of_second} in all of {} cases but one, at most {of_worst} in that",
+        cases.len()
+    );
+    let is_reached = worst.ratio.of_medians <= of_worst && second.ratio.of_medians <= of_second;
+    section.verdicts.push(Verdict {
+        claim,
+        paper: "at most 1.06 in 23 of 24 cases, 1.14 in one".to_owned(),
+        measured: format!("{:.2} and {:.2}", second.ratio.of_medians, worst.ratio.of_medians),
+        outcome: if is_reached { Outcome::Reached } else { Outcome::Missed },
+        sentence: format!(
+            "{} cases are above 1.06, {} above 1. The worst is {} ({:.2} to {:.2} from round to round). {}",
+            slower(1.06),
+            slower(1.0),
+            worst.case,
+            worst.ratio.low,
+            worst.ratio.high,
+            worst.costs
+        ),
+    });
 }

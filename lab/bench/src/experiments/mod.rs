@@ -14,6 +14,7 @@ mod fast14_cases;
 mod fast14_commit_bytes;
 mod fast14_protection;
 mod group_commit;
+mod limits;
 mod memory;
 mod okeanos;
 mod okeanos_gluster;
@@ -90,6 +91,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     rocksdb_fillsync::EXPERIMENT,
     pgbench::EXPERIMENT,
     etcd::EXPERIMENT,
+    limits::EXPERIMENT,
     engine::EXPERIMENT,
     sqlite_one_row::EXPERIMENT,
     sqlite_nvram::EXPERIMENT,

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::programs::latency::Latency;
-use crate::results::{Better, Outcome, Plot, Section, Verdict};
+use crate::results::{Better, Plot, Section, Verdict};
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -24,7 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             fdatasync and the writes since the one before.",
     paper_claim: "At 64 instances or more, wasteless journaling takes tens of seconds where ordered takes hundreds, with all \
                   three methods of InnoDB.",
-    goal: "Faster than ext4 ordered from 16 instances on, in each trace that syncs at commit.",
+    goal: "With 64 instances at most 0.5 of ext4 ordered's time for PostgreSQL's log, and 0.8 for InnoDB's.",
     run,
 };
 
@@ -32,7 +32,8 @@ const FLUSH: Metric = Metric { name: "log flush", unit: "ms", better: Better::Lo
 const SIZE_MIB: u32 = 512;
 /// Traces that sync at each commit come first.
 const TRACES: [&str; 4] = ["postgresql", "mariadb-commit1", "mariadb-commit2", "mariadb-commit0"];
-const COMMIT_TRACES: usize = 2;
+/// The time over ext4 ordered's that is wanted with many instances, of the traces that sync at each commit.
+const WANTED: [f64; 2] = [0.5, 0.8];
 /// With fewer calls, half of the written bytes would be the logs themselves, which are made before.
 const CALLS: u32 = 240;
 
@@ -44,7 +45,7 @@ struct Played {
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let plan = Plan {
-        traces: scale.pick(&TRACES[..COMMIT_TRACES], &TRACES),
+        traces: scale.pick(&TRACES[..WANTED.len()], &TRACES),
         instances: scale.pick(vec![1, 32], vec![1, 64]),
     };
     section.set("calls of a trace", CALLS);
@@ -128,12 +129,10 @@ impl Plan {
             client("prepare").run()?;
             system.sync()?;
             system.slow_down()?;
-            let before = system.counts()?;
-            let played: Played = okeanos::json(client("run"))?;
-            let counts = system.counts()? - before;
+            let (played, asked) = system.during(|| okeanos::json::<Played>(client("run")))?;
             let flushes = played.flush.count as usize;
             samples.add(key, &system.name, FLUSH, played.flush.mean_ns as f64 / 1e6);
-            samples.count(key, &system.name, FLUSH, flushes, &counts);
+            samples.count_asked(key, &system.name, FLUSH, flushes, &asked);
             samples.count_named(
                 key,
                 &system.name,
@@ -152,26 +151,21 @@ impl Plan {
 
     fn judge(&self, section: &mut Section, samples: &Samples, device: &Device) -> Result<()> {
         let (ours, ordered) = (OneJournal::new().name(), Ext4::ordered().name());
-        for trace in &self.traces[..COMMIT_TRACES] {
+        for (trace, wanted) in self.traces.iter().zip(WANTED) {
             for instances in self.instances.iter().filter(|instances| **instances >= 16) {
                 let key = Key::at(panel(device, trace), f64::from(*instances));
                 let ratio = samples.ratio(&key, FLUSH, &ours, &ordered)?;
-                section.verdicts.push(Verdict {
-                    claim: format!(
-                        "{device}, {trace}: {instances} logs flush faster than on ext4 ordered"
-                    ),
-                    paper: "tens of seconds for hundreds at 64 instances".into(),
-                    measured: format!("{:.2} times the time", ratio.of_medians),
-                    outcome: if ratio.of_medians < 1.0 {
-                        Outcome::Reached
-                    } else {
-                        Outcome::Missed
-                    },
-                    sentence: format!(
-                        "{ours}; {:.2} to {:.2} from round to round.",
-                        ratio.low, ratio.high
-                    ),
-                });
+                let claim = format!(
+                    "{device}, {trace}: time of a flush of {instances} logs over that of {ordered}"
+                );
+                let paper = "tens of seconds for hundreds at 64 instances";
+                let verdict = Verdict::at_most(claim, paper, ratio.of_medians, wanted);
+                section.verdicts.push(verdict.saying(format!(
+                    "At most {wanted} is wanted; {:.2} to {:.2} from round to round. {}",
+                    ratio.low,
+                    ratio.high,
+                    samples.costs(&key, FLUSH, &[&ours, &ordered])
+                )));
             }
         }
         Ok(())

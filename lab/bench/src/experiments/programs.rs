@@ -82,7 +82,12 @@ impl Goal {
             paper: self.paper.to_owned(),
             measured: format!("{found:.2}"),
             outcome,
-            sentence: format!("{:.2} to {:.2} from round to round.", ratio.low, ratio.high),
+            sentence: format!(
+                "{:.2} to {:.2} from round to round. {}",
+                ratio.low,
+                ratio.high,
+                samples.costs(key, *metric, &[ours, theirs])
+            ),
         });
         Ok(())
     }

@@ -17,7 +17,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "Insert, update and delete of one row with `synchronous=FULL` in each of SQLite's journal modes, on a table of 2,000 rows; and \
             updates with a WAL that has grown before and is written again from its beginning, which is what a WAL does most of its life.",
     paper_claim: "",
-    goal: "No slower than ext4 ordered, faster than ext4 data journaling, twice as fast as fuse2fs; one device write and one \
+    goal: "No slower than ext4 ordered (on this machine's disk, whose flushes are short, at most 1.1 times with a reused WAL), faster than ext4 data journaling, twice as fast as fuse2fs; one device write and one \
            flush for a transaction with a reused WAL.",
     run,
 };
@@ -39,7 +39,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         Box::new(OneJournal::new().data("journal")),
         Box::new(OneJournal::new()),
     ];
-    for device in scale.devices(&["ssd311"]) {
+    for device in scale.devices(&["ssd311", "loop"]) {
         let running = systems::start(lab, &recipes, &Site::new(&device, SIZE_MIB), section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
         for round in 0..scale.rounds() {
@@ -116,5 +116,15 @@ fn judge(
     let flushes = samples.count_of(&key, OURS, TIME, "flushes").unwrap_or(f64::NAN);
     let claim = format!("{device}: flushes of a transaction with a reused WAL, at most 1");
     section.verdicts.push(Verdict::at_most(claim, "", flushes, 1.0));
+    let ordered = Ext4::ordered().name();
+    let ratio = samples.ratio(&key, TIME, OURS, &ordered)?;
+    let wanted = if device.to_string() == "loop" { 1.1 } else { 1.0 };
+    let claim = format!("{device}: one row with a reused WAL, time over that of {ordered}");
+    section.verdicts.push(Verdict::at_most(claim, "", ratio.of_medians, wanted).saying(format!(
+        "At most {wanted} is wanted; {:.2} to {:.2} from round to round. {}",
+        ratio.low,
+        ratio.high,
+        samples.costs(&key, TIME, &[OURS, &ordered])
+    )));
     Ok(())
 }

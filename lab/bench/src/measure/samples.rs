@@ -144,6 +144,21 @@ impl Samples {
         Some(found.counts.get(name)? / found.operations.max(1.0))
     }
 
+    /// What an operation costs each of these systems in requests, flushes and bytes, in words.
+    /// Empty if nothing was counted.
+    pub fn costs(&self, key: &Key, metric: Metric, systems: &[&str]) -> String {
+        let of = |system: &&str| {
+            let count = |name: &str| self.count_of(key, system, metric, name);
+            let costs = COSTS
+                .iter()
+                .filter_map(|(name, unit)| Some(format!("{} {unit}", as_short(count(name)?))));
+            let costs: Vec<String> = costs.collect();
+            (!costs.is_empty()).then(|| format!("{system}: {}", costs.join(", ")))
+        };
+        let all: Vec<String> = systems.iter().filter_map(of).collect();
+        if all.is_empty() { String::new() } else { format!("Each: {}.", all.join("; ")) }
+    }
+
     /// Moves everything to the section: panels and cases in their order, systems in the order of
     /// their setup, and not in the shuffled order of the turns.
     pub fn write_to(mut self, section: &mut Section) {
@@ -179,6 +194,23 @@ impl Samples {
             self.series.len() - 1
         });
         &mut self.series[index]
+    }
+}
+
+/// The counts that stand beside a verdict: their name in a series, and in words.
+const COSTS: [(&str, &str); 4] = [
+    ("FUSE requests", "requests"),
+    ("flushes", "flushes"),
+    ("writes", "device writes"),
+    ("written KiB", "KiB"),
+];
+
+/// Three digits at most behind the first.
+fn as_short(count: f64) -> String {
+    match count {
+        100.0.. => format!("{count:.0}"),
+        10.0..100.0 => format!("{count:.1}"),
+        _ => format!("{count:.2}"),
     }
 }
 

@@ -31,7 +31,8 @@ pub const EXPERIMENT: Experiment = Experiment {
             SQLite had when the paper was written.",
     paper_claim: "Against ext4 ordered on a Samsung 840 up to 64.2 times tpmC with a rollback journal (PERSIST) and 26.5 times \
                   with a WAL; mean delta size 6.7 % and 22.1 % of a block.",
-    goal: "64.2 and 26.5 times with a journal in NVRAM, on a device that gives ext4 the paper's cost; deltas of 5 % and 10 %.",
+    goal: "64.2 and 26.5 times with a journal in NVRAM, on a device that gives ext4 the paper's cost, and 0.9 and 0.8 of SQLite without any sync; \
+           1.5 and 1.2 times with the journal on the volume; deltas of 5 % and 10 %.",
     run,
 };
 
@@ -40,6 +41,10 @@ struct Mode {
     sqlite: &'static str,
     shown: &'static str,
     paper_times: f64,
+    /// Wanted of a journal on the volume, over ext4 ordered.
+    volume_times: f64,
+    /// Wanted with NVRAM, as a part of SQLite without any sync.
+    part_of_unsynced: f64,
     paper_delta_percent: f64,
     goal_delta_percent: f64,
 }
@@ -49,6 +54,8 @@ const MODES: [Mode; 2] = [
         sqlite: "PERSIST",
         shown: "rollback journal (PERSIST)",
         paper_times: 64.2,
+        volume_times: 1.5,
+        part_of_unsynced: 0.9,
         paper_delta_percent: 6.7,
         goal_delta_percent: 5.0,
     },
@@ -56,6 +63,8 @@ const MODES: [Mode; 2] = [
         sqlite: "WAL",
         shown: "WAL",
         paper_times: 26.5,
+        volume_times: 1.2,
+        part_of_unsynced: 0.8,
         paper_delta_percent: 22.1,
         goal_delta_percent: 10.0,
     },

@@ -10,10 +10,12 @@ use crate::measure::statistics::{Ratio, ratio};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::client::{Eatmydata, Log, SqliteExtension};
-use crate::systems::{self, Asked, Ext4, OneJournal, Running, Site, Xfs};
+use crate::systems::{self, Asked, Ext4, OneJournal, Running, Site, System, Xfs};
 
 const TPMC: Metric = Metric { name: "tpmC", unit: "1/min", better: Better::Higher };
 const CASE: &str = "all transactions";
+/// In the names of systems with a journal, or lanes, on NVRAM.
+const NVRAM: &str = "NVRAM";
 const PAGE_BYTES: u32 = 4096;
 
 /// Ten warehouses on every system at once need more memory than a small machine has.
@@ -25,6 +27,8 @@ fn contenders() -> Vec<Contender> {
         Contender::new(Ext4::journal()),
         Contender::new(Xfs),
         Contender::new(OneJournal::new()),
+        Contender::new(OneJournal::new().order_sync()),
+        Contender::new(SqliteExtension(Box::new(OneJournal::new()), Log::BesideDatabase)),
         Contender::new(nvram()),
         Contender::new(nvram().option("delta=xor-lzo")),
         Contender::new(nvram().option("order=sync")),
@@ -105,6 +109,7 @@ pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Sample
         }
         for (mode, groups) in MODES.iter().zip(&measured) {
             judge(section, &device, mode, groups);
+            judge_volume(section, samples, &device, mode, groups);
         }
         section.plots.push(plot(&device));
     }
@@ -209,14 +214,14 @@ fn fastest<'a>(groups: &'a [Group], part_of_name: &str) -> Option<Pair<'a>> {
 /// The fastest system with NVRAM compared with ext4 ordered, and the cost that a flush would need
 /// for the paper's ratio.
 fn judge(section: &mut Section, device: &Device, mode: &Mode, groups: &[Group]) {
-    let Some(Pair { ours, ext4, ratio }) = fastest(groups, "NVRAM") else { return };
+    let Some(Pair { ours, ext4, ratio }) = fastest(groups, NVRAM) else { return };
     let is_reached = ratio.of_medians >= mode.paper_times;
     let mut sentence = format!(
         "{} is the fastest with NVRAM: {:.1} times ({:.1} to {:.1} from round to round).",
         ours.system, ratio.of_medians, ratio.low, ratio.high
     );
-    if let Some(ceiling) = fastest(groups, "eatmydata") {
-        let times = ceiling.ratio.of_medians;
+    let unsynced = fastest(groups, "eatmydata").map(|ceiling| ceiling.ratio.of_medians);
+    if let Some(times) = unsynced {
         sentence += &format!(" Without any sync it would be {times:.1} times.");
     }
     if !is_reached && let Some(flush_us) = flush_us(device) {
@@ -243,6 +248,54 @@ fn judge(section: &mut Section, device: &Device, mode: &Mode, groups: &[Group]) 
         outcome: if is_reached { Outcome::Reached } else { Outcome::Missed },
         sentence,
     });
+    if let Some(unsynced) = unsynced {
+        let claim = format!(
+            "{}: {} as a part of SQLite without any sync",
+            panel(device, mode),
+            ours.system
+        );
+        let part = ratio.of_medians / unsynced;
+        section.verdicts.push(Verdict::at_least(claim, "", part, mode.part_of_unsynced).saying(
+            format!(
+                "At least {} is wanted. Both are compared through ext4 ordered of their group.",
+                mode.part_of_unsynced
+            ),
+        ));
+    }
+}
+
+/// The systems with a journal on the volume compared with ext4 ordered. The default has a goal.
+fn judge_volume(
+    section: &mut Section,
+    samples: &Samples,
+    device: &Device,
+    mode: &Mode,
+    groups: &[Group],
+) {
+    let key = Key::case(panel(device, mode), CASE);
+    let default = OneJournal::new().name();
+    for group in groups {
+        let (ext4, others) = group.split_first().expect("ext4 ordered is in every group");
+        for ours in others.iter().filter(|one| one.system.starts_with(&default)) {
+            if ours.system.contains(NVRAM) {
+                continue;
+            }
+            let ratio = ratio(&ours.tpm_c, &ext4.tpm_c);
+            let claim = format!("{}: {} over {}", panel(device, mode), ours.system, ext4.system);
+            let verdict = if ours.system == default {
+                Verdict::at_least(claim, "", ratio.of_medians, mode.volume_times)
+            } else {
+                Verdict::shown(claim, "", ratio.of_medians)
+            };
+            section.verdicts.push(verdict.saying(format!(
+                "At least {} is wanted of {default}; {:.2} to {:.2} from round to round. {}",
+                mode.volume_times,
+                ratio.low,
+                ratio.high,
+                samples.costs(&key, TPMC, &[&ours.system, &ext4.system])
+            )));
+        }
+    }
 }
 
 /// How much longer a flush would have to take, so that ext4 needs `times` as long as OneJournal,
