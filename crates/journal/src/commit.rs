@@ -115,6 +115,8 @@ enum CommitOutcome {
 /// A transaction that was closed.
 struct Closed<'a> {
     transaction: Arc<Committing>,
+    /// Its long runs of fresh blocks, which still have to be written.
+    fresh: Option<WriteOut<'a>>,
     /// Its buffered data, which still have to be written.
     out: Option<WriteOut<'a>>,
     /// Counts its other data that are being written in place.
@@ -208,10 +210,11 @@ impl Committer {
     /// Commits the running transaction. Called by one thread at a time.
     fn commit_running(&self) -> Result<CommitOutcome> {
         let started = Instant::now();
-        let Some(Closed { transaction, out, in_place }) = self.close() else {
+        let Some(Closed { transaction, fresh, out, in_place }) = self.close() else {
             self.parts.home.flush_if_written()?;
             return Ok(CommitOutcome::NothingToCommit);
         };
+        self.parts.in_place.write_out(fresh)?;
         let checks = self.settle_in_place(&transaction, out, &in_place)?;
         let mut record_buf = self.record_buf.lock();
         let (encoded, place) = self.lay_out(&transaction, &checks, &mut record_buf)?;
@@ -228,7 +231,8 @@ impl Committer {
         }
         let next = Running::new(running.tid.next());
         self.parts.checks.close(running.tid);
-        let closed = std::mem::replace(&mut *running, next);
+        let mut closed = std::mem::replace(&mut *running, next);
+        let fresh = self.parts.in_place.take_fresh_runs(&mut closed);
         let transaction = Arc::new(Committing {
             tid: closed.tid,
             blocks: closed.blocks,
@@ -236,7 +240,7 @@ impl Committer {
         });
         self.parts.ring.lock().begin_commit(transaction.clone());
         let out = self.parts.in_place.take_out(closed.ordered, Source::Buffered, None);
-        Some(Closed { transaction, out, in_place: closed.in_place })
+        Some(Closed { transaction, fresh, out, in_place: closed.in_place })
     }
 
     /// Phase 2: returns when the transaction's data in place are home and flushed, because a record

@@ -9,7 +9,8 @@
 //! So nothing may change checked data in place as long as their record may be the newest one. The
 //! rules:
 //!
-//! 1. Only data in blocks that no file had before are checked. A transaction with other data in
+//! 1. Only data in blocks that no file had before are checked: data that a caller writes directly, and
+//!    long runs of fresh blocks that the commit takes out of what it logs. A transaction with other data in
 //!    place, with more than [`BLOCKS_MAX`] blocks or [`CHECKS_MAX`] checks, or with a checked block
 //!    that was written twice or that it also logs, is flushed before its record, as a whole.
 //! 2. A write in place over checked blocks of a transaction that is not committed makes that
@@ -176,6 +177,15 @@ impl DataChecks {
         match &mut collected.checks {
             Some(checks) if fits && !is_written_twice => checks.push(check),
             _ => collected.checks = None,
+        }
+    }
+
+    /// Sets the checksum of a check that was added before its checksum was known.
+    pub(crate) fn complete(&self, tid: Tid, home: HomeBlock, checksum: u32) {
+        let mut state = self.state.lock();
+        let mut checks = state.collected(tid).checks.iter_mut().flatten();
+        if let Some(check) = checks.find(|check| check.home == home) {
+            check.checksum = checksum;
         }
     }
 

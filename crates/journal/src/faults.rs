@@ -13,6 +13,8 @@ pub enum Fault {
     ChecksIgnored,
     /// Checked data are overwritten in place while their record may be the newest.
     CheckedDataOverwritten,
+    /// A commit writes runs of blocks home that are not fresh.
+    HeldRunsInPlace,
     /// Commits are acknowledged without waiting for the medium.
     CommitNotDurable,
     /// A block is not brought home with its region if a later region holds any record of it.

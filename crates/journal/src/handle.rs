@@ -30,6 +30,7 @@ struct Change {
     route: Route,
     form: Form,
     owner: BlockOwner,
+    is_fresh: bool,
 }
 
 /// The parts of the engine that a handle uses.
@@ -59,14 +60,15 @@ fn log(running: &mut Running, block: HomeBlock, change: Change, before: Option<B
     let (version, form, owner) = (change.block, change.form, change.owner);
     let logged = match running.blocks.remove(&block) {
         Some(earlier) => {
-            Logged { version, base: earlier.base, form: earlier.form.then(&form), owner }
+            let form = earlier.form.then(&form);
+            Logged { version, base: earlier.base, form, owner, is_fresh: earlier.is_fresh }
         }
         // What was on its way to its place never gets there, or belongs to the block's former
         // owner: neither is what a crash leaves behind.
         None if running.ordered.remove(&block).is_some() || running.revokes.contains(&block) => {
-            Logged { version, base: None, form, owner }
+            Logged { version, base: None, form, owner, is_fresh: false }
         }
-        None => Logged { version, base: before, form, owner },
+        None => Logged { version, base: before, form, owner, is_fresh: change.is_fresh },
     };
     running.blocks.insert(block, logged);
 }
@@ -125,6 +127,7 @@ impl<'a> Handle<'a> {
                     route: Route::Journal,
                     form: Form::Delta,
                     owner: BlockOwner::NOBODY,
+                    is_fresh: false,
                 })
             }
         };
@@ -145,6 +148,7 @@ impl<'a> Handle<'a> {
     /// Replaces the whole block, to be logged in `form`.
     pub fn put(&mut self, block: HomeBlock, bytes: BlockRef, form: Form) -> Result<()> {
         self.spend_credit(block)?;
+        let is_fresh = self.changes.get(&block).is_some_and(|change| change.is_fresh);
         let form = match self.changes.get(&block).map(|change| (change.route, &change.form)) {
             Some((Route::Journal, earlier)) => earlier.then(&form),
             // The earlier change does not go in place any more, so the record must have it, too.
@@ -152,7 +156,17 @@ impl<'a> Handle<'a> {
             None => form,
         };
         let owner = self.owner;
-        self.changes.insert(block, Change { block: bytes, route: Route::Journal, form, owner });
+        let change = Change { block: bytes, route: Route::Journal, form, owner, is_fresh };
+        self.changes.insert(block, change);
+        Ok(())
+    }
+
+    /// [`Handle::put`] of a block that no file had before this transaction. If the transaction has a
+    /// long run of such blocks when it commits, they are written home and not into the record, which
+    /// has a check of them: so they are written once. See `Options::in_place_run_blocks`.
+    pub fn put_fresh(&mut self, block: HomeBlock, bytes: BlockRef, form: Form) -> Result<()> {
+        self.put(block, bytes, form)?;
+        self.changes.get_mut(&block).expect("it was just put there").is_fresh = true;
         Ok(())
     }
 
@@ -165,7 +179,7 @@ impl<'a> Handle<'a> {
         }
         self.spend_credit(block)?;
         let (form, owner) = (Form::Delta, self.owner);
-        let change = Change { block: bytes, route: Route::InPlace, form, owner };
+        let change = Change { block: bytes, route: Route::InPlace, form, owner, is_fresh: false };
         self.changes.insert(block, change);
         Ok(())
     }

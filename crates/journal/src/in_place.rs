@@ -24,7 +24,7 @@ use crate::data_checks::{DataCheck, DataChecks, Way};
 use crate::faults::{self, Fault};
 use crate::home::Home;
 use crate::ring::Ring;
-use crate::running::{InPlaceGuard, Ordered, Running};
+use crate::running::{InPlaceGuard, Logged, Ordered, Running};
 use crate::stats::Counters;
 use crate::under_way::{InPlaceWrite, Source, UnderWay, runs_of};
 use crate::{BLOCK_BYTES, BlockOwner, HomeBlock, Result, Tid, WrittenAs};
@@ -46,6 +46,8 @@ pub(crate) struct InPlace {
 pub(crate) struct WriteOut<'a> {
     data: BTreeMap<HomeBlock, Ordered>,
     write: InPlaceWrite<'a>,
+    /// The transaction whose record may have checks of them.
+    checked: Option<Tid>,
     /// Belongs to the transaction of these data, which commits after they are home. `None` if the
     /// commit itself writes them.
     _guard: Option<InPlaceGuard>,
@@ -166,7 +168,40 @@ impl InPlace {
         let write = self.under_way.announce(source, runs_of(data.keys()));
         let guarding = guarding.filter(|_| !faults::is(Fault::WriteOutNotAwaited));
         let _guard = guarding.map(|running| self.guard(running));
-        Some(WriteOut { data, write, _guard })
+        Some(WriteOut { data, write, checked: None, _guard })
+    }
+
+    /// Takes long runs of fresh blocks out of what a transaction logs. Its record may get checks of
+    /// them. The caller holds the handle lock, and has closed the transaction.
+    pub(crate) fn take_fresh_runs(&self, closing: &mut Running) -> Option<WriteOut<'_>> {
+        if !self.checks_data() {
+            return None;
+        }
+        let is_fresh = |logged: &Logged| logged.is_fresh || faults::is(Fault::HeldRunsInPlace);
+        let fresh = closing.blocks.iter().filter(|(_, logged)| is_fresh(logged));
+        let mut runs = runs_of(fresh.map(|(block, _)| block));
+        runs.retain(|run| run.end - run.start >= self.context.options.in_place_run_blocks);
+        if !runs.is_empty() {
+            let ring = self.ring.lock();
+            runs.retain(|run| ring.first_logged_block_in(run).is_none());
+        }
+        if runs.is_empty() {
+            return None;
+        }
+        let mut data = BTreeMap::new();
+        for run in &runs {
+            let block_count = u32::try_from(run.end - run.start).expect("a transaction is smaller");
+            // The checksum is computed when the handle lock is free again.
+            let check = DataCheck { home: HomeBlock(run.start), block_count, checksum: 0 };
+            self.checks.add(closing.tid, check);
+            for block in run.clone().map(HomeBlock) {
+                let Logged { version, owner, .. } =
+                    closing.blocks.remove(&block).expect("the run is of these blocks");
+                data.insert(block, Ordered { version, owner });
+            }
+        }
+        let write = self.under_way.announce(Source::Buffered, runs);
+        Some(WriteOut { data, write, checked: Some(closing.tid), _guard: None })
     }
 
     /// Writes buffered data home, in parallel with those of other blocks. A failure aborts the
@@ -175,7 +210,14 @@ impl InPlace {
         let Some(out) = out else { return Ok(()) };
         self.wait_for_earlier(&out.write);
         for run in runs_of(out.data.keys()) {
-            self.clear_way(&run, None)?;
+            if let Some(tid) = out.checked {
+                let blocks = out.data.range(HomeBlock(run.start)..HomeBlock(run.end));
+                let checksum = blocks.fold(0, |checksum, (_, data)| {
+                    crc32c::crc32c_append(checksum, data.version.as_ref())
+                });
+                self.checks.complete(tid, HomeBlock(run.start), checksum);
+            }
+            self.clear_way(&run, out.checked)?;
         }
         self.checkpointer.wait_until_not_writing(out.data.keys().copied());
         let blocks: Vec<_> = out.data.iter().map(|(b, data)| (*b, data.version.clone())).collect();

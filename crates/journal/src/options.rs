@@ -21,6 +21,10 @@ pub struct Options {
     pub clean_block_limit: usize,
     /// Committed blocks kept in memory that are not home. At this number a checkpoint starts.
     pub dirty_block_limit: usize,
+    /// The least number of adjacent fresh blocks that a commit writes home and not into its record
+    /// (`Handle::put_fresh`). One more write then costs less than writing the data twice. Only where
+    /// journal and home are one device.
+    pub in_place_run_blocks: u64,
     /// How deltas are encoded.
     pub delta_codec: DeltaCodec,
     /// Compress a record's payload (LZ4) if that makes it smaller. Never on NVRAM, where storing
@@ -41,6 +45,7 @@ impl Default for Options {
             incarnation: random_incarnation(),
             clean_block_limit: 16384,
             dirty_block_limit: 65536,
+            in_place_run_blocks: 16,
             delta_codec: DeltaCodec::Runs,
             pack: true,
             now_ns: wall_clock_ns,

@@ -428,7 +428,13 @@ mod tests {
         let mut version = [base.unwrap_or(0); BLOCK_BYTES];
         change(&mut version);
         let base = base.map(|byte| Arc::new([byte; BLOCK_BYTES]));
-        Logged { version: Arc::new(version), base, form, owner: BlockOwner::NOBODY }
+        Logged {
+            version: Arc::new(version),
+            base,
+            form,
+            owner: BlockOwner::NOBODY,
+            is_fresh: false,
+        }
     }
 
     fn sample() -> (BTreeMap<HomeBlock, Logged>, BTreeSet<HomeBlock>) {

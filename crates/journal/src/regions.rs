@@ -431,6 +431,7 @@ mod tests {
             base: None,
             form: Form::Block,
             owner: BlockOwner::NOBODY,
+            is_fresh: false,
         };
         Arc::new(Committing {
             tid,

@@ -18,6 +18,9 @@ pub(crate) struct Logged {
     pub base: Option<BlockRef>,
     pub form: Form,
     pub owner: BlockOwner,
+    /// No file had the block before this transaction: until it commits, it does not matter what the
+    /// block holds at home.
+    pub is_fresh: bool,
 }
 
 /// A block of data on its way home.

@@ -72,6 +72,7 @@ fn options(incarnation: u64) -> Options {
     options.region_count = REGION_COUNT;
     options.clean_block_limit = 8;
     options.pack = incarnation.is_multiple_of(3);
+    options.in_place_run_blocks = 2;
     // Every other incarnation has DJFS' codec.
     if incarnation % 2 == 1 {
         options.delta_codec = DeltaCodec::XorLzo;
@@ -133,8 +134,9 @@ impl Workload {
         for _ in 0..step_count {
             match self.rng.u8(..100) {
                 0..62 => self.operation(),
-                62..66 => _ = self.write_fresh_in_place(),
-                66..68 => self.append_durably(),
+                62..65 => _ = self.write_fresh_in_place(),
+                65..67 => self.append_blocks(),
+                67..68 => self.append_durably(),
                 68..92 => self.sync(),
                 92..95 => self.journal().flush_in_place().expect("it flushes"),
                 95..97 => self.look(),
@@ -211,6 +213,12 @@ impl Workload {
                     handle.put_ordered(home, fill(&stamps)).expect("within the credits");
                     (stamps, true)
                 }
+                (Some(since), 4..7) if since <= committed => {
+                    let stamps = self.new_stamps();
+                    let put = handle.put_fresh(home, fill(&stamps), Form::Delta);
+                    put.expect("within the credits");
+                    (stamps, false)
+                }
                 (None, 6..8) => {
                     let stamps = self.new_stamps();
                     handle.put_ordered(home, fill(&stamps)).expect("within the credits");
@@ -257,15 +265,36 @@ impl Workload {
         self.journal().flush_in_place().expect("it flushes");
     }
 
+    /// A few neighbouring blocks that are free for good.
+    fn free_run(&mut self, committed: Tid) -> Range<usize> {
+        let is_free = |kind: &Kind| matches!(kind, Kind::Free(since) if *since <= committed);
+        let start = self.rng.usize(..self.kinds.len());
+        let start = (start..self.kinds.len()).find(|at| is_free(&self.kinds[*at])).unwrap_or(start);
+        start..start + self.kinds[start..].iter().take(3).take_while(|kind| is_free(kind)).count()
+    }
+
+    /// A few neighbouring blocks that are free for good, each written by an operation of its own.
+    fn append_blocks(&mut self) {
+        let journal = self.journal.take().expect("it is open");
+        for block in self.free_run(journal.committed_tid()) {
+            let stamps = self.new_stamps();
+            let mut handle = journal.begin(1).expect("a handle");
+            let put = handle.put_fresh(HomeBlock(block as u64), fill(&stamps), Form::Delta);
+            put.expect("within the credits");
+            let tid = handle.stop();
+            self.kinds[block] = Kind::Used;
+            let version = Version { tid, stamps: Some(stamps), in_place: false };
+            self.history.entry(block as u64).or_default().push(version);
+        }
+        self.journal = Some(journal);
+    }
+
     /// A few neighbouring blocks that are free for good, written directly under a guard. Returns
     /// which.
     fn write_fresh_in_place(&mut self) -> Range<u64> {
         let journal = self.journal.take().expect("it is open");
-        let committed = journal.committed_tid();
-        let is_free = |kind: &Kind| matches!(kind, Kind::Free(since) if *since <= committed);
-        let start = self.rng.usize(..self.kinds.len());
-        let start = (start..self.kinds.len()).find(|at| is_free(&self.kinds[*at])).unwrap_or(start);
-        let count = self.kinds[start..].iter().take(3).take_while(|kind| is_free(kind)).count();
+        let run = self.free_run(journal.committed_tid());
+        let (start, count) = (run.start, run.len());
         let mut handle = journal.begin(1).expect("a handle");
         let tid = handle.tid();
         let is_checked = self.rng.u8(..3) > 0;
@@ -497,6 +526,11 @@ mod canary {
     #[test]
     fn checked_data_that_are_overwritten_are_caught() {
         assert_caught_on(Place::Device, Fault::CheckedDataOverwritten);
+    }
+
+    #[test]
+    fn a_run_that_is_written_home_although_it_is_not_fresh_is_caught() {
+        assert_caught_on(Place::Device, Fault::HeldRunsInPlace);
     }
 
     #[test]

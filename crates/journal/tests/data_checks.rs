@@ -100,6 +100,97 @@ fn data_and_record_share_one_flush() {
     assert_eq!([100, 119, METADATA].map(|block| after.first_byte(block)), [1; 3]);
 }
 
+/// Fresh blocks that are written one by one.
+fn put_fresh(journal: &Journal, blocks: impl Iterator<Item = u64>, byte: u8) -> Tid {
+    for block in blocks {
+        let mut handle = journal.begin(1).unwrap();
+        handle.put_fresh(HomeBlock(block), filled(byte), Form::Delta).unwrap();
+        handle.stop();
+    }
+    put(journal, METADATA, byte)
+}
+
+/// Blocks that the newest record holds, and blocks that it has checks of.
+fn newest_record(device: &OneDevice) -> (usize, u64) {
+    let found = scan(&device.space(), &UUID).unwrap();
+    let record = found.records.last().unwrap();
+    let checked_count = record.checks.iter().map(|check| u64::from(check.block_count)).sum();
+    (record.tags.len(), checked_count)
+}
+
+#[test]
+fn a_long_run_of_fresh_blocks_is_written_once() {
+    for (count, found, writes) in [(15, (16, 0), 1), (16, (1, 16), 2)] {
+        let device = OneDevice::new();
+        let journal = device.open();
+        let tid = put_fresh(&journal, 100..100 + count, 1);
+        let before = device.counters();
+        let cost = cost_of_sync(&device, &journal, tid);
+        assert_eq!(cost.0, 1, "one flush, {count} blocks");
+        assert_eq!(device.counters().write_count - before.write_count, writes);
+        assert_eq!(newest_record(&device), found, "{count} blocks");
+        for survival in [Survival::Nothing, Survival::Everything] {
+            let after = device.crash(survival);
+            assert_eq!(after.recover().unwrap().last_tid, Some(tid));
+            let last = 99 + count;
+            assert_eq!([100, last, METADATA].map(|block| after.first_byte(block)), [1; 3]);
+        }
+    }
+}
+
+#[test]
+fn a_run_is_of_blocks_that_are_fresh_at_the_commit() {
+    let device = OneDevice::new();
+    let journal = device.open();
+    // A block in the middle is freed again; one is changed twice.
+    put_fresh(&journal, 100..131, 1);
+    common::forget(&journal, 115);
+    let mut handle = journal.begin(1).unwrap();
+    handle.write(HomeBlock(101)).unwrap().fill(2);
+    journal.sync(handle.stop()).unwrap();
+    assert_eq!(newest_record(&device), (31, 0), "two runs of 15");
+    assert_eq!(device.crash(Survival::Everything).recover().unwrap().last_tid, Some(Tid(1)));
+
+    put_fresh(&journal, 200..220, 3);
+    let mut handle = journal.begin(1).unwrap();
+    handle.write(HomeBlock(201)).unwrap().fill(4);
+    journal.sync(handle.stop()).unwrap();
+    assert_eq!(newest_record(&device), (1, 20));
+    let after = device.crash(Survival::Nothing);
+    after.recover().unwrap();
+    assert_eq!([200, 201, 219].map(|block| after.first_byte(block)), [3, 4, 3]);
+}
+
+#[test]
+fn a_run_with_a_block_that_held_something_goes_through_the_record() {
+    let device = OneDevice::new();
+    let journal = device.open();
+    common::commit(&journal, 105, 9);
+    put_fresh(&journal, (100..120).filter(|block| *block != 105), 1);
+    let mut handle = journal.begin(1).unwrap();
+    handle.write(HomeBlock(105)).unwrap().fill(1);
+    journal.sync(handle.stop()).unwrap();
+    assert_eq!(newest_record(&device), (21, 0));
+}
+
+/// The next transaction's record holds a difference from data that the record before only checks.
+#[test]
+fn what_is_changed_after_its_run_went_home_is_recovered() {
+    let device = OneDevice::new();
+    let journal = device.open();
+    journal.sync(put_fresh(&journal, 100..120, 1)).unwrap();
+    let mut handle = journal.begin(1).unwrap();
+    handle.write(HomeBlock(105)).unwrap()[4000] = 7;
+    let tid = handle.stop();
+    journal.sync(tid).unwrap();
+    assert_eq!(newest_record(&device), (1, 0));
+    let after = device.crash(Survival::Nothing);
+    assert_eq!(after.recover().unwrap().last_tid, Some(tid));
+    let mut bytes = [0; BLOCK_BYTES];
+    after.0.read(105 * BLOCK_BYTES as u64, &mut bytes).unwrap();
+    assert_eq!([bytes[0], bytes[3999], bytes[4000], bytes[4001]], [1, 1, 7, 1]);
+}
+
 #[test]
 fn a_record_that_survives_without_its_data_is_not_taken() {
     let device = OneDevice::new();
@@ -249,10 +340,12 @@ fn a_journal_on_another_device_is_flushed_after_the_data() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
     let tid = append(&journal, 100, 20, 1);
+    put_fresh(&journal, 200..220, 2);
     let before = rig.counters();
     journal.sync(tid).unwrap();
     let after = rig.counters();
     assert_eq!(after.0.flush_count - before.0.flush_count, 1);
+    assert_eq!(after.0.write_count, before.0.write_count, "fresh blocks are in the record");
     assert_eq!(after.1.durable_write_count - before.1.durable_write_count, 1);
     assert!(scan(&rig.space(), &UUID).unwrap().records[0].checks.is_empty());
 }

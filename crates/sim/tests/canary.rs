@@ -161,6 +161,14 @@ mod faulty_engines {
     }
 
     #[test]
+    fn a_run_that_is_written_home_although_it_is_not_fresh_is_found_out() {
+        let (workloads, kind) = ([Workload::Rounds, Workload::Reuse], JournalKind::default());
+        let find = || find_on(&Stage::sound(), &workloads, kind, [DataMode::Delta; 2]);
+        let failure = fault::with(Fault::HeldRunsInPlace, find).expect("it must be found");
+        println!("{failure:.300}");
+    }
+
+    #[test]
     fn a_record_that_is_taken_without_its_data_is_found_out() {
         let workloads = [Workload::Truncate, Workload::Zeroes];
         let modes = [DataMode::Auto; 2];

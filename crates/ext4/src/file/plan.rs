@@ -22,7 +22,8 @@ const AUTO_IN_PLACE_SYNCED_BYTES: usize = 1 << 20;
 /// record durable ([`journal::Journal::checks_data`]). Writing the data once is worth one more write.
 const AUTO_IN_PLACE_CHECKED_BYTES: usize = 64 << 10;
 /// If this many bytes were written to blocks that held nothing, without a sync, the next whole
-/// blocks go in place, however small the writes are.
+/// blocks go in place, however small the writes are. Only if data in place need a flush of their own;
+/// otherwise the commit finds the long runs ([`journal::Handle::put_fresh`]).
 const AUTO_BULK_BYTES: u64 = 1 << 20;
 
 /// How the data of one operation on one file are written.
@@ -92,6 +93,11 @@ impl Plan {
         // A block stays on the way that its first change took until it is home (Okeanos' update
         // sequence).
         let form = match self.mode {
+            // The commit decides, when it is known how many adjacent blocks are fresh.
+            DataMode::Auto if self.checks_data && put.unused => {
+                op.put_fresh_block(put.home, put.bytes, Form::Delta)?;
+                return Ok(true);
+            }
             DataMode::Journal => Some(Form::Block),
             DataMode::Wasteless => Some(extent(&put)),
             DataMode::Auto if self.is_bulk && put.is_unused_whole() && !op.is_logged(put.home) => {

@@ -198,6 +198,17 @@ impl<'v> Op<'v> {
         Ok(self.handle_mut().put(block, bytes, form)?)
     }
 
+    /// [`Op::put_block`] of a block that no file had before, whatever a crash leaves.
+    pub(crate) fn put_fresh_block(
+        &mut self,
+        block: HomeBlock,
+        bytes: BlockRef,
+        form: Form,
+    ) -> Result<()> {
+        self.volume.facts.geometry.check_pointer(block)?;
+        Ok(self.handle_mut().put_fresh(block, bytes, form)?)
+    }
+
     /// Replaces the whole block with data that goes home in place before this commits.
     pub(crate) fn put_ordered(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
         self.volume.facts.geometry.check_pointer(block)?;
