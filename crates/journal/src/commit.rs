@@ -2,7 +2,8 @@
 //!
 //! If no commit is in flight, the caller of [`Committer::sync`] is the *leader* and commits by
 //! itself, without a thread switch. Otherwise it waits. A commit that begins after its transaction
-//! was closed serves it, or it leads the next commit.
+//! was closed serves it, or it leads the next commit. Before a commit begins, its leader waits for
+//! callers that are about to come back ([`crate::gathering`]).
 //!
 //! Phases, each a function: close the running transaction ([`Committer::close`]); bring its data in place home
 //! ([`Committer::settle_in_place`]); lay out the record and reserve its space in a region
@@ -22,7 +23,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use device::sync::{Condvar, Mutex};
+use device::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::abort::Wake;
 use crate::checkpoint::Checkpointer;
@@ -31,6 +32,7 @@ use crate::data_checks::{DataCheck, DataChecks};
 use crate::distribution::{Distribution, Distributions};
 use crate::faults::{self, Fault};
 use crate::format::record_seed;
+use crate::gathering::Gathering;
 use crate::header::Header;
 use crate::home::Home;
 use crate::in_place::{InPlace, WriteOut};
@@ -63,6 +65,8 @@ pub(crate) struct Committer {
     progress: Mutex<Progress>,
     /// Signalled when a commit has ended, and by an abort.
     ended: Condvar,
+    /// Signalled when as many calls wait as the leader waits for.
+    gathered: Condvar,
     distributions: Distributions,
 }
 
@@ -81,9 +85,21 @@ struct Progress {
     /// The number of `sync` calls that wait for each transaction: the running one and the
     /// committing one.
     waiting: Vec<(Tid, u64)>,
+    gathering: Gathering,
+    /// The leader waits for so many calls.
+    gathered_count: Option<u64>,
 }
 
 impl Progress {
+    /// The number of calls that wait.
+    fn waiting_count(&self) -> u64 {
+        self.waiting.iter().map(|(_, calls)| calls).sum()
+    }
+
+    fn are_gathered(&self) -> bool {
+        self.gathered_count.is_some_and(|wanted| self.waiting_count() >= wanted)
+    }
+
     /// Counts a call of `sync` that waits for `tid`.
     fn add_waiting(&mut self, tid: Tid) {
         match self.waiting.iter_mut().find(|(waited_for, _)| *waited_for == tid) {
@@ -130,6 +146,8 @@ impl Committer {
             committed: Tid(header.tail_tid.0 - 1),
             is_in_flight: false,
             waiting: Vec::new(),
+            gathering: Gathering::default(),
+            gathered_count: None,
         };
         let format = RecordFormat {
             incarnation: header.incarnation,
@@ -144,6 +162,7 @@ impl Committer {
             record_buf: Mutex::new(RecordBuf::new()),
             progress: Mutex::new(progress),
             ended: Condvar::new(),
+            gathered: Condvar::new(),
             distributions: Distributions::new(),
         }
     }
@@ -173,6 +192,9 @@ impl Committer {
                 }
                 if is_first_look {
                     progress.add_waiting(tid);
+                    if progress.are_gathered() {
+                        self.gathered.notify_one();
+                    }
                 }
                 is_first_look = false;
                 if !progress.is_in_flight {
@@ -181,12 +203,29 @@ impl Committer {
                 progress = self.ended.wait(progress);
             }
             progress.is_in_flight = true;
-            drop(progress);
+            drop(self.gather(progress));
             if self.lead(tid)? == CommitOutcome::NothingToCommit {
                 Counters::add(&context.counters.syncs_without_io, 1);
                 return Ok(());
             }
         }
+    }
+
+    /// As the leader, waits for calls that are expected soon ([`crate::gathering`]).
+    fn gather<'a>(&'a self, mut progress: MutexGuard<'a, Progress>) -> MutexGuard<'a, Progress> {
+        let waiting_count = progress.waiting_count();
+        let Some(wait) = progress.gathering.wait(waiting_count, Instant::now()) else {
+            return progress;
+        };
+        progress.gathered_count = Some(wait.call_count);
+        let mut is_over = false;
+        while !is_over && !progress.are_gathered() {
+            (progress, is_over) = self.gathered.wait_until(progress, wait.deadline);
+        }
+        let all_came = progress.are_gathered();
+        progress.gathered_count = None;
+        progress.gathering.note_wait(all_came);
+        progress
     }
 
     /// Commits as the leader. The caller asked for `tid`.
@@ -377,6 +416,8 @@ impl Committer {
         progress.committed = transaction.tid;
         // A commit has a caller, even if its transaction was empty when that one first looked.
         let sync_count = progress.take_waiting(transaction.tid).max(1);
+        let counts = (sync_count, progress.waiting_count());
+        progress.gathering.note_commit(counts, took, Instant::now());
         self.distributions.add_commit(took, sync_count);
     }
 

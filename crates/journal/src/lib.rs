@@ -37,6 +37,7 @@ mod faults;
 mod flushes;
 mod form;
 pub mod format;
+mod gathering;
 mod handle;
 mod header;
 mod home;
