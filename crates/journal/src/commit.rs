@@ -435,6 +435,7 @@ impl Committer {
         drop(regions);
         self.wait_for_next_region()?;
         ring.lock().enter_next(left);
+        ring.ask_for_checkpoint();
         Ok(())
     }
 

@@ -281,9 +281,9 @@ fn spawn(
     builder.spawn(faults::carry(work)).expect("the system can start a thread")
 }
 
-/// Brings filled regions home until the journal is closed or aborted.
+/// Brings filled regions home when it is time, until the journal is closed or aborted.
 fn run_checkpoints(engine: &Engine) {
-    while engine.ring().wait_for_filled_tail() {
+    while engine.ring().wait_for_tail() {
         if engine.checkpointer().bring_tail_home().is_err() {
             return;
         }

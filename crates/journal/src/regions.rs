@@ -40,6 +40,9 @@ pub(crate) enum RegionUse {
     Filled,
 }
 
+/// With more bytes in filled regions the tail is brought home, even if commits do not need its space.
+const FILLED_BYTES_MAX: u64 = 64 << 20;
+
 /// One region of the ring.
 struct Region {
     usage: RegionUse,
@@ -114,6 +117,27 @@ impl Regions {
     /// Whether the region after the active one is free.
     pub(crate) fn is_next_free(&self) -> bool {
         self.region(self.next_of(self.active)).usage == RegionUse::Free
+    }
+
+    /// Whether the tail, which is filled, is to be brought home now: commits will soon need its space, or
+    /// what waits to go home takes much memory, or recovery would have much to read.
+    pub(crate) fn is_checkpoint_due(&self, dirty_block_limit: usize) -> bool {
+        let is_filled = |region: &&Region| region.usage == RegionUse::Filled;
+        let filled_bytes: u64 = self.ring.iter().filter(is_filled).map(|one| one.head_bytes).sum();
+        !self.is_next_free()
+            || filled_bytes > FILLED_BYTES_MAX
+            || self.live.dirty_block_count() >= dirty_block_limit / 2
+    }
+
+    /// Whether at least half of the regions are filled.
+    pub(crate) fn is_half_filled(&self) -> bool {
+        let is_filled = |region: &&Region| region.usage == RegionUse::Filled;
+        self.ring.iter().filter(is_filled).count() * 2 >= self.ring.len()
+    }
+
+    /// Where the next record would go: the active region, and its bytes.
+    pub(crate) fn head(&self) -> (u32, u64) {
+        (self.active, self.region(self.active).head_bytes)
     }
 
     /// The tail region, if it is filled.
@@ -470,6 +494,15 @@ mod tests {
 
     fn uses(regions: &Regions) -> Vec<RegionUse> {
         regions.ring.iter().map(|region| region.usage).collect()
+    }
+
+    #[test]
+    fn a_checkpoint_waits_until_space_or_memory_is_short() {
+        for (name, regions) in states() {
+            assert_eq!(regions.is_checkpoint_due(100), name.starts_with("full"), "{name}");
+            let has_dirty = regions.live.dirty_block_count() > 0;
+            assert_eq!(regions.is_checkpoint_due(2), name.starts_with("full") || has_dirty);
+        }
     }
 
     /// The states that a ring of three regions can be in, by name.

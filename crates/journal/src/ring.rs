@@ -7,10 +7,11 @@
 //!   shard.
 //!
 //! `freed` is signalled, with `regions`, when a region was freed, when threads are to free regions themselves, and
-//! by an abort. `filled` is signalled when the checkpoint thread has something to do, or is to end.
+//! by an abort. `filled` is signalled when the checkpoint thread may have something to do, or is to end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use device::sync::{Condvar, Mutex, MutexGuard};
 
@@ -22,6 +23,9 @@ use crate::header::Header;
 use crate::regions::{RecordSpan, Regions};
 use crate::stats::Counters;
 use crate::{Result, Space, Tid};
+
+/// When nothing was committed for so long, the checkpoint thread makes room.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// The regions of the journal, and the space that they are in.
 pub(crate) struct Ring {
@@ -140,7 +144,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Wakes the checkpoint thread, because a region is filled or will be filled.
+    /// Wakes the checkpoint thread, because a region was filled or entered.
     pub(crate) fn ask_for_checkpoint(&self) {
         self.filled.notify_one();
     }
@@ -155,14 +159,30 @@ impl Ring {
         self.freed.wait(regions)
     }
 
-    /// For the checkpoint thread: returns when the tail is filled (`true`) or the thread is to end.
-    pub(crate) fn wait_for_filled_tail(&self) -> bool {
+    /// For the checkpoint thread: returns when the tail is to be brought home (`true`) or the thread is
+    /// to end. A filled region waits as long as it can: blocks that are logged again meanwhile need
+    /// not go home with it. When nothing was committed for some time, room is made for a burst.
+    pub(crate) fn wait_for_tail(&self) -> bool {
+        let dirty_block_limit = self.context.options.dirty_block_limit;
         let mut regions = self.lock();
         while self.has_checkpoint_thread() {
-            if regions.filled_tail().is_some() {
+            if regions.filled_tail().is_none() {
+                regions = self.filled.wait(regions);
+                continue;
+            }
+            if regions.is_checkpoint_due(dirty_block_limit) {
                 return true;
             }
-            regions = self.filled.wait(regions);
+            if !regions.is_half_filled() {
+                regions = self.filled.wait(regions);
+                continue;
+            }
+            let head = regions.head();
+            let is_over;
+            (regions, is_over) = self.filled.wait_for(regions, IDLE);
+            if is_over && regions.head() == head {
+                return true;
+            }
         }
         false
     }

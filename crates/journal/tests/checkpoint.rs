@@ -53,6 +53,43 @@ fn many_laps_with_a_checkpoint_thread() {
     assert_eq!(crashed.first_bytes(BLOCKS), model);
 }
 
+/// A region holds two of these transactions. Each comes again before the ring needs the region.
+#[test]
+fn what_is_logged_again_in_time_does_not_go_home() {
+    let rig = Rig::with_regions(4);
+    let journal = rig.open(Options { region_count: 4, background: true, ..quiet() });
+    for round in 1..=20 {
+        for start in [0, 100, 200, 300] {
+            let mut handle = journal.begin(60).unwrap();
+            (start..start + 60)
+                .for_each(|n| handle.put(HomeBlock(n), filled(round), Form::Block).unwrap());
+            journal.sync(handle.stop()).unwrap();
+        }
+    }
+    let stats = journal.stats();
+    assert!(stats.checkpoints > 20, "{}", stats.checkpoints);
+    assert_eq!(stats.home_bytes, 0);
+    drop(journal);
+    let crashed = rig.crash(Survival::Nothing);
+    crashed.recover().unwrap();
+    assert_eq!(crashed.first_bytes([0, 159, 359]), [20; 3]);
+}
+
+/// A burst finds room: half of the regions are freed when nothing is committed for a while.
+#[test]
+fn an_idle_journal_makes_room() {
+    let rig = Rig::with_regions(4);
+    let journal = rig.open(Options { region_count: 4, background: true, ..quiet() });
+    // Two regions are filled, the third is active, the fourth is free.
+    for start in [0, 100, 200, 300, 400] {
+        let mut handle = journal.begin(60).unwrap();
+        (start..start + 60).for_each(|n| handle.put(HomeBlock(n), filled(1), Form::Block).unwrap());
+        journal.sync(handle.stop()).unwrap();
+    }
+    wait_until("a region is freed", || journal.stats().checkpoints > 0);
+    assert_eq!(journal.stats().stalls, 0);
+}
+
 #[test]
 fn blocks_go_home_sorted_in_large_writes_with_one_flush_and_the_header_in_both_slots() {
     let rig = Rig::new();
