@@ -104,7 +104,7 @@ fn syncs(
         })?;
         watch.end_round(&running, section)?;
     }
-    empty.stop(lab)?;
+    empty.stop()?;
     systems::stop(running)
 }
 
@@ -159,7 +159,7 @@ fn large(
         })?;
         running.iter().try_for_each(Running::sync)?;
     }
-    empty.stop(lab)?;
+    empty.stop()?;
     systems::stop(running)?;
     for case in ["write", "read"] {
         let ratio = samples.ratio(&Key::case(LARGE, case), SECONDS, EMPTY, &Ext4::ordered().name());
@@ -194,8 +194,8 @@ impl EmptyServer {
         self.dir.join("file")
     }
 
-    fn stop(self, lab: &Lab) -> Result<()> {
-        Program::new(&lab.programs().onejournal).arg("umount").arg(&self.dir).run()?;
+    fn stop(self) -> Result<()> {
+        Program::new("umount").arg(&self.dir).run()?;
         self.child.finish()?;
         std::fs::remove_dir(&self.dir).map_err(Error::at(&self.dir))
     }
