@@ -65,6 +65,9 @@ pub use durability::Durability;
 pub use error::{DeviceError, Operation, Result};
 pub use files::directory::{Directory, FileStore, StoredFile};
 pub use files::folder::Folder;
+pub use files::range_write::{
+    RANGES_BYTES_MAX, RANGES_XATTR, Range, RangeError, RangePart, write_ranges,
+};
 pub use files::trust::Trust;
 pub use files::virtual_attribute::{
     VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, virtual_attribute,

@@ -29,6 +29,10 @@ pub enum Fault {
     HomeCoversLater = 12,
     /// A failed sync is treated as a success.
     IgnoresSyncError = 13,
+    /// The pages of a transaction on a volume are not one atomic change.
+    SplitsTransaction = 14,
+    /// The change of a transaction on a volume is not durable when it is acknowledged.
+    SkipsChangeSync = 15,
 }
 
 fault::switches!(Fault, cfg!(feature = "canary"));

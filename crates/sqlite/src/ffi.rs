@@ -22,6 +22,7 @@ pub const SQLITE_IOERR_SHORT_READ: c_int = SQLITE_IOERR | (2 << 8);
 pub const SQLITE_IOERR_WRITE: c_int = SQLITE_IOERR | (3 << 8);
 pub const SQLITE_IOERR_FSYNC: c_int = SQLITE_IOERR | (4 << 8);
 pub const SQLITE_READONLY_ROLLBACK: c_int = 8 | (3 << 8);
+pub const SQLITE_IOERR_DELETE_NOENT: c_int = SQLITE_IOERR | (23 << 8);
 pub const SQLITE_IOERR_LOCK: c_int = SQLITE_IOERR | (15 << 8);
 pub const SQLITE_OK_LOAD_PERMANENTLY: c_int = SQLITE_OK | (1 << 8);
 
@@ -40,9 +41,11 @@ pub const SQLITE_LOCK_RESERVED: c_int = 2;
 pub const SQLITE_LOCK_EXCLUSIVE: c_int = 4;
 
 pub const SQLITE_FCNTL_SIZE_HINT: c_int = 5;
+pub const SQLITE_FCNTL_CHUNK_SIZE: c_int = 6;
 pub const SQLITE_FCNTL_VFSNAME: c_int = 12;
 pub const SQLITE_FCNTL_PRAGMA: c_int = 14;
 pub const SQLITE_FCNTL_HAS_MOVED: c_int = 20;
+pub const SQLITE_FCNTL_SYNC: c_int = 21;
 pub const SQLITE_FCNTL_COMMIT_PHASETWO: c_int = 22;
 pub const SQLITE_FCNTL_BEGIN_ATOMIC_WRITE: c_int = 31;
 pub const SQLITE_FCNTL_COMMIT_ATOMIC_WRITE: c_int = 32;

@@ -2,6 +2,7 @@
 
 pub(crate) mod directory;
 pub(crate) mod folder;
+pub(crate) mod range_write;
 pub(crate) mod trust;
 pub(crate) mod trusted_file;
 pub(crate) mod virtual_attribute;

@@ -5,7 +5,7 @@
 //!   operations/    one method of Call for each kind of request
 //!   call           a request with what its operation needs
 //!   state          Adapter: what all requests share
-//!   atomic/  forgets  spending  capabilities  flush_limit  failure
+//!   atomic/  forgets  spending  capabilities  range_parts  failure
 //! ```
 //!
 //! Nothing is kept for an open file: OPEN and OPENDIR are answered ENOSYS, which makes the kernel
@@ -28,6 +28,7 @@ mod fuzz_test;
 mod harness;
 mod lost_writes;
 mod operations;
+mod range_parts;
 mod serve;
 mod spending;
 mod state;

@@ -14,6 +14,7 @@ use crate::adapter::capabilities::Capabilities;
 use crate::adapter::flushes::Flushes;
 use crate::adapter::forgets::Forgets;
 use crate::adapter::lost_writes::LostWrites;
+use crate::adapter::range_parts::RangeParts;
 use crate::metrics;
 use crate::session_options::Order;
 use crate::stat::{AdapterCounters, Opening, Stat, StatSource};
@@ -32,6 +33,8 @@ pub(crate) struct Adapter {
     pub(super) flushes: Flushes,
     /// Writes that the kernel had collected, and that failed.
     pub(super) lost_writes: LostWrites,
+    /// Parts of changes of several ranges.
+    pub(super) range_parts: RangeParts,
     /// `None`: not offered.
     pub(super) atomic: Option<AtomicWrites>,
     pub(super) stat_source: StatSource,
@@ -61,6 +64,7 @@ impl Adapter {
             notifier,
             flushes: Flushes::default(),
             lost_writes: LostWrites::default(),
+            range_parts: RangeParts::default(),
             atomic,
             stat_source,
             agreed_flags,

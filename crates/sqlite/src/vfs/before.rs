@@ -9,6 +9,9 @@ use crate::ffi::*;
 use crate::messages::tell;
 use crate::real::file::Real;
 use crate::vfs::file::{Role, connection_of, real_file, role};
+use crate::volume::file::Kind;
+use crate::volume::memory::Memory;
+use crate::volume::rollback::{Rollback, Step};
 
 /// Gives a call to the connection of a database file, which decides how to carry it out. Calls on
 /// other files are passed on.
@@ -49,6 +52,44 @@ pub unsafe fn before_journal(
     guard(Then::Return(SQLITE_IOERR_WRITE), || match f(connection) {
         Ok(then) => then,
         Err(e) => Then::Return(e.code(SQLITE_IOERR_WRITE)),
+    })
+}
+
+/// Gives a call on a database, or on a rollback journal in memory, to the transaction on a volume
+/// that it belongs to. Calls on other files are passed on.
+///
+/// # Safety
+/// SQLite's call of a method of an open file.
+pub unsafe fn on_volume(
+    file: *mut sqlite3_file,
+    default: c_int,
+    in_memory: impl FnOnce(&mut Memory) -> Result<(), Failure>,
+    in_database: impl FnOnce(&mut Rollback) -> Result<Step, Failure>,
+) -> Then {
+    // SAFETY: the caller's promise.
+    let Role::Volume(volume) = (unsafe { role(file) }) else { return Then::Below };
+    match volume.kind() {
+        Kind::Main => rolled(default, || in_database(&mut volume.rollback())),
+        Kind::Journal => rolled(default, || match volume.rollback().memory() {
+            Some(memory) => in_memory(memory).map(|()| Step::Done),
+            None => Ok(Step::Below),
+        }),
+        Kind::Wal => Then::Below,
+    }
+}
+
+/// Runs a step of a transaction on a volume.
+pub fn rolled(default: c_int, f: impl FnOnce() -> Result<Step, Failure>) -> Then {
+    guard(Then::Return(default), || match f() {
+        Ok(Step::Done) => Then::Return(SQLITE_OK),
+        Ok(Step::Below) => Then::Below,
+        Err(e) => {
+            let code = e.code(default);
+            if code != SQLITE_IOERR_SHORT_READ && code != SQLITE_NOTFOUND {
+                tell(code, &format!("a transaction on a volume: {e}"));
+            }
+            Then::Return(code)
+        }
     })
 }
 

@@ -1,7 +1,7 @@
 //! The object of a file of the VFS, and its role. Our object comes first, then, in the same memory,
 //! that of the file below.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;
 
 use crate::batch::Connection;
@@ -63,30 +63,34 @@ pub unsafe fn real_file(file: *mut File) -> Real {
     unsafe { Real::new(real_of(file)) }
 }
 
-/// Closes the file below if it is open.
+/// Closes the file below if it is open. Returns SQLite's result code.
 ///
 /// # Safety
 /// As [`real_of`]; its methods are set or null.
-pub unsafe fn close_real(file: *mut File) {
+pub unsafe fn close_real(file: *mut File) -> c_int {
     // SAFETY: the caller's promise.
     let real = unsafe { real_of(file) };
     // SAFETY: as above.
-    if unsafe { !(*real).pMethods.is_null() } {
-        // The open failed, and that is what is reported.
-        let _ = call!(real, xClose);
+    if unsafe { (*real).pMethods.is_null() } {
+        return SQLITE_OK;
     }
+    let rc = call!(real, xClose);
+    // SAFETY: as above.
+    unsafe { (*real).pMethods = std::ptr::null() };
+    rc
 }
 
 /// Makes `file` one of the extension's files.
 ///
 /// # Safety
-/// As [`real_of`], and the file below is open.
+/// As [`real_of`], and the file below is open, or `role` is a journal in memory and it has no methods.
 pub unsafe fn begin(file: *mut File, role: Role, methods: &'static [sqlite3_io_methods; 3]) {
     let methods = METHODS.get_or_init(|| methods);
     // SAFETY: the caller's promise; the methods' version is that of the file below, so SQLite calls no
     // method which that has not.
     unsafe {
-        let version = (*(*real_of(file)).pMethods).iVersion;
+        let below = (*real_of(file)).pMethods;
+        let version = if below.is_null() { 1 } else { (*below).iVersion };
         (*file).role = Box::into_raw(Box::new(role));
         (*file).base.pMethods = match version {
             ..=1 => &methods[0],

@@ -1,20 +1,25 @@
 //! The methods of a file of the VFS, as SQLite calls them (`sqlite3_io_methods`). Each passes the
 //! call on to the file below, if its role leaves anything to do.
 
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use crate::batch::{self, Connection, Then};
 use crate::database;
-use crate::failure::guard;
+use crate::failure::{Failure, guard};
 use crate::ffi::*;
 use crate::frames::wal_index::{HEADERS_BYTES, WalIndex};
 use crate::real::file::call;
 use crate::real::loaded::loaded;
-use crate::vfs::before::{before, before_journal, settle, settled};
-use crate::vfs::file::{NAME, Role, connection_of, files_of, real_file, real_of, role, take_role};
+use crate::vfs::before::{before, before_journal, on_volume, rolled, settle, settled};
+use crate::vfs::file::{
+    NAME, Role, close_real, connection_of, files_of, real_file, real_of, role, take_role,
+};
 use crate::vfs::names;
 use crate::volume::file::Kind;
+use crate::volume::memory::Memory;
+use crate::volume::rollback::{Rollback, Step};
 
 const fn methods(version: c_int) -> sqlite3_io_methods {
     sqlite3_io_methods {
@@ -75,8 +80,8 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
             _ => {}
         }
     });
-    // SAFETY: as above.
-    let rc = call!(unsafe { real_of(file.cast()) }, xClose);
+    // SAFETY: as above. A journal may have been in memory, without a file.
+    let rc = unsafe { close_real(file.cast()) };
     guard((), || drop(role));
     if settled == SQLITE_OK { rc } else { settled }
 }
@@ -108,9 +113,10 @@ unsafe extern "C" fn write(
         if volume.kind() != Kind::Main {
             return settled(|| volume.write(start, data));
         }
-        let settled = settled(|| volume.settle_journal());
-        if settled != SQLITE_OK {
-            return settled;
+        if let Then::Return(code) =
+            rolled(SQLITE_IOERR_WRITE, || volume.rollback().write(start, data))
+        {
+            return code;
         }
     }
     if let Role::Wal(wal, main) = role {
@@ -136,6 +142,11 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
         return code;
     }
     // SAFETY: as above.
+    let then = unsafe { on_volume(file, SQLITE_IOERR_FSYNC, |_| Ok(()), |it| it.sync()) };
+    if let Then::Return(code) = then {
+        return code;
+    }
+    // SAFETY: as above.
     let settled = unsafe { settle(file) };
     if settled != SQLITE_OK {
         return settled;
@@ -144,28 +155,74 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     call!(unsafe { real_of(file.cast()) }, xSync, flags)
 }
 
-/// Passes a call on to the file below; `after $before` of this file.
+/// Passes a call on to the file below.
 macro_rules! pass {
-    ($name:ident, $method:ident, ($($argument:ident: $type:ty),*) $(, after $before:ident)?) => {
+    ($name:ident, $method:ident, ($($argument:ident: $type:ty),*)) => {
         unsafe extern "C" fn $name(file: *mut sqlite3_file, $($argument: $type),*) -> c_int {
-            $(
-                // SAFETY: SQLite's call of a method of an open file.
-                let before = unsafe { $before(file) };
-                if before != SQLITE_OK {
-                    return before;
-                }
-            )?
             // SAFETY: SQLite's call of a method of an open file.
             call!(unsafe { real_of(file.cast()) }, $method $(, $argument)*)
         }
     };
 }
 
-pass!(file_size, xFileSize, (out: *mut i64), after settle);
+unsafe extern "C" fn file_size(file: *mut sqlite3_file, out: *mut i64) -> c_int {
+    let held_end = Cell::new(0);
+    let in_memory = |memory: &mut Memory| {
+        held_end.set(memory.bytes().len() as u64);
+        Ok(())
+    };
+    let in_database = |it: &mut Rollback| {
+        held_end.set(it.end());
+        Ok(Step::Below)
+    };
+    // SAFETY: SQLite's call of a method.
+    let then = unsafe { on_volume(file, SQLITE_IOERR, in_memory, in_database) };
+    if let Then::Below = then {
+        // SAFETY: as above.
+        let settled = unsafe { settle(file) };
+        if settled != SQLITE_OK {
+            return settled;
+        }
+        // SAFETY: as above.
+        let rc = call!(unsafe { real_of(file.cast()) }, xFileSize, out);
+        if rc != SQLITE_OK {
+            return rc;
+        }
+    }
+    let held_end = i64::try_from(held_end.get()).unwrap_or(i64::MAX);
+    // SAFETY: SQLite's pointer to a number, which the VFS below has set.
+    unsafe {
+        *out = match then {
+            Then::Below => held_end.max(*out),
+            Then::Return(_) => held_end,
+        };
+    }
+    SQLITE_OK
+}
+
 pass!(check_reserved_lock, xCheckReservedLock, (out: *mut c_int));
 pass!(sector_size, xSectorSize, ());
-pass!(fetch, xFetch, (offset: i64, count: c_int, out: *mut *mut c_void));
 pass!(unfetch, xUnfetch, (offset: i64, memory: *mut c_void));
+
+unsafe extern "C" fn fetch(
+    file: *mut sqlite3_file,
+    offset: i64,
+    count: c_int,
+    out: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: SQLite's call of a method.
+    if let Role::Volume(volume) = unsafe { role(file) }
+        && volume.kind() == Kind::Main
+        && guard(true, || volume.rollback().holds_pages())
+    {
+        // A mapping of the file does not show them. SQLite then reads.
+        // SAFETY: SQLite's pointer to a pointer.
+        unsafe { *out = std::ptr::null_mut() };
+        return SQLITE_OK;
+    }
+    // SAFETY: as above.
+    call!(unsafe { real_of(file.cast()) }, xFetch, offset, count, out)
+}
 
 unsafe extern "C" fn read(
     file: *mut sqlite3_file,
@@ -176,6 +233,23 @@ unsafe extern "C" fn read(
     // SAFETY: SQLite's call of a method.
     if let Then::Return(code) = unsafe { before(file, SQLITE_IOERR, |it, _| Ok(it.read())) } {
         return code;
+    }
+    if let (Ok(at), Ok(len)) = (u64::try_from(offset), usize::try_from(count)) {
+        // SAFETY: SQLite passes memory for so many bytes.
+        let out = unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), len) };
+        let short = Failure::Sqlite { code: SQLITE_IOERR_SHORT_READ, what: "reading" };
+        let out = RefCell::new(out);
+        let from_memory = |memory: &mut Memory| match memory.read(at, &mut out.borrow_mut()) {
+            true => Ok(()),
+            false => Err(short),
+        };
+        // SAFETY: as above.
+        let then = unsafe {
+            on_volume(file, SQLITE_IOERR, from_memory, |it| it.read(at, &mut out.borrow_mut()))
+        };
+        if let Then::Return(code) = then {
+            return code;
+        }
     }
     // SAFETY: as above.
     let settled = match unsafe { role(file) } {
@@ -278,6 +352,16 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
     if let Then::Return(code) = then {
         return code;
     }
+    let bytes = u64::try_from(size).unwrap_or(0);
+    let in_memory = |memory: &mut Memory| {
+        memory.truncate(bytes);
+        Ok(())
+    };
+    // SAFETY: as above.
+    let then = unsafe { on_volume(file, SQLITE_IOERR, in_memory, |it| it.truncate(bytes)) };
+    if let Then::Return(code) = then {
+        return code;
+    }
     // SAFETY: as above.
     let settled = unsafe { settle(file) };
     if settled != SQLITE_OK {
@@ -303,7 +387,7 @@ unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
 unsafe extern "C" fn unlock(file: *mut sqlite3_file, level: c_int) -> c_int {
     // SAFETY: SQLite's call of a method.
     if let Role::Volume(volume) = unsafe { role(file) } {
-        guard((), || volume.forget_journal());
+        guard((), || volume.rollback().unlocked(level));
     }
     // SAFETY: SQLite's call of a method.
     let rc = call!(unsafe { real_of(file.cast()) }, xUnlock, level);
@@ -319,6 +403,21 @@ unsafe extern "C" fn file_control(
     operation: c_int,
     argument: *mut c_void,
 ) -> c_int {
+    let unknown = |_: &mut Memory| Err(Failure::Sqlite { code: SQLITE_NOTFOUND, what: "asking" });
+    // SAFETY: SQLite's call of a method.
+    let then = unsafe {
+        on_volume(file, SQLITE_IOERR, unknown, |it| match operation {
+            SQLITE_FCNTL_SIZE_HINT => it.grow(),
+            SQLITE_FCNTL_SYNC => it.complete(!argument.is_null()).map(|()| Step::Below),
+            SQLITE_FCNTL_CHUNK_SIZE | SQLITE_FCNTL_BEGIN_ATOMIC_WRITE => {
+                it.stop_offering().map(|()| Step::Below)
+            }
+            _ => Ok(Step::Below),
+        })
+    };
+    if let Then::Return(code) = then {
+        return code;
+    }
     // It may change the size of the database.
     if operation == SQLITE_FCNTL_SIZE_HINT {
         // SAFETY: SQLite's call of a method.

@@ -24,6 +24,7 @@ use crate::vfs::methods::METHODS;
 use crate::vfs::names::{self, Owner};
 use crate::vfs::parameters;
 use crate::volume::file::{Volume, is_on_volume};
+use crate::volume::rollback::was_in_memory;
 use crate::wal::file::Wal;
 
 /// Makes the registered VFS the default one, which SQLite uses if a program names none.
@@ -144,18 +145,22 @@ unsafe extern "C" fn open(
     if flags & SQLITE_OPEN_MAIN_DB != 0 {
         forget();
     }
-    let below = loaded().below.0;
+    // SAFETY: the memory is ours.
+    unsafe { (*file::real_of(file)).pMethods = std::ptr::null() };
     let mut found_flags = flags;
-    // SAFETY: the file below is in the same memory, with room for what its VFS asked for; the name
-    // is passed on as it came.
-    let rc = unsafe {
-        let real = file::real_of(file);
-        (*real).pMethods = std::ptr::null();
-        ((*below).xOpen.expect("every VFS can open"))(below, name, real, flags, &mut found_flags)
-    };
+    // SAFETY: the name is SQLite's, and the file below is not open.
+    if let Some(journal) = guard(None, || unsafe { journal_in_memory(name, file, flags) }) {
+        if !out_flags.is_null() {
+            // SAFETY: SQLite's pointer to a number.
+            unsafe { *out_flags = flags };
+        }
+        // SAFETY: as above.
+        unsafe { file::begin(file, Role::Volume(journal), &METHODS) };
+        return SQLITE_OK;
+    }
+    // SAFETY: as above.
+    let rc = unsafe { open_below(name, file, flags, &mut found_flags) };
     if rc != SQLITE_OK {
-        // SAFETY: as above. A VFS that failed may have left a file that has to be closed.
-        unsafe { file::close_real(file) };
         return rc;
     }
     if !out_flags.is_null() {
@@ -175,10 +180,70 @@ unsafe extern "C" fn open(
         }
         Err(code) => {
             // SAFETY: the file below is open, and SQLite has not got it.
-            unsafe { file::close_real(file) };
+            let _ = unsafe { file::close_real(file) };
             code
         }
     }
+}
+
+/// Opens the file below. Returns SQLite's result code. After a failure it is not open.
+///
+/// # Safety
+/// `name` is a name or null as SQLite passes it to `xOpen`, `file` has SQLite's memory for it, and the
+/// file below is not open.
+unsafe fn open_below(
+    name: *const c_char,
+    file: *mut File,
+    flags: c_int,
+    found_flags: &mut c_int,
+) -> c_int {
+    let below = loaded().below.0;
+    // SAFETY: the file below is in the same memory, with room for what its VFS asked for; the name
+    // is passed on as it came.
+    let rc = unsafe {
+        let open = (*below).xOpen.expect("every VFS can open");
+        open(below, name, file::real_of(file), flags, found_flags)
+    };
+    if rc != SQLITE_OK {
+        // A VFS that failed may have left a file that has to be closed. Its failure is reported.
+        // SAFETY: the caller's promise.
+        let _ = unsafe { file::close_real(file) };
+    }
+    rc
+}
+
+/// The rollback journal that SQLite opens for a transaction, if it may be in memory. Any journal
+/// that exists is none to roll back: SQLite looked when it took the shared lock, and has the lock for
+/// writing now.
+///
+/// # Safety
+/// As [`open_below`].
+unsafe fn journal_in_memory(name: *const c_char, file: *mut File, flags: c_int) -> Option<Volume> {
+    const WANTED: c_int = SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    if name.is_null() || flags & WANTED != WANTED {
+        return None;
+    }
+    // SAFETY: the name of a journal, by the flag.
+    let Owner::Direct(main) = (unsafe { names::owner_of(name) }) else { return None };
+    // SAFETY: the same connection's database is open.
+    let on_volume = unsafe { file::volume_of(main) }?;
+    // SAFETY: as above.
+    let path = unsafe { path_of(name) };
+    let open = move || {
+        let mut found_flags = flags;
+        // SAFETY: called while the journal is open, so the memory is SQLite's for it; the pager keeps
+        // its name as long as the database is open. After a failure the file below is closed again.
+        let code = unsafe {
+            let _ = file::close_real(file);
+            open_below(name, file, flags, &mut found_flags)
+        };
+        match code {
+            // SAFETY: it is open until `close`, which takes this away again first.
+            SQLITE_OK => Ok(unsafe { file::real_file(file) }),
+            code => Err(Failure::Sqlite { code, what: "opening" }),
+        }
+    };
+    on_volume.journal_in_memory(path, Box::new(open))
 }
 
 /// The role of a file for the extension.
@@ -215,7 +280,9 @@ unsafe fn role_of(
         .and_then(|()| Settings::new(&path, find));
         let mut settings = settings.map_err(|e| report(&e))?;
         if !settings.is_named && !settings.exists() && is_on_volume(&path) {
-            return Ok(Role::Volume(Volume::main(&path, is_writable)));
+            // SAFETY: it is open, and this thread opens it.
+            let real = unsafe { file::real_file(file) };
+            return Ok(Role::Volume(Volume::main(&path, real, is_writable)));
         }
         // SAFETY: it is open, and this thread opens it.
         let real = unsafe { file::real_file(file) };
@@ -314,6 +381,14 @@ unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c
         find(Path::new(OsStr::from_bytes(main)))
     };
     let database = guard(None, || find(b"-wal"));
+    let in_memory = guard(Err(Failure::Sqlite { code: SQLITE_IOERR, what: "removing" }), || {
+        // SAFETY: SQLite's names end with a zero.
+        was_in_memory(&unsafe { path_of(name) })
+    });
+    let is_in_memory = match in_memory {
+        Ok(is_in_memory) => is_in_memory,
+        Err(e) => return e.code(SQLITE_IOERR),
+    };
     let has_batches = |database: Arc<Database>| database.has_batches.load(Ordering::Relaxed);
     // A journal that comes back would undo what follows it in the log.
     let is_rare = guard(false, || find(b"-journal").is_some_and(has_batches));
@@ -321,6 +396,10 @@ unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c
     // SAFETY: passed on as it came. The removal of a WAL is made durable, because the log forgets it next
     // and its content on the disk may be an old one.
     let rc = unsafe { ((*below).xDelete.expect("every VFS can delete"))(below, name, sync) };
+    // An empty one of another program may have been there.
+    if is_in_memory && rc == SQLITE_IOERR_DELETE_NOENT {
+        return SQLITE_OK;
+    }
     if rc == SQLITE_OK
         && let Some(database) = database
     {

@@ -10,9 +10,9 @@
 //! SQLite was told: a change of mode makes the volume write home all that it holds, and with
 //! `journal_mode=DELETE` each transaction makes a journal.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::ffi::c_int;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rustix::fs::XattrFlags;
@@ -24,7 +24,8 @@ use crate::frames::read::read_header;
 use crate::messages::tell;
 use crate::real::file::Real;
 use crate::volume::frames::{Frames, Step};
-use crate::volume::journal::HeldJournal;
+use crate::volume::rollback::{Open, Rollback};
+use crate::volume::target::Target;
 
 /// Extended attribute with a file's mode. Every file of a volume has it.
 const MODE: &str = "user.onejournal.mode";
@@ -88,38 +89,42 @@ pub enum Kind {
     Main,
     /// The WAL, whose frames are held back.
     Wal,
-    /// A rollback journal, whose records are held back.
+    /// A rollback journal, which is in memory, or whose records are held back.
     Journal,
 }
 
 /// A connection's file on a volume. The database shares with its WAL the frames that are held,
 /// because SQLite publishes frames through methods of the database's file, and with its rollback
-/// journal the records that are held, because they are written before it is. One thread at a time
-/// uses a connection's files.
+/// journal the pages and records that are held. One thread at a time uses a connection's files.
 pub struct Volume {
     held: Rc<RefCell<HeldWal>>,
-    journal: Rc<RefCell<HeldJournal>>,
+    rollback: Rc<RefCell<Rollback>>,
     kind: Kind,
     is_prefix: bool,
 }
 
 impl Volume {
-    /// The database at `path`.
-    pub fn main(path: &Path, is_writable: bool) -> Volume {
+    /// The database at `path`, open as `main`.
+    pub fn main(path: &Path, main: Real, is_writable: bool) -> Volume {
         let beside = path.parent().unwrap_or(Path::new("/"));
         let is_prefix = is_writable
             && keeps_order(path)
             && asked(ensure_prefix_mode(path))
             && has_prefix_mode(beside);
-        Volume { held: Rc::default(), journal: Rc::default(), kind: Kind::Main, is_prefix }
+        let target = if is_prefix { Target::new(path, main) } else { None };
+        let mut journal = path.as_os_str().to_owned();
+        journal.push("-journal");
+        let rollback = Rollback::new(main, target, journal.into());
+        let rollback = Rc::new(RefCell::new(rollback));
+        Volume { held: Rc::default(), rollback, kind: Kind::Main, is_prefix }
     }
 
     /// The WAL at `path` of this database.
     pub fn wal(&self, path: &Path, wal: Real, is_writable: bool) -> Volume {
         let is_prefix = is_writable && keeps_order(path) && asked(ensure_prefix_mode(path));
         *self.held.borrow_mut() = HeldWal { wal: Some(wal), ..HeldWal::default() };
-        let journal = self.journal.clone();
-        Volume { held: self.held.clone(), journal, kind: Kind::Wal, is_prefix }
+        let rollback = self.rollback.clone();
+        Volume { held: self.held.clone(), rollback, kind: Kind::Wal, is_prefix }
     }
 
     /// The rollback journal at `path` of this database, which is opened for writing. `None`: nothing
@@ -132,9 +137,37 @@ impl Volume {
             return Ok(None);
         }
         ensure_prefix_mode(path)?;
-        self.journal.borrow_mut().opened(journal);
-        let (held, journal) = (self.held.clone(), self.journal.clone());
-        Ok(Some(Volume { held, journal, kind: Kind::Journal, is_prefix: false }))
+        self.rollback.borrow_mut().opened(journal);
+        Ok(Some(self.journal_file()))
+    }
+
+    /// The rollback journal of this database, in memory. `open` makes a file at `path`. `None`: it
+    /// has to be a file.
+    pub fn journal_in_memory(&self, path: PathBuf, mut open: Open) -> Option<Volume> {
+        if !self.rollback.borrow().offers_memory() {
+            return None;
+        }
+        let open = move || {
+            let journal = open()?;
+            ensure_prefix_mode(&path)?;
+            // SQLite wrote its journal as if the file had been empty.
+            if journal.size()? > 0 {
+                journal.truncate(0)?;
+            }
+            Ok(journal)
+        };
+        self.rollback.borrow_mut().opened_in_memory(Box::new(open));
+        Some(self.journal_file())
+    }
+
+    fn journal_file(&self) -> Volume {
+        let (held, rollback) = (self.held.clone(), self.rollback.clone());
+        Volume { held, rollback, kind: Kind::Journal, is_prefix: false }
+    }
+
+    /// The transaction of the connection in a rollback mode.
+    pub fn rollback(&self) -> RefMut<'_, Rollback> {
+        self.rollback.borrow_mut()
     }
 
     /// Which file this is.
@@ -152,7 +185,7 @@ impl Volume {
     /// fails, and none of its frames is held any more.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         if self.kind == Kind::Journal {
-            return self.journal.borrow_mut().write(at, bytes);
+            return self.rollback().write_journal(at, bytes);
         }
         let mut held = self.held.borrow_mut();
         let written = held.write(at, bytes);
@@ -165,18 +198,8 @@ impl Volume {
     /// Writes the frames and records that are held. If that fails they stay held, so that the next
     /// call fails, too.
     pub fn settle(&self) -> Result<(), Failure> {
-        self.journal.borrow_mut().settle()?;
+        self.rollback().settle_journal()?;
         self.held.borrow_mut().settle()
-    }
-
-    /// Called before a write to the database.
-    pub fn settle_journal(&self) -> Result<(), Failure> {
-        self.journal.borrow_mut().settle()
-    }
-
-    /// Called before the connection gives up its lock on the database for writing.
-    pub fn forget_journal(&self) {
-        self.journal.borrow_mut().forget();
     }
 
     /// Called when a lock of the shared memory is taken or released. Writes the frames that are
@@ -195,10 +218,13 @@ impl Volume {
     /// Called when the file is closed.
     pub fn closed(&self) -> Result<(), Failure> {
         match self.kind {
-            Kind::Main => Ok(()),
+            Kind::Main => {
+                self.rollback().unlocked(SQLITE_LOCK_NONE);
+                Ok(())
+            }
             Kind::Wal => self.wal_closed(),
             Kind::Journal => {
-                self.journal.borrow_mut().closed();
+                self.rollback().closed();
                 Ok(())
             }
         }

@@ -1,4 +1,4 @@
-//! Holds back the records of a rollback journal on a volume, where each write is a request to the
+//! Holds back the records of a rollback journal that is a file on a volume, where each write is a request to the
 //! volume's process.
 //!
 //! SQLite writes the header of the journal, and for each page that a transaction changes its
@@ -10,7 +10,7 @@
 //! Invariants:
 //! 1. No write to the database reaches the volume before everything that is held.
 //! 2. Only new records are held: a header, which begins with SQLite's magic, and what directly
-//!    follows it. Any other write, such as the zeros that end a transaction with
+//!    follows it or records that were held before. Any other write, such as the zeros that end a transaction with
 //!    `journal_mode=PERSIST`, reaches the volume at once, after everything that is held.
 //! 3. Nothing is held when the connection gives up its lock, or the journal is closed. Records that
 //!    are still held then belong to changes that were not made, and are dropped.
@@ -20,16 +20,14 @@
 
 use crate::failure::Failure;
 use crate::real::file::Real;
+use crate::volume::memory::MAGIC;
 
 /// Most bytes that may be held.
 const HELD_BYTES_MAX: usize = 1 << 20;
-/// The start of a journal's header (SQLite's file format, "The Rollback Journal").
-const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
-/// The records that are held back, and the journal while it is open.
-#[derive(Default)]
+/// The records that are held back, and the journal, which is open.
 pub struct HeldJournal {
-    journal: Option<Real>,
+    journal: Real,
     records: Records,
 }
 
@@ -38,13 +36,15 @@ pub struct HeldJournal {
 struct Records {
     begin: u64,
     bytes: Vec<u8>,
+    /// Where the records that were held before end.
+    written_end: Option<u64>,
 }
 
 impl Records {
     /// Takes a write, if it may be held.
     fn push(&mut self, at: u64, bytes: &[u8]) -> bool {
         let is_next = match self.bytes.is_empty() {
-            true => bytes.starts_with(&MAGIC),
+            true => bytes.starts_with(&MAGIC) || self.written_end == Some(at),
             false => at == self.begin + self.bytes.len() as u64,
         };
         if !is_next || self.bytes.len() + bytes.len() > HELD_BYTES_MAX {
@@ -64,6 +64,7 @@ impl Records {
     ) -> Result<(), Failure> {
         if !self.bytes.is_empty() {
             write(self.begin, &self.bytes)?;
+            self.written_end = Some(self.begin + self.bytes.len() as u64);
             self.bytes.clear();
         }
         Ok(())
@@ -71,39 +72,29 @@ impl Records {
 }
 
 impl HeldJournal {
-    /// The journal was opened for writing.
-    pub fn opened(&mut self, journal: Real) {
-        *self = HeldJournal { journal: Some(journal), records: Records::default() };
-    }
-
-    /// The journal is closed.
-    pub fn closed(&mut self) {
-        *self = HeldJournal::default();
+    /// Of a journal that was opened for writing.
+    pub fn new(journal: Real) -> HeldJournal {
+        HeldJournal { journal, records: Records::default() }
     }
 
     /// Takes a write to the journal.
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-        let Some(journal) = self.journal else {
-            return Err(Failure::Sqlite { code: crate::ffi::SQLITE_IOERR, what: "using" });
-        };
         if self.records.push(at, bytes) {
             return Ok(());
         }
         self.settle()?;
-        if self.records.push(at, bytes) { Ok(()) } else { journal.write(at, bytes) }
+        if self.records.push(at, bytes) { Ok(()) } else { self.journal.write(at, bytes) }
     }
 
     /// Writes everything that is held.
     pub fn settle(&mut self) -> Result<(), Failure> {
-        match self.journal {
-            Some(journal) => self.records.settle(|at, bytes| journal.write(at, bytes)),
-            None => Ok(()),
-        }
+        let journal = self.journal;
+        self.records.settle(|at, bytes| journal.write(at, bytes))
     }
 
     /// The connection gives up its lock.
     pub fn forget(&mut self) {
-        self.records.bytes.clear();
+        self.records = Records::default();
     }
 }
 
@@ -175,6 +166,7 @@ mod tests {
         }
         assert!(file.iter().all(|(_, bytes)| bytes.len() <= HELD_BYTES_MAX));
         assert!(file[0].1.len() > HELD_BYTES_MAX - 512);
+        assert_eq!(file.len(), 1, "what follows is held again");
     }
 
     proptest! {

@@ -3,3 +3,7 @@
 pub mod file;
 pub mod frames;
 pub mod journal;
+pub mod memory;
+mod pages;
+pub mod rollback;
+mod target;

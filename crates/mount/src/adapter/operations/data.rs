@@ -167,7 +167,7 @@ impl Call<'_, '_> {
     }
 
     /// Before a file's content changes: takes its capabilities off, if it has any.
-    fn drop_capabilities(&self, ino: InodeNo) -> Outcome {
+    pub(super) fn drop_capabilities(&self, ino: InodeNo) -> Outcome {
         let has_none = self.adapter.capabilities.check(ino, || {
             match self.volume.get_xattr(ino, CAPABILITY_XATTR) {
                 Ok(_) => Ok(false),
@@ -186,7 +186,7 @@ impl Call<'_, '_> {
 
     /// For a request that does not say whether its sender may keep set-user-ID and set-group-ID:
     /// only root may.
-    fn drop_ids_unless_root(&self, ino: InodeNo) -> Outcome {
+    pub(super) fn drop_ids_unless_root(&self, ino: InodeNo) -> Outcome {
         if self.header.uid != 0 && self.volume.get_attr(ino)?.mode & SUID_SGID != 0 {
             let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
             self.volume.set_attr(ino, &change)?;

@@ -8,6 +8,7 @@ mod held_writes;
 mod ioctl;
 mod names;
 mod open;
+mod ranges;
 mod xattr;
 
 use fuse::abi::Opcode;

@@ -1,5 +1,6 @@
 //! Extended attributes, and those of our own that no file holds (see `crate::stat`).
 
+use device::RANGES_XATTR;
 use ext4::{Error, InodeNo, XattrFlags};
 use fuse::abi::{
     GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInShort, init,
@@ -46,6 +47,10 @@ impl Call<'_, '_> {
             FILES_XATTR => self.files_report(FILE_LIMIT),
             PID_XATTR => std::process::id().to_string().into_bytes(),
             MODE_XATTR => self.volume.data_mode_of(ino)?.name().into(),
+            _ if name == RANGES_XATTR.as_bytes() => {
+                let bytes = self.ranges_bytes_max().ok_or(Errno::NODATA)?;
+                bytes.to_string().into_bytes()
+            }
             _ => return Ok(None),
         }))
     }
@@ -123,6 +128,9 @@ impl Call<'_, '_> {
         };
         let name = self.body.take_string()?;
         let value = self.body.take_bytes(set.size)?;
+        if name == RANGES_XATTR.as_bytes() {
+            return self.write_ranges(ino, value);
+        }
         let flags = match set.flags {
             0 => XattrFlags::Any,
             XATTR_CREATE => XattrFlags::Create,
