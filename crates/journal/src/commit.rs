@@ -38,7 +38,7 @@ use crate::home::Home;
 use crate::in_place::{InPlace, WriteOut};
 use crate::limits::Limits;
 use crate::record::{self, Contents, Encoded, Encoding, RecordBuf};
-use crate::regions::RecordSpan;
+use crate::regions::{RecordSpan, Regions};
 use crate::ring::Ring;
 use crate::running::{Committing, InPlaceCount, InPlaceEnd, Running};
 use crate::stats::Counters;
@@ -123,7 +123,8 @@ impl Progress {
 /// How a commit ended, if it did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CommitOutcome {
-    Committed,
+    /// This transaction.
+    Committed(Tid),
     /// The running transaction was empty.
     NothingToCommit,
 }
@@ -135,8 +136,8 @@ struct Closed<'a> {
     fresh: Option<WriteOut<'a>>,
     /// Its buffered data, which still have to be written.
     out: Option<WriteOut<'a>>,
-    /// Counts its other data that are being written in place.
-    in_place: Arc<InPlaceCount>,
+    /// Counts its other data that are being written in place, if there were any.
+    in_place: Option<Arc<InPlaceCount>>,
 }
 
 impl Committer {
@@ -180,14 +181,15 @@ impl Committer {
     /// Returns when `tid` and everything before it is durable.
     pub(crate) fn sync(&self, tid: Tid) -> Result<()> {
         let (context, mut is_first_look) = (&self.parts.context, true);
-        Counters::add(&context.counters.syncs, 1);
         loop {
             let mut progress = self.progress.lock();
+            // `progress` protects both counters of syncs.
+            Counters::add_alone(&context.counters.syncs, usize::from(is_first_look));
             loop {
                 context.abort.check()?;
                 if progress.committed >= tid {
                     let count = usize::from(is_first_look);
-                    Counters::add(&context.counters.syncs_without_io, count);
+                    Counters::add_alone(&context.counters.syncs_without_io, count);
                     return Ok(());
                 }
                 if is_first_look {
@@ -204,9 +206,10 @@ impl Committer {
             }
             progress.is_in_flight = true;
             drop(self.gather(progress));
-            if self.lead(tid)? == CommitOutcome::NothingToCommit {
-                Counters::add(&context.counters.syncs_without_io, 1);
-                return Ok(());
+            match self.lead(tid)? {
+                CommitOutcome::NothingToCommit => return Ok(()),
+                CommitOutcome::Committed(newest) if newest >= tid => return context.abort.check(),
+                CommitOutcome::Committed(_) => {}
             }
         }
     }
@@ -235,7 +238,9 @@ impl Committer {
         let outcome = abort.on_failure(self.commit_running())?;
         if outcome == CommitOutcome::NothingToCommit {
             // Nothing will be committed for the calls that wait for it.
-            self.progress.lock().take_waiting(tid);
+            let mut progress = self.progress.lock();
+            progress.take_waiting(tid);
+            Counters::add_alone(&self.parts.context.counters.syncs_without_io, 1);
         }
         Ok(outcome)
     }
@@ -254,12 +259,23 @@ impl Committer {
             return Ok(CommitOutcome::NothingToCommit);
         };
         self.parts.in_place.write_out(fresh)?;
-        let checks = self.settle_in_place(&transaction, out, &in_place)?;
+        let checks = self.settle_in_place(&transaction, out, in_place.as_deref())?;
         let mut record_buf = self.record_buf.lock();
         let (encoded, place) = self.lay_out(&transaction, &checks, &mut record_buf)?;
         self.write(&transaction, &checks, &place, &encoded)?;
         self.publish(&transaction, &encoded, started.elapsed());
-        Ok(CommitOutcome::Committed)
+        let tid = transaction.tid;
+        self.keep_spare_blocks(transaction);
+        Ok(CommitOutcome::Committed(tid))
+    }
+
+    /// A commit does not wait for an open handle in order to keep memory.
+    fn keep_spare_blocks(&self, transaction: Arc<Committing>) {
+        let transaction = Arc::into_inner(transaction);
+        if let (Some(transaction), Some(mut running)) = (transaction, self.parts.running.try_lock())
+        {
+            running.spare_blocks.keep_bases(transaction);
+        }
     }
 
     /// Phase 1: takes the running transaction, if it is not empty, and starts the next one.
@@ -268,7 +284,7 @@ impl Committer {
         if running.is_empty() {
             return None;
         }
-        let next = Running::new(running.tid.next());
+        let next = Running::after(&mut running);
         self.parts.checks.close(running.tid);
         let mut closed = std::mem::replace(&mut *running, next);
         let fresh = self.parts.in_place.take_fresh_runs(&mut closed);
@@ -289,12 +305,12 @@ impl Committer {
         &self,
         transaction: &Committing,
         out: Option<WriteOut<'_>>,
-        in_place: &InPlaceCount,
+        in_place: Option<&InPlaceCount>,
     ) -> Result<Vec<DataCheck>> {
         let is_buffered = out.is_some();
         let abort = &self.parts.context.abort;
         self.parts.in_place.write_out(out)?;
-        if in_place.wait_for_zero() == InPlaceEnd::OneIsLost {
+        if in_place.is_some_and(|writes| writes.wait_for_zero() == InPlaceEnd::OneIsLost) {
             abort.latch(&"a thread panicked while it wrote in place, which is a bug");
         }
         if is_buffered {
@@ -325,7 +341,7 @@ impl Committer {
         let codec = context.options.delta_codec;
         if codec.needs_region() {
             let max_bytes = record::max_bytes(block_count, revoke_count);
-            self.choose_region(max_bytes.next_multiple_of(self.format.step_bytes) as u64)?;
+            drop(self.choose_region(max_bytes.next_multiple_of(self.format.step_bytes) as u64)?);
         }
         let is_whole_in_region = |block: HomeBlock| {
             faults::is(Fault::XorWithoutBase) || ring.lock().is_whole_in_active(block)
@@ -348,10 +364,9 @@ impl Committer {
             },
             record_buf,
         );
-        Counters::add(&context.counters.revokes, revokes.len());
+        Counters::add_alone(&context.counters.revokes, revokes.len());
         let record_bytes = encoded.bytes.len() as u64;
-        self.choose_region(record_bytes)?;
-        let place = ring.lock().reserve(record_bytes);
+        let place = self.choose_region(record_bytes)?.reserve(record_bytes);
         if !place.is_reached {
             ring.reach(place.end_offset)?;
         }
@@ -399,17 +414,17 @@ impl Committer {
     /// Phase 5: the transaction is committed. Its callers return when the commit ends.
     fn publish(&self, transaction: &Committing, encoded: &Encoded<'_>, took: Duration) {
         let Parts { context, ring, .. } = &self.parts;
-        Counters::add(&context.counters.commits, 1);
-        Counters::add(&context.counters.journal_bytes, encoded.bytes.len());
+        Counters::add_alone(&context.counters.commits, 1);
+        Counters::add_alone(&context.counters.journal_bytes, encoded.bytes.len());
         context.counters.add_by_form(encoded.changes);
-        Counters::add(&context.counters.logged_blocks, transaction.blocks.len());
+        Counters::add_alone(&context.counters.logged_blocks, transaction.blocks.len());
         let logged = transaction.blocks.values().zip(encoded.changes);
         context.observe(logged.map(|(logged, (form, len_bytes))| {
             (logged.owner, WrittenAs::Logged { form: *form }, *len_bytes as u64)
         }));
         self.parts.checks.note_committed(transaction.tid);
         let cancelled = ring.lock().end_commit(encoded.changes);
-        Counters::add(&context.counters.cancelled_blocks, cancelled);
+        Counters::add_alone(&context.counters.cancelled_blocks, cancelled);
         // The regions come first: a thread that finds the transaction committed must find its records there.
         let mut progress = self.progress.lock();
         assert!(progress.committed.next() == transaction.tid, "transactions commit in their order");
@@ -421,22 +436,23 @@ impl Committer {
         self.distributions.add_commit(took, sync_count);
     }
 
-    /// Returns when the active region has room for a record. If the active region has no room, that
+    /// Returns, with the regions locked, when the active region has room for a record. If the active region has no room, that
     /// is the next one, as soon as it is free.
-    fn choose_region(&self, record_bytes: u64) -> Result<()> {
+    fn choose_region(&self, record_bytes: u64) -> Result<MutexGuard<'_, Regions>> {
         let Parts { context, ring, .. } = &self.parts;
         let mut regions = ring.lock();
         if !regions.must_leave_active(record_bytes, context.options.dirty_block_limit) {
-            return Ok(());
+            return Ok(regions);
         }
         regions.close_active();
         let left = regions.active();
         ring.ask_for_checkpoint();
         drop(regions);
         self.wait_for_next_region()?;
-        ring.lock().enter_next(left);
+        let mut regions = ring.lock();
+        regions.enter_next(left);
         ring.ask_for_checkpoint();
-        Ok(())
+        Ok(regions)
     }
 
     /// Returns when the region after the active one is free. If it is not free, this is a stall.

@@ -70,7 +70,7 @@ impl DataCheck {
 /// Which transactions have checked data.
 pub(crate) struct DataChecks {
     context: Arc<Context>,
-    /// Whether data and journal are on one device.
+    /// Whether data and journal are on one device. If not, `state` is neither used nor locked.
     is_possible: bool,
     state: Mutex<State>,
     /// Signalled when a record with checks is durable, and by an abort.
@@ -101,8 +101,8 @@ struct Checked {
 }
 
 impl Collected {
-    fn new(tid: Tid, is_possible: bool) -> Collected {
-        Collected { tid, checks: is_possible.then(Vec::new) }
+    fn new(tid: Tid) -> Collected {
+        Collected { tid, checks: Some(Vec::new()) }
     }
 
     fn has_any_of(&self, range: &Range<u64>) -> bool {
@@ -145,7 +145,7 @@ pub(crate) enum Way {
 impl DataChecks {
     /// `first`: the first transaction of the incarnation.
     pub(crate) fn new(context: Arc<Context>, is_possible: bool, first: Tid) -> DataChecks {
-        let running = Collected::new(first, is_possible);
+        let running = Collected::new(first);
         let state = State { running, closed: None, writing: None, newest: None };
         DataChecks { context, is_possible, state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -159,6 +159,9 @@ impl DataChecks {
     /// is flushed before its record. Other threads may add theirs first, so [`DataChecks::add`] looks
     /// again.
     pub(crate) fn may_add(&self, tid: Tid, block_count: u64) -> bool {
+        if !self.is_possible {
+            return false;
+        }
         let mut state = self.state.lock();
         let collected = state.collected(tid);
         let fits = collected.has_room_for(block_count);
@@ -170,6 +173,7 @@ impl DataChecks {
 
     /// Data that are about to be written in place.
     pub(crate) fn add(&self, tid: Tid, check: DataCheck) {
+        assert!(self.is_possible, "a check is added after `may_add`");
         let mut state = self.state.lock();
         let collected = state.collected(tid);
         let is_written_twice = collected.has_any_of(&check.blocks());
@@ -191,16 +195,18 @@ impl DataChecks {
 
     /// The transaction has data in place without a check.
     pub(crate) fn add_unchecked(&self, tid: Tid) {
-        self.state.lock().collected(tid).checks = None;
+        if self.is_possible {
+            self.state.lock().collected(tid).checks = None;
+        }
     }
 
     /// Called before a write in place of these blocks: rules 2 and 3. `checked`: the transaction
     /// that these data were added to.
     pub(crate) fn clear_way(&self, blocks: &Range<u64>, checked: Option<Tid>) -> Result<Way> {
-        let mut state = self.state.lock();
-        if faults::is(Fault::CheckedDataOverwritten) {
+        if !self.is_possible || faults::is(Fault::CheckedDataOverwritten) {
             return Ok(Way::Clear);
         }
+        let mut state = self.state.lock();
         let State { running, closed, .. } = &mut *state;
         for collected in [Some(running), closed.as_mut()].into_iter().flatten() {
             if Some(collected.tid) != checked && collected.has_any_of(blocks) {
@@ -223,9 +229,12 @@ impl DataChecks {
 
     /// The running transaction is closed. The caller holds the handle lock.
     pub(crate) fn close(&self, tid: Tid) {
+        if !self.is_possible {
+            return;
+        }
         let mut state = self.state.lock();
         assert!(state.running.tid == tid, "the running transaction is closed");
-        let next = Collected::new(tid.next(), self.is_possible);
+        let next = Collected::new(tid.next());
         state.closed = Some(std::mem::replace(&mut state.running, next));
     }
 
@@ -236,6 +245,9 @@ impl DataChecks {
         tid: Tid,
         logged: &BTreeMap<HomeBlock, T>,
     ) -> Option<Vec<DataCheck>> {
+        if !self.is_possible {
+            return None;
+        }
         let mut state = self.state.lock();
         let closed = state.closed.take().expect("the transaction was closed");
         assert!(closed.tid == tid, "one transaction commits at a time");
@@ -254,6 +266,9 @@ impl DataChecks {
 
     /// The record of the transaction is durable.
     pub(crate) fn note_committed(&self, tid: Tid) {
+        if !self.is_possible {
+            return;
+        }
         let mut state = self.state.lock();
         state.newest = state.writing.take();
         assert!(state.newest.as_ref().is_none_or(|newest| newest.tid == tid), "one at a time");

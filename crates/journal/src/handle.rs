@@ -18,6 +18,9 @@ use crate::running::{InPlaceGuard, Logged, Ordered, Running};
 use crate::stats::Counters;
 use crate::{BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, JournalError, Result, Tid};
 
+/// A map of changes with room for more is not reused.
+const SPARE_CHANGES_MAX: usize = 64;
+
 /// Where a changed block is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Route {
@@ -25,7 +28,8 @@ enum Route {
     InPlace,
 }
 
-struct Change {
+/// A block that the open handle has changed.
+pub(crate) struct Change {
     block: BlockRef,
     route: Route,
     form: Form,
@@ -76,13 +80,14 @@ fn log(running: &mut Running, block: HomeBlock, change: Change, before: Option<B
 impl<'a> Handle<'a> {
     pub(crate) fn new(
         parts: Parts<'a>,
-        running: MutexGuard<'a, Running>,
+        mut running: MutexGuard<'a, Running>,
         credit_count: usize,
     ) -> Handle<'a> {
+        let changes = std::mem::take(&mut running.spare_changes);
         Handle {
             parts,
             running,
-            changes: BlockMap::default(),
+            changes,
             freed: Vec::new(),
             credit_count,
             owner: BlockOwner::NOBODY,
@@ -134,7 +139,7 @@ impl<'a> Handle<'a> {
         change.route = Route::Journal;
         change.form = Form::Delta;
         change.owner = BlockOwner::NOBODY;
-        Ok(Arc::make_mut(&mut change.block))
+        Ok(self.running.spare_blocks.make_mut(&mut change.block))
     }
 
     /// Write access to the block as zeros, without reading it. Logged as a delta.
@@ -214,13 +219,14 @@ impl<'a> Handle<'a> {
     /// written with `Journal::write_in_place` after the handle has stopped.
     pub fn begin_in_place(&mut self) -> InPlaceGuard {
         self.parts.checks.add_unchecked(self.running.tid);
-        InPlaceGuard::new(&self.running.in_place, None)
+        self.running.guard_in_place(None)
     }
 
     /// [`Handle::begin_in_place`] for blocks that no file had before this transaction, which are
     /// written with `Journal::write_fresh_in_place` only.
     pub fn begin_fresh_in_place(&mut self) -> InPlaceGuard {
-        InPlaceGuard::new(&self.running.in_place, Some(self.running.tid))
+        let tid = self.running.tid;
+        self.running.guard_in_place(Some(tid))
     }
 
     /// The blocks were freed. After this transaction has committed, their versions are no longer
@@ -255,9 +261,14 @@ impl<'a> Handle<'a> {
                 }
             }
         }
+        // Draining takes as long as the map has room.
+        if self.changes.capacity() <= SPARE_CHANGES_MAX {
+            running.spare_changes = std::mem::take(&mut self.changes);
+        }
         self.running.handle_count += 1;
         self.running.since.get_or_insert_with(Instant::now);
-        Counters::add(&self.parts.context.counters.handles, 1);
+        // Protected by the handle lock.
+        Counters::add_alone(&self.parts.context.counters.handles, 1);
         self.running.tid
     }
 

@@ -25,7 +25,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::format::{
     FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES, REGIONS_OFFSET, RawHeader,
 };
-use crate::{JournalError, Medium, Result, Space, Tid};
+use crate::{JournalError, Medium, NVRAM_STEP_BYTES, Result, Space, Tid};
 
 /// An incarnation has at most this many regions. Recovery keeps one entry of memory for each.
 pub(crate) const REGION_COUNT_MAX: u32 = 16;
@@ -144,11 +144,12 @@ impl Header {
 
     fn store(&self, space: &Space) -> Result<()> {
         let offset = self.sequence % 2 * HEADER_SLOT_BYTES;
-        if let Medium::Nvram(_) = space.medium() {
-            return space.write_durable(offset, self.to_raw().as_bytes());
-        }
-        let mut buf = AlignedBuf::zeroed(HEADER_SLOT_BYTES as usize);
-        buf[..size_of::<RawHeader>()].copy_from_slice(self.to_raw().as_bytes());
+        let header_bytes = size_of::<RawHeader>();
+        let mut buf = AlignedBuf::zeroed(match space.medium() {
+            Medium::Nvram(_) => header_bytes.next_multiple_of(NVRAM_STEP_BYTES),
+            Medium::Block(_) => HEADER_SLOT_BYTES as usize,
+        });
+        buf[..header_bytes].copy_from_slice(self.to_raw().as_bytes());
         space.write_durable(offset, &buf)
     }
 

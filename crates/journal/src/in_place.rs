@@ -134,7 +134,7 @@ impl InPlace {
             Some(owner) => take_of(&mut running.ordered, owner),
         };
         let source = owner.map_or(Source::Buffered, Source::BufferedOf);
-        let out = self.take_out(data, source, Some(&running));
+        let out = self.take_out(data, source, Some(&mut running));
         drop(running);
         self.write_out(out)
     }
@@ -160,7 +160,7 @@ impl InPlace {
         &self,
         data: BTreeMap<HomeBlock, Ordered>,
         source: Source,
-        guarding: Option<&Running>,
+        guarding: Option<&mut Running>,
     ) -> Option<WriteOut<'_>> {
         if data.is_empty() {
             return None;
@@ -234,9 +234,9 @@ impl InPlace {
     }
 
     /// A guard of data without a check.
-    fn guard(&self, running: &Running) -> InPlaceGuard {
+    fn guard(&self, running: &mut Running) -> InPlaceGuard {
         self.checks.add_unchecked(running.tid);
-        InPlaceGuard::new(&running.in_place, None)
+        running.guard_in_place(None)
     }
 
     /// Returns when these blocks may be written: see [`crate::data_checks`].

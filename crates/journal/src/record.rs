@@ -133,8 +133,11 @@ pub(crate) fn encode<'a>(
         });
     }
     assert_eq!(tags.at, payload_at, "tags, revokes and checks have the size that was reserved");
+    let record_bytes = |payload_bytes: usize| {
+        (payload_at + payload_bytes + COMMIT_BYTES).next_multiple_of(encoding.step_bytes)
+    };
     let payload = &mut record[payload_at..payload_end];
-    let unpacked_bytes = if encoding.pack { pack(payload, scratch) } else { None };
+    let unpacked_bytes = if encoding.pack { pack(payload, scratch, record_bytes) } else { None };
     let commit_at = unpacked_bytes.map_or(payload_end, |_| payload_at + scratch.len());
     let used = commit_at + COMMIT_BYTES;
     assert!(used <= max_bytes, "a record is no larger than was reckoned with");
@@ -158,7 +161,7 @@ pub(crate) fn encode<'a>(
         tid: U64::new(contents.tid.0),
     };
     Writer { buf: record, at: commit_at }.put(&commit);
-    let record_bytes = used.next_multiple_of(encoding.step_bytes);
+    let record_bytes = record_bytes(commit_at - payload_at);
     record[used..record_bytes].fill(0);
     Encoded { bytes: &record[..record_bytes], changes }
 }
@@ -167,11 +170,21 @@ fn count(n: usize) -> U32 {
     U32::new(u32::try_from(n).expect("a record is smaller than 4 GiB"))
 }
 
-/// Compresses the payload in its place, if that makes it smaller and is worth the time. Returns the
-/// size before that. The compressed bytes are in `scratch`, too.
-fn pack(payload: &mut [u8], scratch: &mut Vec<u8>) -> Option<usize> {
+/// Compresses the payload in its place, if that makes the record smaller and is worth the time.
+/// Returns the size before that. The compressed bytes are in `scratch`, too. `record_bytes`: the size
+/// of the record with a payload of so many bytes.
+fn pack(
+    payload: &mut [u8],
+    scratch: &mut Vec<u8>,
+    record_bytes: impl Fn(usize) -> usize,
+) -> Option<usize> {
     scratch.clear();
-    if payload.len() > PACK_LIMIT_BYTES || !compress::compress_if_gain(payload, scratch) {
+    let unpacked_record_bytes = record_bytes(payload.len());
+    if payload.len() > PACK_LIMIT_BYTES
+        || unpacked_record_bytes == record_bytes(0)
+        || !compress::compress_if_gain(payload, scratch)
+        || unpacked_record_bytes == record_bytes(scratch.len())
+    {
         return None;
     }
     payload[..scratch.len()].copy_from_slice(scratch);
@@ -541,6 +554,48 @@ mod tests {
         assert_eq!((payload.len(), payload[record.tags[1].payload_offset]), (8192, 2));
         // Two blocks of one byte each: packed.
         assert_eq!((record.unpacked_bytes, bytes.len()), (Some(8192), 512));
+    }
+
+    /// Compression that does not make the record smaller would only cost time, at recovery, too.
+    #[test]
+    fn what_saves_no_step_is_not_packed() {
+        let is_packed = |changed_bytes: usize, random_bytes: usize, step_bytes: usize| {
+            let mut random = fastrand::Rng::with_seed(1);
+            let mut version = [0; BLOCK_BYTES];
+            version[..changed_bytes].fill(9);
+            random.fill(&mut version[..random_bytes]);
+            let logged = Logged {
+                version: Arc::new(version),
+                base: None,
+                form: Form::Block,
+                owner: BlockOwner::NOBODY,
+                is_fresh: false,
+            };
+            let logged = if changed_bytes == BLOCK_BYTES {
+                logged
+            } else {
+                Logged { base: Some(Arc::new([0; BLOCK_BYTES])), form: Form::Delta, ..logged }
+            };
+            let (blocks, no_revokes) = ([(HomeBlock(3), logged)].into(), BTreeSet::new());
+            let contents = Contents { checks: &[], ..sample_contents(&blocks, &no_revokes) };
+            let encoding = Encoding {
+                incarnation: 42,
+                checksum_seed: 1234,
+                step_bytes,
+                delta_codec: DeltaCodec::Runs,
+                pack: true,
+                is_whole_in_region: &|_| false,
+            };
+            let mut buf = RecordBuf::new();
+            let encoded = encode(&contents, &encoding, &mut buf);
+            let Decoded::Record(record) = decode_with(encoded.bytes, 42, 1234) else { panic!() };
+            record.unpacked_bytes.is_some()
+        };
+        assert!(is_packed(1000, 0, 512), "one step instead of three");
+        assert!(!is_packed(1000, 0, 4096), "one step as it is");
+        assert!(is_packed(BLOCK_BYTES, 3000, 512), "fewer steps");
+        assert!(is_packed(BLOCK_BYTES, 3000, 4096), "one step instead of two");
+        assert!(!is_packed(1700, 1400, 1024), "two steps in both ways");
     }
 
     #[test]

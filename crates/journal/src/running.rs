@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use device::sync::{Condvar, Mutex};
 
-use crate::{BlockOwner, BlockRef, Form, HomeBlock, Tid};
+use crate::block_map::BlockMap;
+use crate::handle::Change;
+use crate::{BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, Tid};
 
 /// A block that a transaction changed and logs.
 #[derive(Clone)]
@@ -38,11 +40,15 @@ pub(crate) struct Running {
     pub ordered: BTreeMap<HomeBlock, Ordered>,
     /// Blocks freed in this transaction of which older versions are in the journal.
     pub revokes: BTreeSet<HomeBlock>,
-    /// In-place writes that began with a handle of this transaction and have not ended.
-    pub in_place: Arc<InPlaceCount>,
+    /// In-place writes that began with a handle of this transaction and have not ended. `None`: no
+    /// such write has begun.
+    pub in_place: Option<Arc<InPlaceCount>>,
     pub handle_count: usize,
     /// When the first handle changed something.
     pub since: Option<Instant>,
+    pub spare_blocks: SpareBlocks,
+    /// An empty map, for the changes of the next handle.
+    pub spare_changes: BlockMap<Change>,
 }
 
 impl Running {
@@ -52,10 +58,19 @@ impl Running {
             blocks: BTreeMap::new(),
             ordered: BTreeMap::new(),
             revokes: BTreeSet::new(),
-            in_place: Arc::default(),
+            in_place: None,
             handle_count: 0,
             since: None,
+            spare_blocks: SpareBlocks::default(),
+            spare_changes: BlockMap::default(),
         }
+    }
+
+    /// The transaction after `closed`, which is committed now.
+    pub(crate) fn after(closed: &mut Running) -> Running {
+        let spare_blocks = std::mem::take(&mut closed.spare_blocks);
+        let spare_changes = std::mem::take(&mut closed.spare_changes);
+        Running { spare_blocks, spare_changes, ..Running::new(closed.tid.next()) }
     }
 
     /// Whether there is nothing to commit.
@@ -63,7 +78,47 @@ impl Running {
         self.blocks.is_empty()
             && self.revokes.is_empty()
             && self.ordered.is_empty()
-            && self.in_place.is_zero()
+            && self.in_place.as_ref().is_none_or(|in_place| in_place.is_zero())
+    }
+
+    /// Makes the commit wait until the guard is dropped. `fresh_of`: it guards only blocks that no
+    /// file had before this transaction.
+    pub(crate) fn guard_in_place(&mut self, fresh_of: Option<Tid>) -> InPlaceGuard {
+        let in_place = self.in_place.get_or_insert_default().clone();
+        in_place.writes.lock().count += 1;
+        InPlaceGuard { in_place, fresh_of }
+    }
+}
+
+/// Memory of versions that were replaced by a commit and that nothing refers to any more. The next
+/// private copy of a block is made in it, because it is still in the processor's cache.
+#[derive(Default)]
+pub(crate) struct SpareBlocks(Vec<BlockRef>);
+
+impl SpareBlocks {
+    /// No more blocks are kept.
+    const COUNT_MAX: usize = 16;
+
+    /// Write access to the version. If others refer to it, to a copy in its place.
+    pub(crate) fn make_mut<'a>(&mut self, version: &'a mut BlockRef) -> &'a mut BlockBytes {
+        if Arc::get_mut(version).is_none()
+            && let Some(mut copy) = self.0.pop()
+        {
+            let bytes = Arc::get_mut(&mut copy).expect("nothing refers to a spare block");
+            bytes.copy_from_slice(version.as_ref());
+            *version = copy;
+        }
+        Arc::make_mut(version)
+    }
+
+    /// Keeps the older versions of a committed transaction's blocks.
+    pub(crate) fn keep_bases(&mut self, transaction: Committing) {
+        let bases = transaction.blocks.into_values().filter_map(|logged| logged.base);
+        for mut base in bases.take(Self::COUNT_MAX - self.0.len()) {
+            if Arc::get_mut(&mut base).is_some() {
+                self.0.push(base);
+            }
+        }
     }
 }
 
@@ -120,12 +175,6 @@ pub struct InPlaceGuard {
 }
 
 impl InPlaceGuard {
-    /// `fresh_of`: it guards only blocks that no file had before this transaction.
-    pub(crate) fn new(in_place: &Arc<InPlaceCount>, fresh_of: Option<Tid>) -> InPlaceGuard {
-        in_place.writes.lock().count += 1;
-        InPlaceGuard { in_place: in_place.clone(), fresh_of }
-    }
-
     /// The transaction, if the guard is one for fresh blocks.
     pub(crate) fn fresh_of(&self) -> Option<Tid> {
         self.fresh_of
@@ -140,6 +189,53 @@ impl Drop for InPlaceGuard {
         writes.is_lost |= std::thread::panicking();
         if writes.count == 0 {
             self.in_place.zero.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BLOCK_BYTES;
+
+    fn committed(bases: impl Iterator<Item = BlockRef>) -> Committing {
+        let logged = bases.enumerate().map(|(home, base)| {
+            let version = Arc::new([1; BLOCK_BYTES]);
+            let owner = BlockOwner::NOBODY;
+            let (base, form) = (Some(base), Form::Delta);
+            let logged = Logged { version, base, form, owner, is_fresh: false };
+            (HomeBlock(home as u64), logged)
+        });
+        Committing { tid: Tid(1), blocks: logged.collect(), revokes: BTreeSet::new() }
+    }
+
+    #[test]
+    fn a_version_that_a_reader_has_is_never_reused() {
+        let mut spares = SpareBlocks::default();
+        let held: BlockRef = Arc::new([7; BLOCK_BYTES]);
+        let free: BlockRef = Arc::new([8; BLOCK_BYTES]);
+        let place = Arc::as_ptr(&free);
+        spares.keep_bases(committed([held.clone(), free].into_iter()));
+        // The copy is made in the memory of the free one, and is the newest version.
+        let newest: BlockRef = Arc::new([9; BLOCK_BYTES]);
+        let mut changed = newest.clone();
+        spares.make_mut(&mut changed)[0] = 0;
+        assert_eq!(Arc::as_ptr(&changed), place);
+        assert_eq!((changed[0], &changed[1..]), (0, &newest[1..]));
+        // There is no further spare block. What is private is changed in its place.
+        spares.make_mut(&mut changed.clone())[0] = 1;
+        spares.make_mut(&mut changed)[1] = 1;
+        assert_eq!((Arc::as_ptr(&changed), &changed[..3]), (place, &[0, 1, 9][..]));
+        assert_eq!((*held, *newest), ([7; BLOCK_BYTES], [9; BLOCK_BYTES]));
+    }
+
+    #[test]
+    fn a_few_blocks_are_kept() {
+        let mut spares = SpareBlocks::default();
+        let blocks = || (0..3 * SpareBlocks::COUNT_MAX).map(|_| Arc::new([0; BLOCK_BYTES]));
+        for _ in 0..2 {
+            spares.keep_bases(committed(blocks()));
+            assert_eq!(spares.0.len(), SpareBlocks::COUNT_MAX);
         }
     }
 }

@@ -17,11 +17,16 @@ pub const GAIN_DIVISOR: usize = 8;
 /// The most bytes that one byte of LZ4 can stand for.
 const MAX_RATIO: usize = 255;
 
+/// The sample of a payload: this many words of [`SAMPLE_WORD_BYTES`], at a distance that is odd, so
+/// that they are not always the same field of a structure.
+const SAMPLE_WORDS: usize = 128;
+const SAMPLE_WORD_BYTES: usize = 8;
+
 /// Appends the compressed `payload` and returns true. Leaves `out` as it was and returns false if
-/// the payload is smaller than [`MIN_BYTES`] or larger than [`MAX_BYTES`], or if compression saves
-/// less than one part in [`GAIN_DIVISOR`].
+/// the payload is smaller than [`MIN_BYTES`] or larger than [`MAX_BYTES`], if it looks random, or if
+/// compression saves less than one part in [`GAIN_DIVISOR`].
 pub fn compress_if_gain(payload: &[u8], out: &mut Vec<u8>) -> bool {
-    if !(MIN_BYTES..=MAX_BYTES).contains(&payload.len()) {
+    if !(MIN_BYTES..=MAX_BYTES).contains(&payload.len()) || looks_random(payload) {
         return false;
     }
     let start = out.len();
@@ -31,6 +36,21 @@ pub fn compress_if_gain(payload: &[u8], out: &mut Vec<u8>) -> bool {
     let gains = bytes <= payload.len() - payload.len() / GAIN_DIVISOR;
     out.truncate(if gains { start + bytes } else { start });
     gains
+}
+
+/// Whether all values of a byte are about equally frequent in a sample, as in encrypted or compressed
+/// data. LZ4 would look through all of the payload for nothing, which takes some thirty times as long
+/// as this. A payload that repeats random bytes looks random, too; it is logged as it is.
+fn looks_random(payload: &[u8]) -> bool {
+    let distance = (payload.len() / SAMPLE_WORDS).max(SAMPLE_WORD_BYTES) | 1;
+    let words = payload.chunks(distance).map(|piece| &piece[..piece.len().min(SAMPLE_WORD_BYTES)]);
+    let mut counts = [0u32; 256];
+    words.flatten().for_each(|byte| counts[usize::from(*byte)] += 1);
+    // Ordered pairs of equal bytes. Of independent random bytes, one pair in 256 is equal.
+    let pairs = |count: u64| count * count.saturating_sub(1);
+    let equal_pairs: u64 = counts.iter().map(|count| pairs(u64::from(*count))).sum();
+    let sampled_bytes: u64 = counts.iter().map(|count| u64::from(*count)).sum();
+    equal_pairs * 256 * 2 < pairs(sampled_bytes) * 3
 }
 
 /// Appends the `expected_bytes` bytes of which `bytes` are the compressed form.
@@ -88,6 +108,27 @@ mod tests {
         assert_eq!(out, b"before");
         payload[..600].fill(0);
         assert!(compress_if_gain(&payload, &mut out));
+    }
+
+    #[test]
+    fn only_random_bytes_look_random() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for len_bytes in [2048, 4096, 4097, 8192, 32 << 10] {
+            for _ in 0..100 {
+                let mut payload: Vec<u8> = (0..len_bytes).map(|_| random.u8(..)).collect();
+                assert!(looks_random(&payload));
+                // A part that LZ4 gains on is noticed wherever it is.
+                let gain_bytes = len_bytes / GAIN_DIVISOR;
+                let at = random.usize(..len_bytes - gain_bytes);
+                payload[at..at + gain_bytes].fill(random.u8(..));
+                assert!(!looks_random(&payload));
+            }
+        }
+        let text = "Stored in whole lines, past the cache. ".repeat(20);
+        assert!(!looks_random(text.as_bytes()));
+        // One value in eight bytes is another one: numbers of eight bytes.
+        let numbers: Vec<u8> = (0..512u64).flat_map(|n| (n * 977).to_le_bytes()).collect();
+        assert!(!looks_random(&numbers));
     }
 
     #[test]

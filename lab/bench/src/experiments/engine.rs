@@ -15,15 +15,18 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper: "",
     figure: "",
     about: "The engine alone, one caller: a commit of so many whole blocks, and a bare durable write of as many bytes to the same \
-            device, in turns (`commit_ratio` of crate `journal`); and a commit of so many changed bytes to memory that stands for \
-            NVRAM (`nvram_commit`).",
+            device, in turns (`commit_ratio` of crate `journal`). And a commit of so many changed bytes to memory that stands for \
+            NVRAM, and a bare persist of as many bytes as its record has: a copy, the write-back of its cache lines, a fence, in \
+            turns, to the same memory (`nvram_commit`). *Bytes and memory work* is the bare durable write after the work on memory \
+            that no commit avoids: copies of the blocks, a checksum, on NVRAM a comparison with the older version.",
     paper_claim: "",
-    goal: "At most 1.10 on a block device; at most 2 µs for 1 KiB on NVRAM.",
+    goal: "At most 1.10 on a block device; at most 4 times a bare persist for 1 KiB on NVRAM.",
     run,
 };
 
 const TIME: Metric = Metric::lower("time", "µs");
 const BARE: &str = "bare durable write";
+const WORK: &str = "bytes and memory work";
 const COMMIT: &str = "OneJournal";
 const NVRAM: &str = "NVRAM: changed bytes";
 const SIZE_MIB: u32 = 128;
@@ -38,6 +41,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         for line in &lines {
             let key = Key::case(&panel, format!("{:.0}", value(line, "blocks")?));
             samples.add(&key, BARE, TIME, value(line, "raw_us")?);
+            samples.add(&key, WORK, TIME, value(line, "work_us")?);
             samples.add(&key, COMMIT, TIME, value(line, "commit_us")?);
         }
         let ratios = lines.iter().map(|line| value(line, "ratio")).collect::<Result<Vec<f64>>>()?;
@@ -92,13 +96,13 @@ fn nvram(
     let lines = table(&program.arg(&path).arg(scale.pick("5000", "20000")).run()?)?;
     for line in &lines {
         let changed = value(line, "changed")?;
-        let (bare, commit) = (value(line, "bare_ns")? / 1e3, value(line, "commit_ns")? / 1e3);
         let key = Key::case(NVRAM, format!("{changed:.0}"));
-        samples.add(&key, BARE, TIME, bare);
-        samples.add(&key, COMMIT, TIME, commit);
+        for (system, column) in [(BARE, "bare_ns"), (WORK, "work_ns"), (COMMIT, "commit_ns")] {
+            samples.add(&key, system, TIME, value(line, column)? / 1e3);
+        }
         if changed == 1024.0 {
-            let claim = "µs of a commit of 1 KiB to NVRAM";
-            section.verdicts.push(Verdict::at_most(claim, "", commit, 2.0));
+            let claim = "NVRAM commit of 1 KiB over a bare persist";
+            section.verdicts.push(Verdict::at_most(claim, "", value(line, "ratio")?, 4.0));
         }
     }
     Ok(())
