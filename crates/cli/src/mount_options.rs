@@ -25,7 +25,7 @@ pub const OPTIONS: &[(&str, &str)] = &[
         "how file data are written (auto)",
     ),
     ("threshold=1..1048576", "data=selective: bytes from which a write goes in place (4096)"),
-    ("delta=runs|xor-lzo", "how changed blocks are encoded (runs)"),
+    ("delta=runs|copies|xor-lzo", "how changed blocks are encoded (runs)"),
     ("commit=1..300", "seconds after which a change is committed without a sync (5)"),
     ("regions=2..16", "regions of the journal (4; fewer if it is too small for so many)"),
     ("durability=power|reboot|process", "what a sync must survive at least (power)"),
@@ -357,8 +357,9 @@ fn set_value(
             parsed.order = order.ok_or_else(|| bad("history or sync"))?;
         }
         ("delta", Some("runs")) => parsed.delta_codec = DeltaCodec::Runs,
+        ("delta", Some("copies")) => parsed.delta_codec = DeltaCodec::Copies,
         ("delta", Some("xor-lzo")) => parsed.delta_codec = DeltaCodec::XorLzo,
-        ("delta", _) => return Err(bad("runs or xor-lzo").into()),
+        ("delta", _) => return Err(bad("runs, copies or xor-lzo").into()),
         ("threshold", Some(text)) => {
             let bytes: usize = text.parse().map_err(|_| bad("a number of bytes"))?;
             if !(1..=1 << 20).contains(&bytes) {

@@ -17,7 +17,8 @@
 //! callers wait. It is taken before `regions`, and held together with `regions` only in
 //! [`Committer::checkpoint_all`]. While that function holds it and no commit is in flight, every
 //! record that has a place is committed, so the active region may be filled. `record_buf` belongs
-//! to the commit in flight, which takes it before `regions`.
+//! to the commit in flight, which takes it before `regions`; so does `held`, which comes after
+//! `record_buf`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use device::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::abort::Wake;
 use crate::checkpoint::Checkpointer;
+use crate::codec::copy::{Place, Sources};
 use crate::context::Context;
 use crate::data_checks::{DataCheck, DataChecks};
 use crate::distribution::{Distribution, Distributions};
@@ -43,7 +45,7 @@ use crate::ring::Ring;
 use crate::running::{Committing, InPlaceCount, InPlaceEnd, Running};
 use crate::stats::Counters;
 use crate::under_way::Source;
-use crate::{HomeBlock, Result, Tid, WrittenAs};
+use crate::{DeltaCodec, HomeBlock, Result, Tid, WrittenAs};
 
 /// The parts of the engine that a commit uses.
 pub(crate) struct Parts {
@@ -62,6 +64,7 @@ pub(crate) struct Committer {
     limits: Limits,
     format: RecordFormat,
     record_buf: Mutex<RecordBuf>,
+    held: Mutex<Held>,
     progress: Mutex<Progress>,
     /// Signalled when a commit has ended, and by an abort.
     ended: Condvar,
@@ -77,6 +80,28 @@ struct RecordFormat {
     step_bytes: usize,
     /// Whether payloads are compressed.
     packs: bool,
+}
+
+/// What the region that was written last holds, for copies. It belongs to the commit in flight.
+struct Held {
+    /// The region's first transaction, which tells it from all others.
+    first_tid: Option<Tid>,
+    sources: Sources,
+}
+
+impl Held {
+    /// Forgets everything if another region is active, or none.
+    fn look_at(&mut self, first_tid: Option<Tid>) {
+        if first_tid.is_none() || first_tid != self.first_tid {
+            self.forget();
+        }
+    }
+
+    fn forget(&mut self) {
+        if !faults::is(Fault::CopyAcrossRegions) {
+            self.sources.clear();
+        }
+    }
 }
 
 struct Progress {
@@ -161,6 +186,7 @@ impl Committer {
             limits,
             format,
             record_buf: Mutex::new(RecordBuf::new()),
+            held: Mutex::new(Held { first_tid: None, sources: Sources::new() }),
             progress: Mutex::new(progress),
             ended: Condvar::new(),
             gathered: Condvar::new(),
@@ -263,6 +289,7 @@ impl Committer {
         let mut record_buf = self.record_buf.lock();
         let (encoded, place) = self.lay_out(&transaction, &checks, &mut record_buf)?;
         self.write(&transaction, &checks, &place, &encoded)?;
+        self.hold(&transaction, &place, &encoded);
         self.publish(&transaction, &encoded, started.elapsed());
         let tid = transaction.tid;
         self.keep_spare_blocks(transaction);
@@ -346,31 +373,72 @@ impl Committer {
         let is_whole_in_region = |block: HomeBlock| {
             faults::is(Fault::XorWithoutBase) || ring.lock().is_whole_in_active(block)
         };
-        let encoded = record::encode(
-            &Contents {
-                tid: transaction.tid,
-                time_ns: (context.options.now_ns)(),
-                blocks: &transaction.blocks,
-                revokes,
-                checks,
-            },
-            &Encoding {
+        let contents = Contents {
+            tid: transaction.tid,
+            time_ns: (context.options.now_ns)(),
+            blocks: &transaction.blocks,
+            revokes,
+            checks,
+        };
+        let mut held = self.held.lock();
+        let first_tid = ring.lock().first_tid_of_active();
+        held.look_at(first_tid);
+        let mut encode = |sources: &Sources| -> u64 {
+            let encoding = Encoding {
                 incarnation: self.format.incarnation,
                 checksum_seed: self.format.checksum_seed,
                 step_bytes: self.format.step_bytes,
                 delta_codec: codec,
                 pack: self.format.packs,
                 is_whole_in_region: &is_whole_in_region,
-            },
-            record_buf,
-        );
+                sources,
+            };
+            record::encode(&contents, &encoding, record_buf);
+            record_buf.encoded().bytes.len() as u64
+        };
+        let mut record_bytes = encode(&held.sources);
+        // Only this commit leaves the active region, and only in `choose_region`.
+        let limit = context.options.dirty_block_limit;
+        let leaves =
+            codec == DeltaCodec::Copies && ring.lock().must_leave_active(record_bytes, limit);
+        if leaves {
+            held.forget();
+            record_bytes = encode(&held.sources);
+        }
+        drop(held);
         Counters::add_alone(&context.counters.revokes, revokes.len());
-        let record_bytes = encoded.bytes.len() as u64;
-        let place = self.choose_region(record_bytes)?.reserve(record_bytes);
+        let mut regions = self.choose_region(record_bytes)?;
+        let stays = leaves || regions.first_tid_of_active() == first_tid;
+        assert!(stays || codec != DeltaCodec::Copies, "a record with copies goes where it has to");
+        let place = regions.reserve(record_bytes);
+        drop(regions);
         if !place.is_reached {
             ring.reach(place.end_offset)?;
         }
-        Ok((encoded, place))
+        Ok((record_buf.encoded(), place))
+    }
+
+    /// The blocks that the record holds as they are can be copied by later records of its region.
+    fn hold(&self, transaction: &Committing, place: &RecordSpan, encoded: &Encoded<'_>) {
+        let Parts { context, ring, .. } = &self.parts;
+        if context.options.delta_codec != DeltaCodec::Copies {
+            return;
+        }
+        let regions = ring.lock();
+        let (start, first_tid) = (regions.start_of_active(), regions.first_tid_of_active());
+        drop(regions);
+        let mut held = self.held.lock();
+        held.first_tid = first_tid;
+        // A larger region is not addressed to its end.
+        let Ok(record) = u32::try_from((place.offset - start) / 8) else { return };
+        let blocks: Vec<_> = transaction.blocks.values().collect();
+        for (index, offset) in encoded.blocks_as_they_are() {
+            let Ok(mut offset) = u32::try_from(offset) else { return };
+            if faults::is(Fault::CopyBesideSource) {
+                offset += 8;
+            }
+            held.sources.add(blocks[index].version.clone(), Place { record, offset });
+        }
     }
 
     /// Whether the record contains the transaction's revokes. If they do not fit into it, brings

@@ -27,6 +27,7 @@
 //! | `InPlaceCount` (of a transaction) | the writes in place that its commit waits for | - |
 //! | `state` (`DataChecks`) | which transactions have checked data | - |
 //! | `record_buf` (`Committer`) | the buffer of the commit in flight; never contended | phases 3 to 5 |
+//! | `held` (`Committer`) | the blocks that the active region holds, for copies; never contended | phases 3 and 4 |
 //! | `header_writing` (`Ring`) | the order of headers | writes of a header |
 //! | `flushes` (`Home` and `Space`) | the order of flushes of one cache | flushes, and durable writes that may flush |
 //! | `progress` (`Committer`) | commit in flight, what is committed, who waits | - |

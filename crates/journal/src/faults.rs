@@ -21,6 +21,10 @@ pub enum Fault {
     DeltaWithoutBase,
     /// DJFS' codec logs a difference although the region does not hold the whole block.
     XorWithoutBase,
+    /// Records copy what another region holds.
+    CopyAcrossRegions,
+    /// Records copy the bytes beside their source.
+    CopyBesideSource,
     /// The header does not say how far records reach.
     ReachNotWritten,
     /// Regions are freed by a header in one slot only.

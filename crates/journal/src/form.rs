@@ -3,9 +3,10 @@
 //! This file is the interface between records and codecs. Records carry a form number and bytes; which codec
 //! made them, and what that codec needs, is known here only.
 
+use crate::codec::copy::{ReadSource, Sources};
 use crate::codec::extent::Ranges;
-use crate::codec::{CodecError, extent, runs, xor_lzo};
-use crate::format::{FORM_BLOCK, FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_LZO};
+use crate::codec::{CodecError, copy, extent, runs, xor_lzo};
+use crate::format::{FORM_BLOCK, FORM_COPY, FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_LZO};
 use crate::options::DeltaCodec;
 use crate::{BLOCK_BYTES, BlockBytes};
 
@@ -37,7 +38,7 @@ impl Form {
 }
 
 /// Number of record forms; [`form_name`] names them.
-pub(crate) const FORM_COUNT: usize = 5;
+pub(crate) const FORM_COUNT: usize = 6;
 
 /// A change that needs more bytes is logged as the whole block. That costs hardly more, and the
 /// checkpoint need not write the block if it is logged again.
@@ -53,13 +54,14 @@ pub fn form_name(form: u8) -> Option<&'static str> {
         FORM_EXTENT => Some("extent"),
         FORM_DELTA => Some("delta"),
         FORM_XOR_LZO => Some("xor-lzo"),
+        FORM_COPY => Some("copy"),
         _ => None,
     }
 }
 
 /// Whether a change in this form holds all of its block, so that replay needs nothing earlier.
 pub(crate) fn is_whole(form: u8) -> bool {
-    matches!(form, FORM_BLOCK | FORM_SPARSE)
+    matches!(form, FORM_BLOCK | FORM_SPARSE | FORM_COPY)
 }
 
 /// Whether a change in this form can be applied only to exactly the previous version. The other
@@ -85,6 +87,8 @@ pub(crate) struct Change<'a> {
     /// Whether the region of the record already has a whole record of the block. Only codecs that
     /// [need their region](DeltaCodec::needs_region) ask this.
     pub is_whole_in_region: &'a dyn Fn() -> bool,
+    /// What the record's region holds. Only [`DeltaCodec::Copies`] looks at it.
+    pub sources: &'a Sources,
 }
 
 impl Change<'_> {
@@ -101,14 +105,19 @@ impl Change<'_> {
             }
             (Form::Delta, None, DeltaCodec::XorLzo) => None,
             (_, None, _) => runs::encode(&ZEROS, version, limit, out).map(|_| FORM_SPARSE),
-            (Form::Delta, Some(base), DeltaCodec::Runs) => {
+            (Form::Delta, Some(base), DeltaCodec::Runs | DeltaCodec::Copies) => {
                 runs::encode(base, version, limit, out).map(|_| FORM_DELTA)
             }
             (Form::Extent(ranges), Some(_), _) => {
                 extent::encode(ranges, version, limit, out).map(|_| FORM_EXTENT)
             }
         };
-        encoded.unwrap_or(FORM_BLOCK)
+        let copy = || {
+            let may = codec == DeltaCodec::Copies;
+            let copied = may.then(|| copy::encode(self.sources, version, limit, out)).flatten();
+            copied.map(|_| FORM_COPY)
+        };
+        encoded.or_else(copy).unwrap_or(FORM_BLOCK)
     }
 }
 
@@ -117,15 +126,23 @@ pub(crate) fn check(form: u8, change: &[u8]) -> Result<(), CodecError> {
     match form {
         FORM_BLOCK => Ok(()),
         FORM_XOR_LZO => xor_lzo::apply(&mut [0; BLOCK_BYTES], change),
+        FORM_COPY => copy::check(change),
         _ => runs::check(change).map(drop),
     }
 }
 
-/// Makes the new version of `block`, which holds the previous one.
-pub(crate) fn apply(form: u8, change: &[u8], block: &mut BlockBytes) -> Result<(), CodecError> {
+/// Makes the new version of `block`, which holds the previous one. `read` reads earlier records of
+/// the region.
+pub(crate) fn apply(
+    form: u8,
+    change: &[u8],
+    block: &mut BlockBytes,
+    read: &mut ReadSource<'_>,
+) -> Result<(), CodecError> {
     match form {
         FORM_BLOCK => block.copy_from_slice(change),
         FORM_XOR_LZO => xor_lzo::apply(block, change)?,
+        FORM_COPY => copy::apply(block, change, read)?,
         FORM_SPARSE => {
             block.fill(0);
             runs::apply(block, change)?;

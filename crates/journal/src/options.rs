@@ -59,6 +59,10 @@ impl Default for Options {
 pub enum DeltaCodec {
     /// Changed byte runs as after-images: [`crate::codec::runs`].
     Runs,
+    /// As `Runs`; and blocks that would be logged whole copy bytes of whole blocks that their region
+    /// already holds: [`crate::codec::copy`]. A record with many such blocks is smaller, and takes
+    /// longer to encode.
+    Copies,
     /// DJFS' own encoding (XOR, LZO), with the whole block first in each region:
     /// [`crate::codec::xor_lzo`].
     XorLzo,

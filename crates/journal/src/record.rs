@@ -7,6 +7,7 @@ use device::AlignedBuf;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::codec::copy::{ReadSource, Sources};
 use crate::codec::{CodecError, compress};
 use crate::data_checks::{BLOCKS_MAX, CHECKS_MAX, DataCheck};
 use crate::faults::{self, Fault};
@@ -24,7 +25,7 @@ const REVOKE_BYTES: usize = 8;
 const CHECK_BYTES: usize = size_of::<RawCheck>();
 
 /// A larger payload is not compressed, because compressing it would take longer than writing it.
-const PACK_LIMIT_BYTES: usize = 32 << 10;
+pub(crate) const PACK_LIMIT_BYTES: usize = 32 << 10;
 
 /// The most bytes of a record with this many blocks and revokes, without the padding.
 pub(crate) fn max_bytes(block_count: usize, revoke_count: usize) -> usize {
@@ -54,6 +55,8 @@ pub(crate) struct Encoding<'a> {
     pub pack: bool,
     /// Whether the region of the record already has a whole record of the block.
     pub is_whole_in_region: &'a dyn Fn(HomeBlock) -> bool,
+    /// What the region of the record already holds, for copies.
+    pub sources: &'a Sources,
 }
 
 /// Memory in which records are encoded. It is reused for the next record, because fresh pages cost
@@ -63,6 +66,8 @@ pub(crate) struct RecordBuf {
     /// One change, or a compressed payload.
     scratch: Vec<u8>,
     changes: Vec<(u8, usize)>,
+    /// Bytes of the record that was encoded last.
+    record_bytes: usize,
 }
 
 impl RecordBuf {
@@ -70,7 +75,17 @@ impl RecordBuf {
     const REUSED_BYTES_MAX: usize = 1 << 20;
 
     pub(crate) fn new() -> RecordBuf {
-        RecordBuf { record: AlignedBuf::zeroed(0), scratch: Vec::new(), changes: Vec::new() }
+        RecordBuf {
+            record: AlignedBuf::zeroed(0),
+            scratch: Vec::new(),
+            changes: Vec::new(),
+            record_bytes: 0,
+        }
+    }
+
+    /// The record that was encoded last.
+    pub(crate) fn encoded(&self) -> Encoded<'_> {
+        Encoded { bytes: &self.record[..self.record_bytes], changes: &self.changes }
     }
 
     /// Makes room for `len_bytes` bytes. They may hold the bytes of an earlier record.
@@ -89,17 +104,27 @@ pub(crate) struct Encoded<'a> {
     pub changes: &'a [(u8, usize)],
 }
 
-/// Encodes a record.
-pub(crate) fn encode<'a>(
-    contents: &Contents<'_>,
-    encoding: &Encoding<'_>,
-    buf: &'a mut RecordBuf,
-) -> Encoded<'a> {
+impl Encoded<'_> {
+    /// Where in the uncompressed payload the block's bytes are as they are, for each block that is
+    /// logged in this way: its index, and the offset.
+    pub(crate) fn blocks_as_they_are(&self) -> impl Iterator<Item = (usize, usize)> {
+        let mut end = 0;
+        let places = self.changes.iter().enumerate().map(move |(index, (form, len_bytes))| {
+            let start = end;
+            end += len_bytes - TAG_BYTES;
+            (index, *form, start)
+        });
+        places.filter(|(_, form, _)| *form == FORM_BLOCK).map(|(index, _, start)| (index, start))
+    }
+}
+
+/// Encodes a record into the buffer; [`RecordBuf::encoded`] has it.
+pub(crate) fn encode(contents: &Contents<'_>, encoding: &Encoding<'_>, buf: &mut RecordBuf) {
     let (block_count, revoke_count) = (contents.blocks.len(), contents.revokes.len());
     let max_bytes = max_bytes(block_count, revoke_count);
     assert!(encoding.step_bytes.is_power_of_two(), "a record ends at a multiple of the step");
     buf.make_room(max_bytes.next_multiple_of(encoding.step_bytes));
-    let RecordBuf { record, scratch, changes } = buf;
+    let RecordBuf { record, scratch, changes, .. } = buf;
     changes.clear();
     let revokes_at = DESCRIPTOR_BYTES + block_count * TAG_BYTES;
     let checks_at = revokes_at + revoke_count * REVOKE_BYTES;
@@ -113,6 +138,7 @@ pub(crate) fn encode<'a>(
             version: &logged.version,
             base: logged.base.as_deref(),
             is_whole_in_region: &|| (encoding.is_whole_in_region)(*home),
+            sources: encoding.sources,
         };
         let form = change.encode(encoding.delta_codec, scratch);
         let change = if form == FORM_BLOCK { logged.version.as_slice() } else { &scratch[..] };
@@ -163,7 +189,7 @@ pub(crate) fn encode<'a>(
     Writer { buf: record, at: commit_at }.put(&commit);
     let record_bytes = record_bytes(commit_at - payload_at);
     record[used..record_bytes].fill(0);
-    Encoded { bytes: &record[..record_bytes], changes }
+    buf.record_bytes = record_bytes;
 }
 
 fn count(n: usize) -> U32 {
@@ -228,10 +254,16 @@ impl Tag {
         form::is_whole(self.form)
     }
 
-    /// Makes the new version from the previous one. `payload` is that of the record, decompressed.
-    pub(crate) fn apply(&self, payload: &[u8], block: &mut BlockBytes) -> Result<(), CodecError> {
+    /// Makes the new version from the previous one. `payload` is that of the record, decompressed;
+    /// `read` reads earlier records of its region.
+    pub(crate) fn apply(
+        &self,
+        payload: &[u8],
+        block: &mut BlockBytes,
+        read: &mut ReadSource<'_>,
+    ) -> Result<(), CodecError> {
         let change = &payload[self.payload_offset..self.payload_offset + self.stored_bytes];
-        form::apply(self.form, change, block)
+        form::apply(self.form, change, block, read)
     }
 }
 
@@ -477,8 +509,10 @@ mod tests {
             delta_codec: codec,
             pack: true,
             is_whole_in_region: &|_| is_whole_in_region,
+            sources: &Sources::new(),
         };
-        encode(contents, &encoding, buf)
+        encode(contents, &encoding, buf);
+        buf.encoded()
     }
 
     /// Encodes one change, decodes it, and applies it to its base.
@@ -497,7 +531,8 @@ mod tests {
         let [tag] = record.tags[..] else { panic!("one tag") };
         assert_eq!(encoded.changes, [(tag.form, TAG_BYTES + tag.stored_bytes)]);
         let mut block = logged.base.as_deref().copied().unwrap_or([0xEE; BLOCK_BYTES]);
-        tag.apply(&record.payload(encoded.bytes).unwrap(), &mut block).unwrap();
+        let mut none = |_, _: &mut [u8]| panic!("there is no earlier record");
+        tag.apply(&record.payload(encoded.bytes).unwrap(), &mut block, &mut none).unwrap();
         assert!(block == *logged.version);
         (tag.form, tag.stored_bytes)
     }
@@ -585,10 +620,12 @@ mod tests {
                 delta_codec: DeltaCodec::Runs,
                 pack: true,
                 is_whole_in_region: &|_| false,
+                sources: &Sources::new(),
             };
             let mut buf = RecordBuf::new();
-            let encoded = encode(&contents, &encoding, &mut buf);
-            let Decoded::Record(record) = decode_with(encoded.bytes, 42, 1234) else { panic!() };
+            encode(&contents, &encoding, &mut buf);
+            let decoded = decode_with(buf.encoded().bytes, 42, 1234);
+            let Decoded::Record(record) = decoded else { panic!() };
             record.unpacked_bytes.is_some()
         };
         assert!(is_packed(1000, 0, 512), "one step instead of three");

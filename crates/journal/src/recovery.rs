@@ -11,11 +11,13 @@ use std::sync::Arc;
 use device::{AlignedBuf, BlockDevice};
 
 use crate::codec::CodecError;
+use crate::codec::copy::{Place, ReadSource};
 use crate::data_checks::DataCheck;
 use crate::faults::{self, Fault};
 use crate::form;
+use crate::format::FORM_COPY;
 use crate::header::{Header, incarnation_after_recovery};
-use crate::record::{Record, Tag};
+use crate::record::{PACK_LIMIT_BYTES, Record, Tag};
 use crate::region_bytes::RegionBytes;
 use crate::scan::{End, Scan, scan_regions};
 use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Result, Space, Tid};
@@ -63,6 +65,7 @@ pub fn recover(
     let (chains, revoked_blocks) = chains_of(&scan.records, &revokes);
     check_homes(&chains, home)?;
     check_bases(&chains, &scan.records)?;
+    check_copies(&regions, &scan.records, &chains)?;
     check_apart(&chains, &checks)?;
     if !options.dry_run && !scan.header.clean {
         replay(home, &regions, &scan.records, &chains)?;
@@ -219,6 +222,88 @@ fn check_bases(chains: &Chains, records: &[Record]) -> Result<()> {
     Ok(())
 }
 
+/// Makes each block that copies from earlier records, and compares its checksum, before anything is
+/// written.
+fn check_copies(regions: &RegionBytes<'_>, records: &[Record], chains: &Chains) -> Result<()> {
+    let changes = chains.values().flatten().filter(|(_, tag)| tag.form == FORM_COPY);
+    let mut scratch: BlockRef = Arc::new([0; BLOCK_BYTES]);
+    let mut by_record: BTreeMap<usize, Vec<Tag>> = BTreeMap::new();
+    changes.for_each(|(index, tag)| by_record.entry(*index).or_default().push(*tag));
+    for (index, tags) in by_record {
+        let block = Arc::make_mut(&mut scratch);
+        apply_record(regions, records, index, |payload, read| {
+            tags.iter().try_for_each(|tag| tag.apply(payload, block, read))
+        })
+        .map_err(|error| match error {
+            JournalError::Damaged(text) => {
+                JournalError::Damaged(format!("{text}; nothing was changed"))
+            }
+            error => error,
+        })?;
+    }
+    Ok(())
+}
+
+/// Calls `apply` with the payload of a record, and with what reads earlier records of its region.
+fn apply_record(
+    regions: &RegionBytes<'_>,
+    records: &[Record],
+    index: usize,
+    apply: impl FnOnce(&[u8], &mut ReadSource<'_>) -> std::result::Result<(), CodecError>,
+) -> Result<()> {
+    let record = &records[index];
+    let broken =
+        |error: CodecError| JournalError::Damaged(format!("transaction {}: {error}", record.tid));
+    let mut failure = None;
+    let mut read = |from: Place, out: &mut [u8]| {
+        read_source(regions, &records[..index], record, from, out).map_err(|error| {
+            let text = error.to_string();
+            failure = Some(error);
+            CodecError::NoSource(text)
+        })
+    };
+    let applied = regions.with_record(record, |bytes| {
+        let payload = record.payload(bytes).map_err(broken)?;
+        apply(&payload, &mut read).map_err(broken)
+    });
+    match failure {
+        Some(error @ JournalError::Io(_)) => Err(error),
+        _ => applied,
+    }
+}
+
+/// Reads bytes that `record` copies. They are in the payload of one of the `earlier` records, in
+/// the same region.
+fn read_source(
+    regions: &RegionBytes<'_>,
+    earlier: &[Record],
+    record: &Record,
+    from: Place,
+    out: &mut [u8],
+) -> Result<()> {
+    let none = |what: &str| {
+        let Place { record, offset } = from;
+        JournalError::Damaged(format!("{what} at {record}, {offset}"))
+    };
+    let start = regions.region_start(record.offset);
+    let offset = start + u64::from(from.record) * 8;
+    // The records of a region follow each other, and so do their offsets.
+    let first = earlier.partition_point(|one| !(start..record.offset).contains(&one.offset));
+    let in_region = &earlier[first..];
+    let found = in_region.binary_search_by_key(&offset, |one| one.offset);
+    let source = &in_region[found.map_err(|_| none("no record"))?];
+    if source.unpacked_bytes.is_some_and(|bytes| bytes > PACK_LIMIT_BYTES) {
+        return Err(none("a record that takes too long to unpack"));
+    }
+    regions.with_record(source, |bytes| {
+        let payload = source.payload(bytes).map_err(|error| none(&error.to_string()))?;
+        let from = from.offset as usize;
+        let bytes = from.checked_add(out.len()).and_then(|end| payload.get(from..end));
+        out.copy_from_slice(bytes.ok_or_else(|| none("no bytes of a record"))?);
+        Ok(())
+    })
+}
+
 /// Replay pass: makes the newest versions, a batch of blocks at a time, and writes them in home
 /// order. The batches bound the memory, whatever the journal says.
 ///
@@ -277,15 +362,10 @@ fn apply_chains(
         }
     }
     for (index, changes) in wanted {
-        let record = &records[index];
-        let broken = |error: CodecError| {
-            // It was whole when it was scanned.
-            JournalError::Damaged(format!("transaction {}: {error}", record.tid))
-        };
-        regions.with_record(record, |bytes| {
-            let payload = record.payload(bytes).map_err(broken)?;
+        // It was whole when it was scanned.
+        apply_record(regions, records, index, |payload, read| {
             changes.iter().try_for_each(|(slot, tag)| {
-                tag.apply(&payload, Arc::make_mut(&mut blocks[*slot])).map_err(broken)
+                tag.apply(payload, Arc::make_mut(&mut blocks[*slot]), read)
             })
         })?;
     }

@@ -45,6 +45,11 @@ impl<'a> RegionBytes<'a> {
         Ok(region)
     }
 
+    /// Where the region begins that has this offset of the space.
+    pub(crate) fn region_start(&self, offset: u64) -> u64 {
+        offset - (offset - self.header.region_offset(0)) % self.header.region_bytes
+    }
+
     /// Calls `use_bytes` with the bytes of a record that was scanned.
     pub(crate) fn with_record<T>(
         &self,

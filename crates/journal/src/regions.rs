@@ -246,6 +246,17 @@ impl Regions {
         self.assert_ring();
     }
 
+    /// The first transaction of the active region. `None`: the region has no record.
+    pub(crate) fn first_tid_of_active(&self) -> Option<Tid> {
+        let active = self.region(self.active);
+        (active.usage != RegionUse::Free).then_some(active.first_tid)
+    }
+
+    /// Where the active region begins, in bytes from the start of the space.
+    pub(crate) fn start_of_active(&self) -> u64 {
+        self.header.region_offset(self.active)
+    }
+
     /// Index of the active region.
     pub(crate) fn active(&self) -> u32 {
         self.active

@@ -45,7 +45,9 @@ counters! {
     delta_blocks,
     /// Blocks logged in DJFS' form.
     xor_lzo_blocks,
-    /// Bytes of changes logged as whole blocks. This and the next four counters include tags, and
+    /// Blocks logged as copies and literal bytes.
+    copy_blocks,
+    /// Bytes of changes logged as whole blocks. This and the next five counters include tags, and
     /// count bytes before the payload is compressed.
     block_bytes,
     /// Bytes of changes logged as the bytes that are not zero.
@@ -56,6 +58,8 @@ counters! {
     delta_bytes,
     /// Bytes of changes logged in DJFS' form.
     xor_lzo_bytes,
+    /// Bytes of changes logged as copies and literal bytes.
+    copy_bytes,
     /// Revoke records written.
     revokes,
     /// Bytes brought home by checkpoints.
@@ -88,6 +92,7 @@ impl Counters {
             (&self.extent_blocks, &self.extent_bytes),
             (&self.delta_blocks, &self.delta_bytes),
             (&self.xor_lzo_blocks, &self.xor_lzo_bytes),
+            (&self.copy_blocks, &self.copy_bytes),
         ];
         for (counters, (blocks, bytes)) in counters.into_iter().zip(by_form) {
             if blocks > 0 {

@@ -31,7 +31,7 @@ const HOME_BLOCKS: u64 = 40;
 const SECTORS: usize = BLOCK_BYTES / 512;
 const REGION_COUNT: u32 = 2;
 
-/// A number for each sector of a block; the sector is filled with it.
+/// A number for each sector of a block; the sector is filled with words that are made of it.
 type Stamps = [u64; SECTORS];
 
 /// What a block holds from a transaction on. `None`: it is free, and is not compared.
@@ -54,6 +54,8 @@ struct Run {
     traces: Traces,
     history: BTreeMap<u64, Vec<Version>>,
     last_tid: Tid,
+    /// Blocks that were logged as copies.
+    copied_blocks: u64,
 }
 
 struct Workload {
@@ -61,6 +63,7 @@ struct Workload {
     media: Media,
     journal: Option<Journal>,
     incarnation: u64,
+    copied_blocks: u64,
     stamp: u64,
     kinds: Vec<Kind>,
     history: BTreeMap<u64, Vec<Version>>,
@@ -71,12 +74,13 @@ fn options(incarnation: u64) -> Options {
     options.incarnation = incarnation;
     options.region_count = REGION_COUNT;
     options.clean_block_limit = 8;
-    options.pack = incarnation.is_multiple_of(3);
     options.in_place_run_blocks = 2;
-    // Every other incarnation has DJFS' codec.
-    if incarnation % 2 == 1 {
-        options.delta_codec = DeltaCodec::XorLzo;
-    }
+    options.pack = incarnation.is_multiple_of(2);
+    options.delta_codec = match incarnation % 3 {
+        0 => DeltaCodec::Runs,
+        1 => DeltaCodec::XorLzo,
+        _ => DeltaCodec::Copies,
+    };
     options
 }
 
@@ -96,16 +100,27 @@ fn open(media: &Media, options: Options) -> Journal {
 fn fill(stamps: &Stamps) -> BlockRef {
     let mut bytes: BlockBytes = [0; BLOCK_BYTES];
     for (sector, stamp) in bytes.chunks_exact_mut(512).zip(stamps) {
-        sector.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&stamp.to_le_bytes()));
+        sector.copy_from_slice(&words_of(*stamp));
     }
     Arc::new(bytes)
+}
+
+/// The stamp, then words that differ from each other, or nothing could be copied.
+fn words_of(stamp: u64) -> [u8; 512] {
+    let mut bytes = [0; 512];
+    for (at, word) in (0u64..).zip(bytes.chunks_exact_mut(8)) {
+        let number =
+            (stamp ^ at << 48).wrapping_mul(if at == 0 { 1 } else { 0x9e37_79b9_7f4a_7c15 });
+        word.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes
 }
 
 fn stamps_of(bytes: &[u8]) -> Option<Stamps> {
     let mut stamps = [0; SECTORS];
     for (sector, stamp) in bytes.chunks_exact(512).zip(&mut stamps) {
         *stamp = u64::from_le_bytes(sector[..8].try_into().expect("eight bytes"));
-        if sector.chunks_exact(8).any(|word| word != &sector[..8]) {
+        if sector != words_of(*stamp) {
             return None;
         }
     }
@@ -117,13 +132,16 @@ impl Workload {
         // By turns, starting with 512.
         let sector_bytes = [512, 4096][usize::from(seed % 2 == 1)];
         let media = media(sector_bytes, place);
-        let journal = open(&media, options(1));
+        // Other seeds begin with other options.
+        let incarnation = seed * 64 + 1;
+        let journal = open(&media, options(incarnation));
         media.start_trace();
         Workload {
             rng: Rng::with_seed(seed),
             media,
             journal: Some(journal),
-            incarnation: 1,
+            incarnation,
+            copied_blocks: 0,
             stamp: 0,
             kinds: vec![Kind::Free(Tid(0)); HOME_BLOCKS as usize],
             history: BTreeMap::new(),
@@ -146,7 +164,8 @@ impl Workload {
         }
         self.sync();
         let last_tid = self.journal().running_tid();
-        Run { traces: self.media.take_trace(), history: self.history, last_tid }
+        let copied_blocks = self.copied_blocks + self.journal().stats().copy_blocks;
+        Run { traces: self.media.take_trace(), history: self.history, last_tid, copied_blocks }
     }
 
     fn journal(&self) -> &Journal {
@@ -156,6 +175,17 @@ impl Workload {
     fn new_stamps(&mut self) -> Stamps {
         self.stamp += 1;
         [self.stamp; SECTORS]
+    }
+
+    /// Mostly as in a rollback journal or a WAL: bytes of another block, at other offsets.
+    fn stamps_of_another(&mut self) -> Stamps {
+        let mut stamps = self.new_stamps();
+        let other = self.rng.u64(..HOME_BLOCKS);
+        if let (Some(copied), true) = (self.newest(other), self.rng.u8(..4) > 0) {
+            let first = self.rng.usize(1..SECTORS);
+            stamps[first..].copy_from_slice(&copied[..SECTORS - first]);
+        }
+        stamps
     }
 
     fn newest(&self, block: u64) -> Option<Stamps> {
@@ -213,8 +243,8 @@ impl Workload {
                     handle.put_ordered(home, fill(&stamps)).expect("within the credits");
                     (stamps, true)
                 }
-                (Some(since), 4..7) if since <= committed => {
-                    let stamps = self.new_stamps();
+                (Some(since), 4..6) if since <= committed => {
+                    let stamps = self.stamps_of_another();
                     let put = handle.put_fresh(home, fill(&stamps), Form::Delta);
                     put.expect("within the credits");
                     (stamps, false)
@@ -225,7 +255,7 @@ impl Workload {
                     (stamps, true)
                 }
                 _ => {
-                    let stamps = self.new_stamps();
+                    let stamps = self.stamps_of_another();
                     handle
                         .create(home)
                         .expect("within the credits")
@@ -333,6 +363,7 @@ impl Workload {
 
     fn reopen(&mut self) {
         let journal = self.journal.take().expect("it is open");
+        self.copied_blocks += journal.stats().copy_blocks;
         journal.close().expect("it closes");
         self.incarnation += 1;
         self.journal = Some(open(&self.media, options(self.incarnation)));
@@ -455,18 +486,25 @@ fn check_block(bytes: &[u8], versions: &[Version], state: Tid) -> Result<(), Str
     }
 }
 
-fn run_and_check(place: Place, seed: u64, step_count: usize) -> Result<usize, String> {
-    Workload::new(place, seed).run(step_count).check_all(seed)
+/// Returns how many states were checked, and how many blocks the run logged as copies.
+fn run_and_check(place: Place, seed: u64, step_count: usize) -> Result<(usize, u64), String> {
+    let run = Workload::new(place, seed).run(step_count);
+    Ok((run.check_all(seed)?, run.copied_blocks))
 }
 
 /// Checks the first `SEEDS` seeds (environment; 6).
 fn check_seeds(place: Place) {
     let seeds = std::env::var("SEEDS").ok().map(|text| text.parse().expect("a number"));
     let seeds = seeds.unwrap_or(6);
-    let states = (0..seeds).map(|seed| run_and_check(place, seed, 250).unwrap());
-    let state_count: usize = states.sum();
-    println!("{state_count} states");
+    let (mut state_count, mut copied_blocks) = (0, 0);
+    for seed in 0..seeds {
+        let (states, copied) = run_and_check(place, seed, 250).unwrap();
+        state_count += states;
+        copied_blocks += copied;
+    }
+    println!("{state_count} states, {copied_blocks} blocks logged as copies");
     assert!(state_count > 5000, "{state_count} states");
+    assert!(copied_blocks > 30, "{copied_blocks} blocks logged as copies");
 }
 
 #[test]
@@ -536,6 +574,16 @@ mod canary {
     #[test]
     fn a_delta_whose_base_did_not_go_home_is_caught() {
         assert_caught(Fault::DeltaWithoutBase);
+    }
+
+    #[test]
+    fn copies_of_what_another_region_holds_are_caught() {
+        assert_caught(Fault::CopyAcrossRegions);
+    }
+
+    #[test]
+    fn copies_of_the_bytes_beside_their_source_are_caught() {
+        assert_caught(Fault::CopyBesideSource);
     }
 
     #[test]

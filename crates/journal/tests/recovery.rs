@@ -2,13 +2,16 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{Rig, commit, filled, forget, quiet};
 use device::{BlockDevice, Operation};
 use onejournal_journal::format::{
     DESCRIPTOR_MAGIC, FORMAT_VERSION, HEADER_MAGIC, RawDescriptor, RawHeader, record_seed,
 };
 use onejournal_journal::{
-    End, Form, HomeBlock, JournalError, Options, Record, RecoverOptions, Recovery, Scan, Tid, scan,
+    BLOCK_BYTES, BlockBytes, DeltaCodec, End, Form, HomeBlock, JournalError, Options, Record,
+    RecoverOptions, Recovery, Scan, Tid, scan,
 };
 use onejournal_testing::{Fault, SimDevice, Survival};
 
@@ -297,6 +300,85 @@ fn a_block_behind_the_end_of_the_volume_is_damage() {
     let rig = Rig::on(short, SimDevice::from_image(rig.log_sim().image(), 512));
     assert!(matches!(rig.recover(), Err(JournalError::Damaged(_))));
     assert_eq!(write_count(&rig), 0);
+}
+
+/// Incompressible.
+fn noise(seed: u64) -> BlockBytes {
+    let mut random = fastrand::Rng::with_seed(seed);
+    std::array::from_fn(|_| random.u8(..))
+}
+
+/// The block at another offset, as in a rollback journal or a WAL.
+fn shifted(block: &BlockBytes) -> BlockBytes {
+    let mut out = [b'!'; BLOCK_BYTES];
+    out[24..].copy_from_slice(&block[..BLOCK_BYTES - 24]);
+    out
+}
+
+/// A journal that crashed after it had logged a block whole, and then the same bytes elsewhere. If
+/// `fill_region`, the second record begins another region.
+fn crashed_with_a_copy(pack: bool, fill_region: bool) -> Rig {
+    let rig = Rig::new();
+    let options = Options { pack, delta_codec: DeltaCodec::Copies, ..quiet() };
+    let journal = rig.open(options);
+    let log = |block: u64, bytes: BlockBytes| {
+        let mut handle = journal.begin(2).unwrap();
+        handle.put(HomeBlock(block), Arc::new(bytes), Form::Block).unwrap();
+        // If payloads are packed, this makes it worth it.
+        handle.put(HomeBlock(block + 1), filled(7), Form::Block).unwrap();
+        journal.sync(handle.stop()).unwrap();
+    };
+    log(1, noise(1));
+    if fill_region {
+        let second_region = onejournal_journal::format::REGIONS_OFFSET + common::REGION_BYTES;
+        let newest_offset = || scanned(&rig).records.last().unwrap().offset;
+        let mut other_noises = (2..).map(noise);
+        while newest_offset() < second_region {
+            log(1, other_noises.next().unwrap());
+        }
+        log(1, noise(1));
+        assert_eq!(journal.stats().copy_blocks, 0);
+    }
+    log(5, shifted(&noise(1)));
+    assert_eq!(journal.stats().copy_blocks, 1);
+    drop(journal);
+    rig.crash(Survival::Nothing)
+}
+
+#[test]
+fn a_copy_is_made_of_an_earlier_record_of_its_region() {
+    for (pack, fill_region) in [(false, false), (false, true), (true, false), (true, true)] {
+        let rig = crashed_with_a_copy(pack, fill_region);
+        let records = scanned(&rig).records;
+        assert!(records.iter().all(|record| record.unpacked_bytes.is_some() == pack));
+        rig.recover().unwrap();
+        let mut found = [0; BLOCK_BYTES];
+        rig.home.read(5 * 4096, &mut found).unwrap();
+        assert!(found == shifted(&noise(1)), "packed {pack}, after a full region {fill_region}");
+    }
+}
+
+#[test]
+fn a_copy_of_other_bytes_is_damage_and_nothing_is_written() {
+    let rig = crashed_with_a_copy(false, false);
+    let scan = scanned(&rig);
+    let record = &scan.records[1];
+    let start = record.offset as usize;
+    let source = start + record.payload_at + record.tags[0].stored_bytes - 8;
+    let commit_at = start + record.payload_at + record.payload_bytes;
+    let seed = record_seed(&common::UUID, scan.header.incarnation);
+    // One byte further; beyond the payload; the record itself; a place between records.
+    for (at, byte) in [(source + 4, 1), (source + 5, 0xff), (source + 1, 0x22), (source, 1)] {
+        let mut bytes = log_bytes(&rig);
+        assert_ne!(bytes[at], byte);
+        bytes[at] = byte;
+        let checksum = crc32c::crc32c_append(seed, &bytes[start..commit_at]);
+        bytes[commit_at + 4..commit_at + 8].copy_from_slice(&checksum.to_le_bytes());
+        let other = with_log(&rig, &bytes);
+        assert_eq!(scanned(&other).records.len(), 2);
+        assert!(matches!(other.recover(), Err(JournalError::Damaged(_))), "byte {at} {byte}");
+        assert_eq!(write_count(&other), 0);
+    }
 }
 
 #[test]

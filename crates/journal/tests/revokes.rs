@@ -76,8 +76,9 @@ fn recovered(media: &Media) -> Media {
     media.clone()
 }
 
-fn codecs() -> [Options; 2] {
-    [DeltaCodec::Runs, DeltaCodec::XorLzo].map(|delta_codec| Options { delta_codec, ..quiet() })
+fn codecs() -> [Options; 3] {
+    let codecs = [DeltaCodec::Runs, DeltaCodec::XorLzo, DeltaCodec::Copies];
+    codecs.map(|delta_codec| Options { delta_codec, ..quiet() })
 }
 
 #[test]

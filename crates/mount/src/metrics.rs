@@ -62,6 +62,7 @@ impl MetricsText {
             ("extent", forms.extent),
             ("delta", forms.delta),
             ("xor_lzo", forms.xor_lzo),
+            ("copy", forms.copy),
         ] {
             self.line(format_args!("onejournal_{name}{{form=\"{form}\"}} {count}"));
         }

@@ -247,6 +247,7 @@ pub(crate) struct Forms {
     pub(crate) extent: u64,
     pub(crate) delta: u64,
     pub(crate) xor_lzo: u64,
+    pub(crate) copy: u64,
 }
 
 fn tenths(value: f64) -> f64 {
@@ -308,6 +309,7 @@ impl<'a> Stat<'a> {
                 extent: journal.extent_bytes,
                 delta: journal.delta_bytes,
                 xor_lzo: journal.xor_lzo_bytes,
+                copy: journal.copy_bytes,
             },
             logged_blocks: journal.logged_blocks,
             logged_blocks_by_form: Forms {
@@ -316,6 +318,7 @@ impl<'a> Stat<'a> {
                 extent: journal.extent_blocks,
                 delta: journal.delta_blocks,
                 xor_lzo: journal.xor_lzo_blocks,
+                copy: journal.copy_blocks,
             },
             revokes: journal.revokes,
             home_bytes: journal.home_bytes,
@@ -368,7 +371,7 @@ pub(crate) struct FileReport {
 
 impl FileReport {
     pub(crate) fn new(ino: ext4::InodeNo, stat: &ext4::FileStat) -> FileReport {
-        let [block, sparse, extent, delta, xor_lzo] = stat.journal_bytes;
+        let [block, sparse, extent, delta, xor_lzo, copy] = stat.journal_bytes;
         let journal_bytes = stat.journal_bytes.iter().sum();
         FileReport {
             ino: ino.0,
@@ -376,7 +379,7 @@ impl FileReport {
             app_bytes: stat.app_bytes,
             fsyncs: stat.fsyncs,
             journal_bytes,
-            journal_bytes_by_form: Forms { block, sparse, extent, delta, xor_lzo },
+            journal_bytes_by_form: Forms { block, sparse, extent, delta, xor_lzo, copy },
             in_place_bytes: stat.in_place_bytes,
             home_bytes: stat.home_bytes,
             write_amplification: amplification(stat.written_bytes(), stat.app_bytes),

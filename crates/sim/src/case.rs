@@ -74,8 +74,8 @@ impl Default for JournalKind {
     }
 }
 
-const CODECS: [(DeltaCodec, &str); 2] =
-    [(DeltaCodec::Runs, "runs"), (DeltaCodec::XorLzo, "xor-lzo")];
+const CODECS: [(DeltaCodec, &str); 3] =
+    [(DeltaCodec::Runs, "runs"), (DeltaCodec::Copies, "copies"), (DeltaCodec::XorLzo, "xor-lzo")];
 
 impl JournalKind {
     /// Every place with every codec, the default first.

@@ -136,6 +136,13 @@ mod faulty_engines {
     }
 
     #[test]
+    fn a_broken_engine_is_found_out_with_copies() {
+        for fault in [Fault::CopyAcrossRegions, Fault::CopyBesideSource] {
+            is_found_on(fault, "nvram:copies");
+        }
+    }
+
+    #[test]
     fn ignoring_checksums_is_found_out() {
         is_found(Fault::ChecksumIgnored);
     }

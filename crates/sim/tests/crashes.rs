@@ -106,6 +106,9 @@ crashes! {
     nvram_rounds_delta: Rounds, Delta, "nvram:xor-lzo", 0..1;
     device_random_auto: Random, Auto, "device:xor-lzo", 0..2;
     device_writers_ordered: Writers, Ordered, "device", 0..2;
+    copies_random_delta: Random, Delta, "volume:copies", 0..2;
+    copies_sqlite_auto: Sqlite, Auto, "nvram:copies", 0..2;
+    copies_rounds_delta: Rounds, Delta, "device:copies", 0..1;
     xor_lzo_random_delta: Random, Delta, "volume:xor-lzo", 0..2;
     xor_lzo_sqlite_auto: Sqlite, Auto, "volume:xor-lzo", 0..2;
     xor_lzo_rounds_delta: Rounds, Delta, "volume:xor-lzo", 0..1;

@@ -18,7 +18,7 @@ use crate::InodeNo;
 /// The most files in the table.
 const FILE_LIMIT: usize = 4096;
 /// Record forms; their numbers begin with 1.
-const FORM_COUNT: usize = 5;
+const FORM_COUNT: usize = 6;
 
 /// The counters of a file since the mount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct FileStat {
     pub app_bytes: u64,
     /// Calls of `fsync` and `fdatasync`.
     pub fsyncs: u64,
-    /// Bytes of its data in the journal by record form (block, sparse, extent, delta, xor-lzo):
+    /// Bytes of its data in the journal by record form (block, sparse, extent, delta, xor-lzo, copy):
     /// tags and changes, before compression and padding.
     pub journal_bytes: [u64; FORM_COUNT],
     /// Bytes of its data written in place.
@@ -175,7 +175,7 @@ mod tests {
             app_writes: 2,
             app_bytes: 150,
             fsyncs: 1,
-            journal_bytes: [4112, 0, 0, 30, 0],
+            journal_bytes: [4112, 0, 0, 30, 0, 0],
             in_place_bytes: 8192,
             ..FileStat::default()
         };

@@ -28,6 +28,8 @@ pub(super) fn records() -> &'static [Vec<u8>] {
             with(DeltaCodec::Runs, false),
             with(DeltaCodec::Runs, true),
             with(DeltaCodec::XorLzo, false),
+            with(DeltaCodec::Copies, false),
+            with(DeltaCodec::Copies, true),
         ]
         .concat()
     })
@@ -50,6 +52,9 @@ fn written(delta_codec: DeltaCodec, pack: bool) -> Vec<Vec<u8>> {
     };
     let journal = Journal::open(home, space.clone(), UUID, options).expect("it opens");
     write(&journal);
+    if delta_codec == DeltaCodec::Copies {
+        write_shifted(&journal);
+    }
     let found = scan(&space, &UUID).expect("what the engine wrote");
     let bytes = found.records.iter().map(|record| {
         let mut bytes = vec![0; record.record_bytes];
@@ -82,6 +87,16 @@ fn write(journal: &Journal) {
     put(journal, &[(5, changed(2000), Form::Delta), (3, changed(9), Form::Delta)]);
 }
 
+/// A block that repeats nothing, and the same at another offset.
+fn write_shifted(journal: &Journal) {
+    let mut random = fastrand::Rng::with_seed(1);
+    let bytes: BlockBytes = std::array::from_fn(|_| random.u8(..));
+    let mut shifted = [b'!'; BLOCK_BYTES];
+    shifted[24..].copy_from_slice(&bytes[..BLOCK_BYTES - 24]);
+    put(journal, &[(6, bytes, Form::Block)]);
+    put(journal, &[(7, shifted, Form::Block)]);
+}
+
 fn put(journal: &Journal, blocks: &[(u64, BlockBytes, Form)]) {
     let mut handle = journal.begin(blocks.len()).expect("a handle");
     for (block, bytes, form) in blocks {
@@ -107,7 +122,7 @@ mod tests {
                 (0..word(4) as usize).map(|tag| bytes[size_of::<RawDescriptor>() + 12 * tag + 10]),
             );
         }
-        assert_eq!(forms.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert_eq!(forms.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
         assert!(revokes > 0 && packed > 0);
         assert!(records().iter().all(|bytes| bytes.len() < 3 * BLOCK_BYTES));
     }

@@ -93,7 +93,11 @@ fn options(read_only: bool, how: u8) -> OpenOptions {
     OpenOptions {
         read_only,
         data_mode: DataMode::ALL[usize::from(how & 7) % DataMode::ALL.len()],
-        delta_codec: if how & 8 == 0 { DeltaCodec::Runs } else { DeltaCodec::XorLzo },
+        delta_codec: match how >> 3 & 3 {
+            0 => DeltaCodec::Runs,
+            1 => DeltaCodec::XorLzo,
+            _ => DeltaCodec::Copies,
+        },
         region_count: 2,
         commit_interval: None,
         background: false,

@@ -7,6 +7,7 @@
 //! | [`runs`] | after-images of changed byte runs, found by comparing with the base (delta form) | idempotent |
 //! | [`extent`] | after-images of the byte ranges that were written (extent form), same bytes as [`runs`] | idempotent |
 //! | [`xor_lzo`] | XOR with the base, compressed with LZO1X: DJFS' own delta | needs the exact base |
+//! | [`copy`] | the whole block, as literal bytes and copies from earlier records | idempotent |
 //! | [`compress`] | a whole payload with LZ4, if that makes it smaller | - |
 //!
 //! **Idempotent** means: a block goes through the versions v0, v1, … vn, and di is the encoding of
@@ -22,6 +23,7 @@
 
 mod changed;
 pub mod compress;
+pub mod copy;
 pub mod extent;
 mod lzo1x;
 pub mod runs;
@@ -50,6 +52,17 @@ pub enum CodecError {
         /// The size that the caller or the format expects.
         expected: usize,
     },
+    /// The block that results is not the one that was encoded.
+    #[error("a block with the checksum {found:08x} where {expected:08x} is expected")]
+    WrongChecksum {
+        /// The checksum of the result.
+        found: u32,
+        /// The checksum in the change.
+        expected: u32,
+    },
+    /// A copy has no source.
+    #[error("a copy of bytes that cannot be read: {0}")]
+    NoSource(String),
     /// The compressed bytes are damaged.
     #[error("damaged compressed bytes: {0}")]
     Compressed(String),

@@ -107,7 +107,7 @@ fn header_bytes(gap: usize, len: usize) -> usize {
     2 + usize::from(gap >= 0x80) + usize::from(len >= 0x80)
 }
 
-fn put_varint(number: usize, out: &mut Vec<u8>) {
+pub(super) fn put_varint(number: usize, out: &mut Vec<u8>) {
     debug_assert!(number <= BLOCK_BYTES, "fits two bytes");
     if number < 0x80 {
         out.push(number as u8);
@@ -152,23 +152,28 @@ impl<'a> Reader<'a> {
     }
 
     fn varint(&mut self) -> Result<usize, CodecError> {
-        let low = self.byte()?;
-        if low < 0x80 {
-            return Ok(low);
-        }
-        let high_at = self.at;
-        let high = self.byte()?;
-        if high == 0 || high >= 0x80 {
-            return Err(CodecError::NotCanonical(high_at));
-        }
-        Ok((low & 0x7f) | (high << 7))
+        take_varint(self.bytes, &mut self.at)
     }
+}
 
-    fn byte(&mut self) -> Result<usize, CodecError> {
-        let byte = *self.bytes.get(self.at).ok_or(CodecError::Truncated)?;
-        self.at += 1;
-        Ok(usize::from(byte))
+/// Reads the varint at `at`, and moves `at` behind it.
+pub(super) fn take_varint(bytes: &[u8], at: &mut usize) -> Result<usize, CodecError> {
+    let low = take_byte(bytes, at)?;
+    if low < 0x80 {
+        return Ok(low);
     }
+    let high_at = *at;
+    let high = take_byte(bytes, at)?;
+    if high == 0 || high >= 0x80 {
+        return Err(CodecError::NotCanonical(high_at));
+    }
+    Ok((low & 0x7f) | (high << 7))
+}
+
+fn take_byte(bytes: &[u8], at: &mut usize) -> Result<usize, CodecError> {
+    let byte = *bytes.get(*at).ok_or(CodecError::Truncated)?;
+    *at += 1;
+    Ok(usize::from(byte))
 }
 
 #[cfg(test)]

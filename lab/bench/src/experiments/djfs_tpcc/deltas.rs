@@ -21,6 +21,7 @@ const PAGE_SIZES: [u32; 2] = [4096, 1024];
 fn contenders() -> Vec<Contender> {
     vec![
         Contender::new(nvram()),
+        Contender::new(nvram().option("delta=copies")),
         Contender::new(nvram().option("delta=xor-lzo")),
         Contender::new(nvram().option("atomic_writes")).only("PERSIST"),
         Contender::new(SqliteExtension(Box::new(Ext4::ordered()), Log::Nvram)).only("WAL"),
