@@ -21,6 +21,7 @@ const BUSY_LIMIT: Duration = Duration::from_secs(60);
 pub struct Client {
     connection: Connection,
     owner: usize,
+    is_shrinking: bool,
 }
 
 unsafe extern "C" fn entry(
@@ -88,6 +89,9 @@ impl Client {
     /// Makes the tables of an owner, with no transactions.
     pub fn make(place: DatabasePlace<'_>, how: &Database) -> Result<(), String> {
         let connection = connect(place, how).map_err(text)?;
+        if how.is_shrinking {
+            connection.execute_batch("pragma auto_vacuum=full").map_err(text)?;
+        }
         let pragma = format!("pragma journal_mode={}", how.journal_mode);
         let mode: String = connection.query_row(&pragma, [], |row| row.get(0)).map_err(text)?;
         if mode != how.journal_mode {
@@ -110,7 +114,7 @@ impl Client {
         let connection = connect(place, how).map_err(text)?;
         let pragma = format!("pragma journal_mode={}", how.journal_mode);
         connection.query_row(&pragma, [], |_| Ok(())).map_err(text)?;
-        Ok(Client { connection, owner: place.owner })
+        Ok(Client { connection, owner: place.owner, is_shrinking: how.is_shrinking })
     }
 
     /// Commits the transaction of this number.
@@ -120,8 +124,17 @@ impl Client {
         // One in a while needs more pages than a small cache has.
         let size = if rng.u8(..12) == 0 { 100_000 } else { size };
         let owner = self.owner;
+        let more = match number % 4 {
+            1 if self.is_shrinking => format!(
+                "drop table if exists more{owner}; create table more{owner}(v);
+                 insert into more{owner} values(zeroblob(30000));"
+            ),
+            3 if self.is_shrinking => format!("drop table if exists more{owner};"),
+            _ => String::new(),
+        };
         let batch = format!(
             "begin immediate;
+             {more}
              insert into t{owner} values({number}, 0, randomblob({size}));
              update t{owner} set changes = changes + 1 where k = {changed};
              update total{owner} set rows = rows + 1, changes = changes + 1;
@@ -195,6 +208,7 @@ mod tests {
             vfs: "unix",
             is_durable: true,
             cache_pages: 10,
+            is_shrinking: false,
         };
         let dir = tempfile::tempdir().unwrap();
         let place = DatabasePlace::of(dir.path());

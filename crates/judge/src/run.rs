@@ -256,7 +256,7 @@ fn as_worker<T: Send>(
         work()
     };
     std::thread::scope(|scope| {
-        scope.spawn(body).join().unwrap_or_else(|_| Err("a worker panics".into()))
+        scope.spawn(fault::carry(body)).join().unwrap_or_else(|_| Err("a worker panics".into()))
     })
 }
 
@@ -407,7 +407,7 @@ impl Rig {
                         let hands = opened.map_err(|e| format!("actor {actor}: {e}"))?;
                         work(hands, scenario, actor, steps, recorder)
                     };
-                    scope.spawn(move || as_worker(scenario, body))
+                    scope.spawn(fault::carry(move || as_worker(scenario, body)))
                 })
                 .collect();
             let mut outcomes = Vec::new();

@@ -69,6 +69,9 @@ pub struct Database {
     /// Pages that SQLite keeps in memory. A transaction that needs more writes pages before it
     /// commits, and so uses a rollback journal.
     pub cache_pages: u32,
+    /// Whether some transactions make the file shorter. On a volume the extension writes a journal for
+    /// these.
+    pub is_shrinking: bool,
 }
 
 const fn database(
@@ -76,7 +79,14 @@ const fn database(
     synchronous: &'static str,
     vfs: &'static str,
 ) -> Database {
-    Database { journal_mode, synchronous, vfs, is_durable: true, cache_pages: 2000 }
+    Database {
+        journal_mode,
+        synchronous,
+        vfs,
+        is_durable: true,
+        cache_pages: 2000,
+        is_shrinking: false,
+    }
 }
 
 const DELETE_EXTRA: Database = database("delete", "extra", "unix");
@@ -95,6 +105,8 @@ const OUR_WAL: Database = database("wal", "full", "onejournal");
 /// Through the extension and its log these are durable, because a transaction is a record that is
 /// synced.
 const OUR_DELETE_FULL: Database = database("delete", "full", "onejournal");
+const OUR_SHRINKING: Database = Database { is_shrinking: true, ..OUR_DELETE };
+const OUR_SHRINKING_PERSIST: Database = Database { is_shrinking: true, ..OUR_PERSIST };
 const OUR_SPILLING: Database = Database { cache_pages: 10, ..OUR_DELETE };
 
 impl Actor {
@@ -185,7 +197,7 @@ const fn hosted(log: LogPlace, is_one_process: bool) -> Scenario {
 }
 
 /// All scenarios.
-pub const SCENARIOS: [Scenario; 40] = [
+pub const SCENARIOS: [Scenario; 41] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -323,6 +335,15 @@ pub const SCENARIOS: [Scenario; 40] = [
             Actor::Database(&OUR_TRUNCATE),
             Actor::Database(&OUR_PERSIST),
             Actor::Database(&OUR_WAL),
+        ],
+        ..USUAL
+    },
+    Scenario {
+        name: "sqlite-extension-journals",
+        actors: &[
+            Actor::Database(&OUR_SHRINKING),
+            Actor::Database(&OUR_SHRINKING_PERSIST),
+            Actor::Database(&OUR_SPILLING),
         ],
         ..USUAL
     },
