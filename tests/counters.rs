@@ -50,7 +50,7 @@ fn a_new_file_in_new_directories_is_one_write() {
     let Some(scratch) = mounted(OPTIONS) else { return };
     let before = scratch.stat();
     fs::create_dir_all(scratch.path("a/b/c")).unwrap();
-    fs::write(scratch.path("a/b/c/f"), vec![1; 200_000]).unwrap();
+    fs::write(scratch.path("a/b/c/f"), vec![1; 60_000]).unwrap();
     fs::rename(scratch.path("a/b/c/f"), scratch.path("a/g")).unwrap();
     File::open(scratch.path("a/g")).unwrap().sync_all().unwrap();
     assert_eq!(cost(&scratch, &before), (1, 1));

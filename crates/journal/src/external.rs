@@ -30,7 +30,8 @@ pub struct Label {
 }
 
 impl Label {
-    /// The label on `medium`; `None` if the medium is empty. An error if it holds anything else.
+    /// The label on `medium`; `None` if the medium is empty, or if the power was cut while the label
+    /// was written. An error if it holds anything else.
     pub fn read(medium: &Medium) -> Result<Option<Label>> {
         let len_bytes = medium.len_bytes().min(LOOKED_AT_BYTES) / 4096 * 4096;
         if len_bytes < LABEL_BYTES {
@@ -41,10 +42,10 @@ impl Label {
         if buf.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
-        Label::parse(&buf).map(Some)
+        Label::parse(&buf)
     }
 
-    fn parse(bytes: &[u8]) -> Result<Label> {
+    fn parse(bytes: &[u8]) -> Result<Option<Label>> {
         let (raw, _) = RawLabel::read_from_prefix(bytes).expect("4 KiB at least were read");
         if raw.magic.get() != LABEL_MAGIC {
             let text = "it is not empty, and what it holds is not a journal of OneJournal";
@@ -52,24 +53,31 @@ impl Label {
         }
         let unsummed = RawLabel { checksum: U32::new(0), ..raw };
         if raw.checksum.get() != crc32c::crc32c(unsummed.as_bytes()) {
+            // The header of the journal follows the label, so without one the label was never whole.
+            if bytes[size_of::<RawLabel>()..].iter().all(|byte| *byte == 0) {
+                return Ok(None);
+            }
             return Err(JournalError::Damaged("its label has a wrong checksum".into()));
         }
         if raw.version.get() != FORMAT_VERSION {
             let text = format!("its format version is {}", raw.version.get());
             return Err(JournalError::Incompatible(text));
         }
-        Ok(Label { journal_uuid: raw.journal_uuid, volume_uuid: raw.volume_uuid })
+        Ok(Some(Label { journal_uuid: raw.journal_uuid, volume_uuid: raw.volume_uuid }))
     }
 
     /// Makes the empty `medium` a journal with this label, durably. The zeros are written before
     /// the label, so a medium with a label is complete. Refuses a medium that is not empty.
+    ///
+    /// NVRAM may keep any words of what was being stored when the power was cut. So the magic number is
+    /// durable first: what a cut leaves is known to be a label.
     pub fn write(&self, medium: &Medium) -> Result<()> {
         if Label::read(medium)?.is_some() {
             return Err(JournalError::Incompatible("it has a label already".into()));
         }
         let end = space_of(medium)?.len_bytes() + LABEL_BYTES;
         assert!(end <= medium.len_bytes(), "the journal is within its medium");
-        medium.write_zeros(0, end)?;
+        medium.write_zeros(LABEL_BYTES, end)?;
         let mut raw = RawLabel {
             magic: U32::new(LABEL_MAGIC),
             version: U32::new(FORMAT_VERSION),
@@ -80,6 +88,11 @@ impl Label {
         };
         raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
         let mut block = AlignedBuf::zeroed(LABEL_BYTES as usize);
+        if let Medium::Nvram(_) = medium {
+            const MAGIC_BYTES: usize = size_of::<U32>();
+            block[..MAGIC_BYTES].copy_from_slice(raw.magic.as_bytes());
+            medium.write_durable(0, &block)?;
+        }
         block[..size_of::<RawLabel>()].copy_from_slice(raw.as_bytes());
         medium.write_durable(0, &block)
     }
@@ -131,6 +144,7 @@ mod tests {
         let nvram = Arc::new(MappedNvram::in_memory(1 << 20).unwrap());
         let medium = Medium::Nvram(nvram.clone());
         LABEL.write(&medium).unwrap();
+        nvram.store(LABEL_BYTES + 100, &[1]).unwrap();
         for at in 0..size_of::<RawLabel>() as u64 {
             let mut byte = [0];
             nvram.read(at, &mut byte).unwrap();

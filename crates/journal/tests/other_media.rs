@@ -6,9 +6,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{REGION_BYTES, UUID, commit, quiet};
-use device::{BlockDevice, MemoryDevice};
+use device::{BlockDevice, MemoryDevice, Nvram};
 use onejournal_journal::{
-    DeltaCodec, Form, HomeBlock, Journal, JournalError, Medium, Options, Space, recover,
+    DeltaCodec, Form, HomeBlock, Journal, JournalError, Label, Medium, Options, Space, recover,
 };
 use onejournal_testing::{Image, SimDevice, SimNvram, Survival};
 
@@ -102,6 +102,43 @@ impl Powered {
 /// The n-th commit puts n into block n.
 fn commit_some(journal: &Journal) {
     (1..=COMMIT_COUNT).for_each(|n| _ = commit(journal, n, n as u8));
+}
+
+/// At no moment does a power cut leave a medium that is neither empty nor a journal.
+#[test]
+fn a_label_that_was_cut_is_written_again() {
+    let label = Label { journal_uuid: [0xA5; 16], volume_uuid: UUID };
+    let make = |image: &Image, seed: u64| {
+        let nvram = Arc::new(SimNvram::from_image(image.clone()));
+        nvram.set_seed(seed);
+        nvram.start_trace();
+        label.write(&Medium::Nvram(nvram.clone())).expect("the medium counts as empty");
+        nvram.take_trace()
+    };
+    let mut torn_count = 0;
+    let mut check = |image: &Image| {
+        let nvram = Arc::new(SimNvram::from_image(image.clone()));
+        let mut bytes = vec![0; 4096];
+        nvram.read(0, &mut bytes).expect("it is readable");
+        let found = Label::read(&Medium::Nvram(nvram)).expect("empty, or a label");
+        assert!(found.is_none_or(|found| found == label));
+        torn_count += u32::from(found.is_none() && bytes.iter().any(|byte| *byte != 0));
+        found.is_none()
+    };
+    let first = make(&Image::zeroed(16 << 10), 1);
+    for cut in first.cuts() {
+        for seed in 0..20 {
+            let image = first.crash(cut, Survival::Random(seed));
+            if !check(&image) {
+                continue;
+            }
+            let second = make(&image, seed);
+            for cut in second.cuts() {
+                check(&second.crash(cut, Survival::Random(seed)));
+            }
+        }
+    }
+    assert!(torn_count > 50, "{torn_count} torn labels");
 }
 
 #[test]
