@@ -137,8 +137,11 @@ mod faulty_engines {
 
     #[test]
     fn a_broken_engine_is_found_out_with_copies() {
-        for fault in [Fault::CopyAcrossRegions, Fault::CopyBesideSource] {
-            is_found_on(fault, "nvram:copies");
+        for journal in ["nvram:copies", "volume:copies"] {
+            let kind = journal.parse().expect("a kind of journal");
+            let find = || find_on(&Stage::sound(), &[Workload::Rounds], kind, [DataMode::Delta; 2]);
+            let failure = fault::with(Fault::CopyBesideSource, find).expect("it must be found");
+            println!("{journal}: {failure:.300}");
         }
     }
 

@@ -13,11 +13,17 @@ pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
     for number in 0..FILE_COUNT {
         script.create(&format!("file{number}"));
     }
+    script.create("same");
     let mut round = 0;
     while !script.is_full() {
         let path = format!("file{}", script.rng.u64(..FILE_COUNT));
         let (offset, len_bytes) = (script.rng.u64(..8) * 4096, script.rng.usize(60_000..160_000));
-        script.write(&path, offset, len_bytes);
+        if script.rng.bool() {
+            // As a database and its journal: the same bytes in two places.
+            script.write_twice(&path, "same", offset, len_bytes);
+        } else {
+            script.write(&path, offset, len_bytes);
+        }
         for number in 0..SYMLINKS {
             if round >= ROUND_COUNT {
                 script.unlink(&format!("link{}-{number}", round - ROUND_COUNT));

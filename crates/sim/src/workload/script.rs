@@ -56,6 +56,14 @@ impl Script {
         self.push(Op::Write { target, offset, len_bytes, tag });
     }
 
+    /// Makes a write durable, and writes the same bytes to another file, at the same offset.
+    pub(super) fn write_twice(&mut self, path: &str, other: &str, offset: u64, len_bytes: usize) {
+        let tag = self.tag();
+        self.write(path, offset, len_bytes);
+        self.fsync(path);
+        self.push(Op::Write { target: Target::Path(other.into()), offset, len_bytes, tag });
+    }
+
     pub(super) fn write_open(&mut self, slot: u32, offset: u64, len_bytes: usize) {
         let (target, tag) = (Target::Open(slot), self.tag());
         self.push(Op::Write { target, offset, len_bytes, tag });
