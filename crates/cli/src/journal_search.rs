@@ -103,7 +103,7 @@ impl Journals {
             [] => {
                 let unread = match self.unread_count {
                     0 => String::new(),
-                    count => format!(" (of those that can be read; {count} cannot)"),
+                    count => format!(" ({count} of them cannot be read)"),
                 };
                 let missing = recorded.missing();
                 let why = format!("no block device has its journal{unread}: {missing}");
