@@ -16,6 +16,9 @@ _onejournal() {
             ",$1")
                 cmd="onejournal"
                 ;;
+            onejournal,ask)
+                cmd="onejournal__subcmd__ask"
+                ;;
             onejournal,detach)
                 cmd="onejournal__subcmd__detach"
                 ;;
@@ -49,9 +52,6 @@ _onejournal() {
             onejournal,mount)
                 cmd="onejournal__subcmd__mount"
                 ;;
-            onejournal,probe)
-                cmd="onejournal__subcmd__probe"
-                ;;
             onejournal,set-mode)
                 cmd="onejournal__subcmd__set__subcmd__mode"
                 ;;
@@ -63,6 +63,9 @@ _onejournal() {
                 ;;
             onejournal,umount)
                 cmd="onejournal__subcmd__umount"
+                ;;
+            onejournal__subcmd__help,ask)
+                cmd="onejournal__subcmd__help__subcmd__ask"
                 ;;
             onejournal__subcmd__help,detach)
                 cmd="onejournal__subcmd__help__subcmd__detach"
@@ -96,9 +99,6 @@ _onejournal() {
                 ;;
             onejournal__subcmd__help,mount)
                 cmd="onejournal__subcmd__help__subcmd__mount"
-                ;;
-            onejournal__subcmd__help,probe)
-                cmd="onejournal__subcmd__help__subcmd__probe"
                 ;;
             onejournal__subcmd__help,set-mode)
                 cmd="onejournal__subcmd__help__subcmd__set__subcmd__mode"
@@ -197,8 +197,22 @@ _onejournal() {
 
     case "${cmd}" in
         onejournal)
-            opts="-h -V --help --version mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help"
+            opts="-h -V --help --version mkfs mount umount detach guard ask fsck dump stat ls top set-mode get-mode logd log help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__ask)
+            opts="-h --files --of-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -289,8 +303,22 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__help)
-            opts="mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help"
+            opts="mkfs mount umount detach guard ask fsck dump stat ls top set-mode get-mode logd log help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__help__subcmd__ask)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -555,20 +583,6 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__help__subcmd__mount)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        onejournal__subcmd__help__subcmd__probe)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1129,20 +1143,6 @@ _onejournal() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        onejournal__subcmd__probe)
-            opts="-h --files --of-file --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

@@ -74,7 +74,7 @@ enum Command {
     Guard(GuardArgs),
     /// Answer each line of standard input with what a mount says (internal)
     #[command(hide = true)]
-    Probe(inventory::ProbeArgs),
+    Ask(inventory::AskArgs),
     /// Recover a volume, then check it with e2fsck
     ///
     /// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a damaged journal, or
@@ -282,7 +282,7 @@ fn main() -> ExitCode {
         Command::Umount(args) => umount::run(&args.path),
         Command::Detach(args) => namespaces::run_detach(&args),
         Command::Guard(args) => guard::run(&args),
-        Command::Probe(args) => inventory::run_probe(&args),
+        Command::Ask(args) => inventory::run_ask(&args),
         Command::Fsck(args) => fsck::run(args),
         Command::Dump(args) => dump::run(&args),
         Command::Stat(args) => stat::run(&args),

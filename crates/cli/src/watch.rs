@@ -12,7 +12,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::counters::Counters;
-use crate::inventory::{Probe, Subject};
+use crate::inventory::{Asker, Subject};
 use crate::{CliError, Result};
 
 /// Lines of text from one heading to the next.
@@ -22,15 +22,15 @@ const HEADING_EVERY: usize = 20;
 pub fn run(path: &Path, seconds: f64, as_json: bool) -> Result<u8> {
     let mut ended = end_signals()?;
     let interval = Duration::from_secs_f64(seconds);
-    let mut probe = Probe::start(path, Subject::Volume).map_err(|e| CliError::at(path, e))?;
-    let mut before = Sample::take(path, &mut probe)?;
+    let mut asker = Asker::start(path, Subject::Volume).map_err(|e| CliError::at(path, e))?;
+    let mut before = Sample::take(path, &mut asker)?;
     let mut due = before.at;
     for line_index in 0.. {
         due += interval;
         if wait_until(&mut ended, due)? {
             return Ok(0);
         }
-        let now = Sample::take(path, &mut probe)?;
+        let now = Sample::take(path, &mut asker)?;
         let rates = Rates::between(&before, &now);
         let with_heading = line_index % HEADING_EVERY == 0;
         let text = if as_json { rates.json() } else { rates.text(with_heading) };
@@ -82,8 +82,8 @@ struct Sample {
 }
 
 impl Sample {
-    fn take(path: &Path, probe: &mut Probe) -> Result<Sample> {
-        let answer = probe.ask_now(path)?;
+    fn take(path: &Path, asker: &mut Asker) -> Result<Sample> {
+        let answer = asker.ask_now(path)?;
         match answer.error {
             None => Ok(Sample { at: Instant::now(), counters: Counters(answer.counters) }),
             Some(error) => Err(CliError::new(error)),
