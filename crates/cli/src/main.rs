@@ -27,6 +27,7 @@ mod output;
 mod pages;
 mod remount;
 mod service_manager;
+mod signals;
 mod stat;
 mod target;
 mod top;
