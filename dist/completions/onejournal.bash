@@ -52,6 +52,9 @@ _onejournal() {
             onejournal,mount)
                 cmd="onejournal__subcmd__mount"
                 ;;
+            onejournal,probe)
+                cmd="onejournal__subcmd__probe"
+                ;;
             onejournal,set-mode)
                 cmd="onejournal__subcmd__set__subcmd__mode"
                 ;;
@@ -99,6 +102,9 @@ _onejournal() {
                 ;;
             onejournal__subcmd__help,mount)
                 cmd="onejournal__subcmd__help__subcmd__mount"
+                ;;
+            onejournal__subcmd__help,probe)
+                cmd="onejournal__subcmd__help__subcmd__probe"
                 ;;
             onejournal__subcmd__help,set-mode)
                 cmd="onejournal__subcmd__help__subcmd__set__subcmd__mode"
@@ -197,7 +203,7 @@ _onejournal() {
 
     case "${cmd}" in
         onejournal)
-            opts="-h -V --help --version mkfs mount umount detach guard ask fsck dump stat ls top set-mode get-mode logd log help"
+            opts="-h -V --help --version mkfs mount umount detach guard ask fsck dump stat probe ls top set-mode get-mode logd log help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -303,7 +309,7 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__help)
-            opts="mkfs mount umount detach guard ask fsck dump stat ls top set-mode get-mode logd log help"
+            opts="mkfs mount umount detach guard ask fsck dump stat probe ls top set-mode get-mode logd log help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -583,6 +589,20 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__help__subcmd__mount)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__help__subcmd__probe)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1140,6 +1160,44 @@ _onejournal() {
                     return 0
                     ;;
                 -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__probe)
+            opts="-h --seconds --size --destroy --for --protected-cache --json --watch --interval --count --tbw --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -W "etcd postgresql sqlite" -- "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tbw)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
