@@ -373,6 +373,7 @@ impl Place {
             }
         }
         link(&root().join("crates"), "source/crates");
+        link(&root().join("plugins"), "source/plugins");
         link(Path::new(ONEJOURNAL), "bin/onejournal");
         if let Some(python) = python() {
             link(Path::new(python), "bin/python3");
