@@ -73,6 +73,7 @@ mod dir;
 mod error;
 mod extent;
 mod facts;
+mod faults;
 mod file;
 mod inode;
 pub mod layout;
@@ -87,6 +88,8 @@ mod xattr;
 pub use data_mode::{DATA_MODE_XATTR, DataMode};
 pub use error::{Error, Holder, Result};
 pub use facts::{Spender, spending_as};
+#[cfg(feature = "canary")]
+pub use faults::Fault;
 pub use file::{Allocate, Piece};
 pub use journal::DeltaCodec;
 pub use layout::claim::Claim;

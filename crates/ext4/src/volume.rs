@@ -287,6 +287,34 @@ impl Volume {
     }
 }
 
+/// Writes that a crash does not tear.
+impl Volume {
+    /// Says how the caller calls [`Volume::write`]: it passes writes of programs on whole that are
+    /// aligned and have at most `bytes` bytes. 0: it may cut or join any writes. Without this call
+    /// it passes on everything.
+    pub fn set_unsplit_write_bytes(&self, bytes: u64) {
+        self.mounted().set_unsplit_write_bytes(bytes);
+    }
+
+    /// The largest power of two, at most 1 MiB, such that a write of that many bytes at a multiple
+    /// of it is in one transaction, in data modes with atomic writes. A larger write is cut at
+    /// multiples of it. 0 on a read-only volume.
+    pub fn untorn_bytes(&self) -> u64 {
+        self.mounted().untorn_bytes()
+    }
+
+    /// [`Volume::untorn_bytes`] with the volume's data mode; 0 if its writes are not atomic.
+    pub fn atomic_write_bytes(&self) -> u64 {
+        self.mounted().atomic_write_bytes()
+    }
+
+    /// The same for a file. For a directory: for new files in it. `InvalidArgument` for other
+    /// inodes.
+    pub fn atomic_write_bytes_of(&self, ino: InodeNo) -> Result<u64> {
+        self.mounted().atomic_write_bytes_of(ino)
+    }
+}
+
 /// Durability.
 impl Volume {
     /// Returns when everything that was done to the inode before this call is durable. With

@@ -17,6 +17,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod truncate;
+mod untorn;
 mod write;
 
 pub use atomic::Piece;

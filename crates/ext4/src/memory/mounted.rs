@@ -46,6 +46,8 @@ pub struct Mounted {
     /// Held shared from the answer to a write in `writeback` mode until its data are home. No
     /// transaction waits for these data, but a sync of the volume must.
     pub(crate) answered: RwLock<()>,
+    /// See [`crate::Volume::set_unsplit_write_bytes`].
+    pub(crate) unsplit_write_bytes: AtomicU64,
 }
 
 /// The published state.

@@ -262,6 +262,7 @@ fn build(
         orphans: Orphans::new(orphan_file),
         in_core: InCoreInodes::default(),
         file_stats,
+        unsplit_write_bytes: AtomicU64::new(u64::MAX),
         pending_frees: PendingFrees::default(),
         journal,
         settings: options.settings(),
