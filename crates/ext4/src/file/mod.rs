@@ -23,4 +23,4 @@ mod write;
 pub use atomic::Piece;
 pub(crate) use content::{FILE_BYTES_MAX, regular_file};
 pub use fallocate::Allocate;
-pub(crate) use plan::mode_attribute;
+pub(crate) use plan::flagged_mode;
