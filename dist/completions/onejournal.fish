@@ -37,8 +37,8 @@ complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "dump" -d 'Pri
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "stat" -d 'Print the counters of a mounted volume, or of a file on it'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "ls" -d 'List the mounted volumes and the logs in use of this machine'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "top" -d 'Show what volumes and logs do, again and again'
-complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "set-mode" -d 'Set where and in which form the data of files are written (docs/reference/modes.md)'
-complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "get-mode" -d 'Print the data mode of files'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "set-mode" -d 'Set where and in which form the data of files are written (docs/reference/modes.md), or declare that they need atomic writes (docs/reference/semantics.md, "Untorn writes")'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "get-mode" -d 'Print the data mode of files, and what they are declared to need'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "logd" -d 'Serve a log directory to other processes; returns on SIGTERM'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "log" -d 'Look at the streams of a log'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -79,6 +79,9 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s n -l count
 complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s d -l delay -d 'Seconds from one sample to the next' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s b -l batch -d 'Print text, without a terminal and without keys'
 complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c onejournal -n "__fish_onejournal_using_subcommand set-mode" -l atomic -d 'Declare that aligned writes of up to SIZE bytes (64K) must be atomic' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand set-mode" -l no-atomic -d 'Take that declaration off'
+complete -c onejournal -n "__fish_onejournal_using_subcommand set-mode" -l forget-atomic -d 'Let the volume forget that it has had declared files; the owner of its root directory may'
 complete -c onejournal -n "__fish_onejournal_using_subcommand set-mode" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c onejournal -n "__fish_onejournal_using_subcommand get-mode" -s h -l help -d 'Print help'
 complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l dir -d 'Directory of the log; made when there is none' -r -F
@@ -163,8 +166,8 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fi
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "stat" -d 'Print the counters of a mounted volume, or of a file on it'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "ls" -d 'List the mounted volumes and the logs in use of this machine'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "top" -d 'Show what volumes and logs do, again and again'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "set-mode" -d 'Set where and in which form the data of files are written (docs/reference/modes.md)'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "get-mode" -d 'Print the data mode of files'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "set-mode" -d 'Set where and in which form the data of files are written (docs/reference/modes.md), or declare that they need atomic writes (docs/reference/semantics.md, "Untorn writes")'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "get-mode" -d 'Print the data mode of files, and what they are declared to need'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "logd" -d 'Serve a log directory to other processes; returns on SIGTERM'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "log" -d 'Look at the streams of a log'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
