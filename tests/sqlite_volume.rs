@@ -199,6 +199,30 @@ fn the_frames_of_a_transaction_are_few_writes() {
     scratch.close_and_check();
 }
 
+/// By a thread, through a connection of the extension's own.
+#[test]
+fn checkpoints_can_be_made_in_the_background() {
+    let Some(mut scratch) = Scratch::with_size("128M") else { return };
+    scratch.mount(OPTIONS);
+    let vfs = "onejournal&checkpoint=background";
+    let connection = open(&scratch.path("db"), vfs, "wal");
+    connection.execute_batch("pragma wal_autocheckpoint=5").unwrap();
+    for _ in 0..200 {
+        connection.execute("insert into t(v) values (randomblob(3000))", []).unwrap();
+    }
+    let stat: String =
+        connection.query_row("select onejournal_stat()", [], |row| row.get(0)).unwrap();
+    let stat: Value = serde_json::from_str(&stat).unwrap();
+    assert!(stat["background_checkpoints"].as_u64().unwrap() > 0, "{stat}");
+    is_sound(&connection);
+    drop(connection);
+    assert!(!scratch.path("db-wal").exists() && !scratch.path(".onejournal").exists());
+    let plain = open(&scratch.path("db"), "unix", "wal");
+    assert_eq!(rows(&plain), 200);
+    drop(plain);
+    scratch.close_and_check();
+}
+
 #[test]
 fn the_records_of_a_journal_file_are_few_writes() {
     let Some(mut scratch) = Scratch::with_size("256M") else { return };

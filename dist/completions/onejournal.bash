@@ -16,6 +16,9 @@ _onejournal() {
             ",$1")
                 cmd="onejournal"
                 ;;
+            onejournal,ask)
+                cmd="onejournal__subcmd__ask"
+                ;;
             onejournal,detach)
                 cmd="onejournal__subcmd__detach"
                 ;;
@@ -52,6 +55,9 @@ _onejournal() {
             onejournal,probe)
                 cmd="onejournal__subcmd__probe"
                 ;;
+            onejournal,set-journal)
+                cmd="onejournal__subcmd__set__subcmd__journal"
+                ;;
             onejournal,set-mode)
                 cmd="onejournal__subcmd__set__subcmd__mode"
                 ;;
@@ -63,6 +69,9 @@ _onejournal() {
                 ;;
             onejournal,umount)
                 cmd="onejournal__subcmd__umount"
+                ;;
+            onejournal__subcmd__help,ask)
+                cmd="onejournal__subcmd__help__subcmd__ask"
                 ;;
             onejournal__subcmd__help,detach)
                 cmd="onejournal__subcmd__help__subcmd__detach"
@@ -99,6 +108,9 @@ _onejournal() {
                 ;;
             onejournal__subcmd__help,probe)
                 cmd="onejournal__subcmd__help__subcmd__probe"
+                ;;
+            onejournal__subcmd__help,set-journal)
+                cmd="onejournal__subcmd__help__subcmd__set__subcmd__journal"
                 ;;
             onejournal__subcmd__help,set-mode)
                 cmd="onejournal__subcmd__help__subcmd__set__subcmd__mode"
@@ -197,8 +209,22 @@ _onejournal() {
 
     case "${cmd}" in
         onejournal)
-            opts="-h -V --help --version mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help"
+            opts="-h -V --help --version mkfs mount umount detach guard ask fsck dump stat probe ls top set-journal set-mode get-mode logd log help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__ask)
+            opts="-h --files --of-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -289,8 +315,22 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__help)
-            opts="mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help"
+            opts="mkfs mount umount detach guard ask fsck dump stat probe ls top set-journal set-mode get-mode logd log help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__help__subcmd__ask)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -569,6 +609,20 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__help__subcmd__probe)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__help__subcmd__set__subcmd__journal)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1085,13 +1139,17 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__mkfs)
-            opts="-L -h --size --journal-size --label --force --help"
+            opts="-L -h --size --journal --journal-size --label --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --journal)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1137,12 +1195,54 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__probe)
-            opts="-h --files --of-file --help"
+            opts="-h --seconds --size --destroy --for --protected-cache --json --watch --interval --count --tbw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -W "etcd postgresql sqlite" -- "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tbw)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__set__subcmd__journal)
+            opts="-h --internal --journal-size --force --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --journal-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

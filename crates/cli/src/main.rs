@@ -13,6 +13,7 @@ mod guard;
 mod helpers;
 mod inventory;
 mod journal_path;
+mod journal_search;
 mod log_commands;
 mod log_metrics;
 mod logd;
@@ -23,10 +24,14 @@ mod mode;
 mod mount_options;
 mod namespaces;
 mod output;
+mod own_journal;
 #[cfg(test)]
 mod pages;
+mod probe;
 mod remount;
 mod service_manager;
+mod set_journal;
+mod signals;
 mod stat;
 mod target;
 mod top;
@@ -74,7 +79,7 @@ enum Command {
     Guard(GuardArgs),
     /// Answer each line of standard input with what a mount says (internal)
     #[command(hide = true)]
-    Probe(inventory::ProbeArgs),
+    Ask(inventory::AskArgs),
     /// Recover a volume, then check it with e2fsck
     ///
     /// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a damaged journal, or
@@ -88,6 +93,23 @@ enum Command {
     /// what the volume wrote because of that. All count from the mount. For an image or a device:
     /// the counters of the volume, and the process that serves it.
     Stat(StatArgs),
+    /// Measure a disk, and say whether it is good enough for a database
+    ///
+    /// Needs no volume. Measures writes, flushes, parallel flushes and appends on files of its own
+    /// without a name in a directory, which disappear at the end, or with --destroy on a block
+    /// device. Says whether flushes look honoured, what a commit costs on ext4 and on OneJournal,
+    /// and whether the disk is suitable for etcd, PostgreSQL and SQLite. A measurement cannot prove
+    /// that a disk honours flushes; only a power cut can.
+    ///
+    /// With --watch it writes nothing, and forecasts from /proc/diskstats when the rated endurance
+    /// is reached.
+    ///
+    /// Exit codes with --for: 0 suitable, 1 not suitable, 8 operational error, 16 usage error. None
+    /// of the three is suitable where flushes look ignored, or where nothing is durable. Besides,
+    /// etcd needs a 99th percentile of fdatasync after appends of 2300 bytes of at most 10 ms;
+    /// PostgreSQL one of a write of 16 KiB and its flush of at most 10 ms; SQLite one of a write of
+    /// 4 KiB and its flush of at most 25 ms, of which a transaction has four.
+    Probe(probe::ProbeArgs),
     /// List the mounted volumes and the logs in use of this machine
     ///
     /// Logs, and processes that serve volumes, are those that /proc shows: as root all, otherwise your own.
@@ -97,6 +119,10 @@ enum Command {
     /// Keys: q ends; Tab goes to the next part; the arrows choose a volume; s changes the order of
     /// its files.
     Top(top::TopArgs),
+    /// Give a volume a journal of its own on another device, another one, or none (--internal)
+    ///
+    /// The volume is not mounted, and was closed. `mount` finds a journal on a device by itself.
+    SetJournal(set_journal::SetJournalArgs),
     /// Set where and in which form the data of files are written (docs/reference/modes.md), or declare that they need
     /// atomic writes (docs/reference/semantics.md, "Untorn writes")
     ///
@@ -120,13 +146,17 @@ struct MkfsArgs {
     /// Size of the volume (e.g. 256M, 4G): the file is made, or set to this size
     #[arg(long, value_parser = target::parse_size)]
     size: Option<u64>,
-    /// Size of the journal (default: what mke2fs chooses, at least 4M)
+    /// Block device for the journal, in place of the volume, which finds it there; or a file (`mount -o journal=PATH`)
+    #[arg(long, value_name = "PATH")]
+    journal: Option<PathBuf>,
+    /// Size of the journal, at least 4M. In the volume (default: what mke2fs chooses), or with --journal there
+    /// (default: all of the device, at most 1G; a file that does not exist is made)
     #[arg(long, value_parser = target::parse_size)]
     journal_size: Option<u64>,
     /// Label of the volume (at most 16 bytes)
     #[arg(short = 'L', long)]
     label: Option<String>,
-    /// Overwrite what the target holds
+    /// Overwrite what the target holds, and with --journal what that device holds
     #[arg(long)]
     force: bool,
     /// Block device or file
@@ -200,7 +230,7 @@ struct FsckArgs {
     /// Where the journal is damaged, give up the history after the damage
     #[arg(long, conflicts_with = "dry_run")]
     discard_damaged: bool,
-    /// The journal, if the volume was mounted with -o journal=PATH
+    /// The journal, if it is a file or NVRAM (one on a block device is found)
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
     /// Continue although another machine has not closed the volume: it must not be mounted there
@@ -218,7 +248,7 @@ struct DumpArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// The journal, if it is not in the volume
+    /// The journal, if it is a file or NVRAM (one on a block device is found)
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
     /// Block device or file that holds the volume
@@ -297,12 +327,14 @@ fn main() -> ExitCode {
         Command::Umount(args) => umount::run(&args.path),
         Command::Detach(args) => namespaces::run_detach(&args),
         Command::Guard(args) => guard::run(&args),
-        Command::Probe(args) => inventory::run_probe(&args),
+        Command::Ask(args) => inventory::run_ask(&args),
         Command::Fsck(args) => fsck::run(args),
         Command::Dump(args) => dump::run(&args),
         Command::Stat(args) => stat::run(&args),
+        Command::Probe(args) => probe::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::SetJournal(args) => set_journal::run(&args),
         Command::SetMode(args) => mode::set(&args),
         Command::GetMode(args) => mode::get(&args.files),
         Command::Logd(args) => logd::run(&args),

@@ -5,6 +5,8 @@
 pub enum Fault {
     /// Each block of a write is an operation of its own.
     WriteInBlocks,
+    /// A volume records its new journal before that is complete.
+    RecordBeforeJournal,
 }
 
 fault::switches!(Fault, cfg!(feature = "canary"));

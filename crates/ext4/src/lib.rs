@@ -95,8 +95,9 @@ pub use journal::DeltaCodec;
 pub use layout::claim::Claim;
 pub use memory::FileStat;
 pub use open::{
-    Claimant, OpenOptions, Survey, apply_repair, begin_mkfs, can_be_repaired, check_claim,
-    finish_mkfs, give_up_journal, is_mkfs_under_way, mend_superblock, recover_only, uuid_text,
+    Claimant, JournalChoice, NewJournal, OWN_JOURNAL_BYTES_MAX, OpenOptions, RecordedJournal,
+    Survey, apply_repair, begin_mkfs, can_be_repaired, change_journal, check_claim, finish_mkfs,
+    give_up_journal, is_mkfs_under_way, mend_superblock, recorded_journal, recover_only, uuid_text,
 };
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,

@@ -15,6 +15,8 @@ pub static COUNTERS: Counters = Counters {
     page_record_bytes: AtomicU64::new(0),
     database_syncs: AtomicU64::new(0),
     background_syncs: AtomicU64::new(0),
+    background_checkpoints: AtomicU64::new(0),
+    commit_checkpoints: AtomicU64::new(0),
 };
 
 /// See `Stat` in `stat`.
@@ -30,6 +32,8 @@ pub struct Counters {
     pub page_record_bytes: AtomicU64,
     pub database_syncs: AtomicU64,
     pub background_syncs: AtomicU64,
+    pub background_checkpoints: AtomicU64,
+    pub commit_checkpoints: AtomicU64,
 }
 
 impl Counters {
@@ -61,6 +65,16 @@ impl Counters {
     /// A database file was synced so that the log can free its records, and a caller waited for it.
     pub fn database_sync(&self) {
         self.database_syncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A checkpoint in the background began.
+    pub fn background_checkpoint(&self) {
+        self.background_checkpoints.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A commit makes a checkpoint that the background was to make.
+    pub fn commit_checkpoint(&self) {
+        self.commit_checkpoints.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Syncs of WAL files so far.

@@ -31,6 +31,8 @@ pub const SQLITE_OPEN_READWRITE: c_int = 0x2;
 pub const SQLITE_OPEN_CREATE: c_int = 0x4;
 pub const SQLITE_OPEN_MAIN_DB: c_int = 0x100;
 pub const SQLITE_OPEN_MAIN_JOURNAL: c_int = 0x800;
+pub const SQLITE_OPEN_FULLMUTEX: c_int = 0x1_0000;
+pub const SQLITE_OPEN_PRIVATECACHE: c_int = 0x4_0000;
 pub const SQLITE_OPEN_WAL: c_int = 0x80000;
 
 pub const SQLITE_SYNC_FULL: c_int = 0x3;
@@ -42,18 +44,24 @@ pub const SQLITE_LOCK_EXCLUSIVE: c_int = 4;
 
 pub const SQLITE_FCNTL_SIZE_HINT: c_int = 5;
 pub const SQLITE_FCNTL_CHUNK_SIZE: c_int = 6;
+pub const SQLITE_FCNTL_FILE_POINTER: c_int = 7;
 pub const SQLITE_FCNTL_VFSNAME: c_int = 12;
 pub const SQLITE_FCNTL_PRAGMA: c_int = 14;
 pub const SQLITE_FCNTL_HAS_MOVED: c_int = 20;
 pub const SQLITE_FCNTL_SYNC: c_int = 21;
 pub const SQLITE_FCNTL_COMMIT_PHASETWO: c_int = 22;
+pub const SQLITE_FCNTL_PDB: c_int = 30;
 pub const SQLITE_FCNTL_BEGIN_ATOMIC_WRITE: c_int = 31;
 pub const SQLITE_FCNTL_COMMIT_ATOMIC_WRITE: c_int = 32;
 pub const SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE: c_int = 33;
 
 pub const SQLITE_SHM_UNLOCK: c_int = 1;
+pub const SQLITE_CHECKPOINT_PASSIVE: c_int = 0;
+pub const SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE: c_int = 1006;
 /// Offset of the lock that a writer in WAL mode holds (the file format: "WAL-index", §2.3.1).
 pub const WAL_WRITE_LOCK: c_int = 0;
+/// The lock of a checkpoint.
+pub const WAL_CHECKPOINT_LOCK: c_int = 1;
 
 pub const SQLITE_IOCAP_SAFE_APPEND: c_int = 0x200;
 pub const SQLITE_IOCAP_SEQUENTIAL: c_int = 0x400;
@@ -154,18 +162,29 @@ pub type Function = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut 
 /// The entry point of an extension: a connection, the place for a message, and SQLite's table.
 pub type Entry = unsafe extern "C" fn(*mut sqlite3, *mut *mut c_char, *const c_void) -> c_int;
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
+/// A WAL hook: its argument, the connection, the database's name, and the frames in the WAL.
+pub type WalHook = unsafe extern "C" fn(*mut c_void, *mut sqlite3, *const c_char, c_int) -> c_int;
+type Row = unsafe extern "C" fn(*mut c_void, c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
 
 /// `sqlite3_api_routines`, by the index of each function in it.
 pub mod index {
+    pub const CLOSE: usize = 16;
+    pub const EXEC: usize = 55;
     pub const LIBVERSION_NUMBER: usize = 67;
     pub const MPRINTF: usize = 69;
     pub const RESULT_TEXT: usize = 85;
+    pub const FILE_CONTROL: usize = 127;
+    pub const OPEN_V2: usize = 135;
     pub const VFS_FIND: usize = 141;
     pub const VFS_REGISTER: usize = 142;
     pub const COMPILEOPTION_USED: usize = 161;
     pub const CREATE_FUNCTION_V2: usize = 162;
+    pub const DB_CONFIG: usize = 163;
+    pub const DB_MUTEX: usize = 164;
     pub const LOG: usize = 167;
+    pub const WAL_HOOK: usize = 175;
     pub const URI_PARAMETER: usize = 189;
+    pub const WAL_CHECKPOINT_V2: usize = 191;
     pub const AUTO_EXTENSION: usize = 192;
     pub const URI_KEY: usize = 245;
     pub const FILENAME_DATABASE: usize = 246;
@@ -217,6 +236,57 @@ pub struct Api {
     pub database_file_object: unsafe extern "C" fn(*const c_char) -> *mut sqlite3_file,
     /// SQLite may be compiled without it.
     pub compileoption_used: Option<unsafe extern "C" fn(*const c_char) -> c_int>,
+    /// SQLite may be compiled without a WAL.
+    pub checkpoints: Option<CheckpointApi>,
+}
+
+/// The functions for checkpoints by a connection of the extension's own.
+#[derive(Clone, Copy)]
+pub struct CheckpointApi {
+    pub open_v2:
+        unsafe extern "C" fn(*const c_char, *mut *mut sqlite3, c_int, *const c_char) -> c_int,
+    pub close: unsafe extern "C" fn(*mut sqlite3) -> c_int,
+    pub exec: unsafe extern "C" fn(
+        *mut sqlite3,
+        *const c_char,
+        Option<Row>,
+        *mut c_void,
+        *mut *mut c_char,
+    ) -> c_int,
+    pub file_control:
+        unsafe extern "C" fn(*mut sqlite3, *const c_char, c_int, *mut c_void) -> c_int,
+    pub db_config: unsafe extern "C" fn(*mut sqlite3, c_int, ...) -> c_int,
+    /// Null: SQLite does not let threads share this connection.
+    pub db_mutex: unsafe extern "C" fn(*mut sqlite3) -> *mut c_void,
+    pub wal_hook: unsafe extern "C" fn(*mut sqlite3, Option<WalHook>, *mut c_void) -> *mut c_void,
+    pub wal_checkpoint_v2:
+        unsafe extern "C" fn(*mut sqlite3, *const c_char, c_int, *mut c_int, *mut c_int) -> c_int,
+}
+
+impl CheckpointApi {
+    /// # Safety
+    /// As [`Api::from_table`], and the release is at least [`VERSION_MIN`].
+    unsafe fn from_table(table: *const *const c_void) -> Option<CheckpointApi> {
+        // SAFETY: as in `Api::from_table`: the release has all these indexes, and each holds a function of
+        // the type that the field has, or nothing, which is `None`.
+        unsafe {
+            let at = |index: usize| *table.add(index);
+            Some(CheckpointApi {
+                open_v2: std::mem::transmute::<*const c_void, Option<_>>(at(index::OPEN_V2))?,
+                close: std::mem::transmute::<*const c_void, Option<_>>(at(index::CLOSE))?,
+                exec: std::mem::transmute::<*const c_void, Option<_>>(at(index::EXEC))?,
+                file_control: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    index::FILE_CONTROL,
+                ))?,
+                db_config: std::mem::transmute::<*const c_void, Option<_>>(at(index::DB_CONFIG))?,
+                db_mutex: std::mem::transmute::<*const c_void, Option<_>>(at(index::DB_MUTEX))?,
+                wal_hook: std::mem::transmute::<*const c_void, Option<_>>(at(index::WAL_HOOK))?,
+                wal_checkpoint_v2: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    index::WAL_CHECKPOINT_V2,
+                ))?,
+            })
+        }
+    }
 }
 
 /// The first release with `sqlite3_database_file_object`.
@@ -305,6 +375,7 @@ impl Api {
                 compileoption_used: std::mem::transmute::<*const c_void, Option<_>>(at(
                     index::COMPILEOPTION_USED,
                 )),
+                checkpoints: CheckpointApi::from_table(table),
             })
         }
     }

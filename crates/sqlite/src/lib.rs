@@ -30,6 +30,7 @@
 //! | `durability=reboot` or `process` | what that NVRAM survives, if less than a power cut |
 //! | `memory=DIR` | a tmpfs for the log's shared memory. Default: `/dev/shm` |
 //! | `recover=discard` | gives up what the log holds if it does not fit the database |
+//! | `checkpoint=background` | checkpoints of a WAL are made by a thread (`checkpoint`) |
 //!
 //! All databases of one log share its device writes. `docs/reference/sqlite.md` is for users.
 //!
@@ -119,6 +120,7 @@
 //! ```text
 //!   entry, functions, stat   what SQLite calls when it loads the extension; the SQL functions
 //!   vfs/                     the VFS and the methods of its files
+//!   checkpoint/              checkpoints of a WAL in the background
 //!   wal/  batch/  recovery/  the operations: WAL mode, rollback modes, after a restart
 //!   database, databases      what this process knows of an open database
 //!   volume/                  databases on a OneJournal volume
@@ -129,10 +131,11 @@
 //!   failure, counters, ffi
 //! ```
 //!
-//! Locks, in this order: SQLite's own; the table of databases; a database's syncs (`background`); a
+//! Locks, in this order: SQLite's own; the state of background checkpoints; the table of databases; a database's syncs (`background`); a
 //! database's `LogState`; the table of logs; the stream's lease.
 
 mod batch;
+mod checkpoint;
 mod counters;
 mod database;
 mod databases;
@@ -161,4 +164,6 @@ pub use faults::Fault;
 
 #[doc(hidden)]
 pub use batch::background;
+#[doc(hidden)]
+pub use checkpoint::background as checkpoints;
 pub use entry::{sqlite3_extension_init, sqlite3_onejournal_default_init, sqlite3_onejournal_init};

@@ -28,6 +28,10 @@ struct Stat {
     database_syncs: u64,
     /// And those in the background.
     background_syncs: u64,
+    /// Checkpoints of a WAL in the background.
+    background_checkpoints: u64,
+    /// And those that a commit made in spite of `checkpoint=background`.
+    commit_checkpoints: u64,
     databases: Vec<Database>,
 }
 
@@ -61,6 +65,8 @@ pub fn to_json() -> String {
         page_record_bytes: get(&COUNTERS.page_record_bytes),
         database_syncs: get(&COUNTERS.database_syncs),
         background_syncs: get(&COUNTERS.background_syncs),
+        background_checkpoints: get(&COUNTERS.background_checkpoints),
+        commit_checkpoints: get(&COUNTERS.commit_checkpoints),
         databases: databases.collect(),
     };
     serde_json::to_string(&stat).expect("plain data")

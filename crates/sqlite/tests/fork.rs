@@ -9,6 +9,7 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::{Place, copy_tree, count, is_sound, load};
+use onejournal_sqlite::checkpoints;
 use rusqlite::Connection;
 
 unsafe extern "C" {
@@ -47,6 +48,41 @@ fn forked_processes() {
     a_forked_process_holds_nothing_of_a_parent_that_died();
     what_was_opened_before_a_fork_does_nothing_behind_it();
     a_forked_process_takes_part_by_itself();
+    a_forked_process_has_checkpoints_of_its_own();
+}
+
+/// The child knows nothing of a checkpoint that has begun in the parent. Checkpoints run by hand: a fork while another
+/// thread uses SQLite would copy the locks that it holds.
+fn a_forked_process_has_checkpoints_of_its_own() {
+    checkpoints::take_over();
+    let place = Place::new(false);
+    let open = |name| {
+        drop(place.wal(name));
+        let connection = place.try_open(name, "&checkpoint=background").expect("open");
+        let setup = "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=3";
+        connection.execute_batch(setup).expect("setup");
+        connection
+    };
+    let parents = open("a.db");
+    insert(&parents, 5);
+    let in_child = || {
+        let own = open("b.db");
+        insert(&own, 5);
+        checkpoints::step();
+        insert(&own, 5);
+        drop(own);
+        assert!(!place.path("b.db-wal").exists());
+    };
+    forked(in_child, || insert(&parents, 5));
+    checkpoints::step();
+    insert(&parents, 20);
+    drop(parents);
+    assert!(!place.path("a.db-wal").exists());
+    for (name, rows) in [("a.db", 30), ("b.db", 10)] {
+        let connection = place.open(name);
+        assert_eq!(count(&connection), rows, "{name}");
+        is_sound(&connection);
+    }
 }
 
 fn a_forked_process_takes_part_by_itself() {

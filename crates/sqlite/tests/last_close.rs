@@ -56,9 +56,12 @@ fn opens_and_closes() {
             let place = &place;
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(seed * 2 + thread);
+                // One of the two has its checkpoints made by a thread, after each transaction.
+                let more = ["", "&checkpoint=background"][usize::from(thread == 1)];
                 for _ in 0..ROUNDS {
-                    let connection = place.open("a.db");
-                    connection.execute_batch("PRAGMA synchronous=FULL").expect("level");
+                    let connection = place.try_open("a.db", more).expect("open");
+                    let setup = "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=1";
+                    connection.execute_batch(setup).expect("setup");
                     for _ in 0..random.usize(1..3) {
                         let sql = "INSERT INTO t(v) VALUES (hex(randomblob(100)))";
                         connection.execute(sql, []).expect("insert");

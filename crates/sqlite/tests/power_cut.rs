@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use common::crash_vfs::{self, Recorder};
 use common::world::{World, cut};
 use common::{is_sound, load};
-use onejournal_sqlite::background;
+use onejournal_sqlite::{background, checkpoints};
 use rusqlite::Connection;
 
 /// What every transaction left, by its number.
@@ -104,6 +104,7 @@ enum About {
 /// A random workload with cuts, which are returned; or what the workload itself was refused.
 fn run(about: About, seed: u64) -> Result<Vec<Cut>, String> {
     let mut random = fastrand::Rng::with_seed(seed);
+    checkpoints::take_over();
     // Few transactions fill so much log that a sync begins after them, or that one of them syncs.
     match seed % 3 {
         0 => background::take_over(u64::MAX, 64 << 10),
@@ -177,8 +178,11 @@ fn work(
     let has_normal = is_wal && seed % 3 == 1;
     let cache = [2, 10, 1000, 1000][random.usize(..4)];
     let checkpoint = [3, 10, 30, 1000][random.usize(..4)];
+    // Checkpoints of the first two connections, in one search of two.
+    let more = if is_wal && seed.is_multiple_of(2) { "&checkpoint=background" } else { "" };
     let open = |vfs: &str, level: &str| {
-        let connection = world.try_open(vfs)?;
+        let more = if vfs == "onejournal" && level == "FULL" { more } else { "" };
+        let connection = world.try_open_with(vfs, more)?;
         let setup = format!(
             "PRAGMA synchronous={level}; PRAGMA cache_size={cache};
              PRAGMA journal_mode={mode}; PRAGMA wal_autocheckpoint={checkpoint}"
@@ -202,6 +206,9 @@ fn work(
         // Syncs that nobody waits for begin and end between transactions, or some of them later.
         for _ in 0..random.usize(..3) {
             background::step();
+        }
+        if random.u32(..3) == 0 {
+            checkpoints::step();
         }
         let (connection, is_full) = &all[random.usize(..all.len())];
         let value_bytes = match random.u32(..12) {

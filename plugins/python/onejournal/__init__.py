@@ -12,6 +12,7 @@
     durability  what that NVRAM survives, if less than a power cut: "reboot" or "process"
     memory      a tmpfs for the log's shared memory, /dev/shm by default; the same in all processes
     recover     "discard": give up what is logged when the database was changed without the extension
+    checkpoint  "background": a thread makes the checkpoints of a WAL, so that commits rarely wait
 
 Everything else is handed to sqlite3.connect(). When the extension refuses the database, the exception says why. Later errors
 are explained by `SELECT onejournal_last_error()`, in the thread that met them. A database in memory (":memory:") is an ordinary one.
@@ -77,7 +78,7 @@ def _explained(error, module):
     return explained
 
 
-def connect(database, *, log=None, nvram=None, durability=None, memory=None, recover=None, module=None, **options):
+def connect(database, *, log=None, nvram=None, durability=None, memory=None, recover=None, checkpoint=None, module=None, **options):
     """Opens `database` through the VFS. `module`: sqlite3 (default) or one with the same interface."""
     if module is None:
         import sqlite3 as module
@@ -92,6 +93,7 @@ def connect(database, *, log=None, nvram=None, durability=None, memory=None, rec
     if name.startswith("file:"):
         raise ValueError(f"{name}: give the path of the database, and options by name; URIs are for sqlite3.connect()")
     wanted = {"log": log, "nvram": nvram, "durability": durability, "memory": memory, "recover": recover}
+    wanted["checkpoint"] = checkpoint
     wanted = {k: os.fspath(v) for k, v in wanted.items() if v is not None}
     if name in ("", ":memory:"):
         if wanted:

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use super::commit::{CommitError, Committed};
 use super::held::HeldPages;
-use crate::database::Database;
+use crate::database::{self, Database};
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
 use crate::ffi::*;
@@ -39,6 +39,8 @@ pub struct Connection {
     pub database: Arc<Database>,
     /// Whether the connection may write it.
     pub is_writable: bool,
+    /// Whether it is one of the program's connections, which the database counts.
+    is_counted: bool,
     /// Whether its journals are recognized when they are opened (rule 7).
     has_journals: bool,
     /// How often it took the lock for writing the WAL.
@@ -78,11 +80,17 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection without a lock.
+    /// A connection of the extension's own, without a lock. It writes in WAL mode only.
+    pub fn own(database: Arc<Database>) -> Connection {
+        Connection { is_counted: false, ..Connection::new(database, true, false) }
+    }
+
+    /// A connection of the program, without a lock.
     pub fn new(database: Arc<Database>, is_writable: bool, has_journals: bool) -> Connection {
         Connection {
             database,
             is_writable,
+            is_counted: true,
             has_journals,
             wal_transaction_count: 0,
             wal_index: None,
@@ -100,6 +108,11 @@ impl Connection {
             journal_header: None,
             is_partial: false,
         }
+    }
+
+    /// Its file is closed. Returns whether it was the program's last connection in this process.
+    pub fn went(&self) -> bool {
+        self.is_counted && database::went(&self.database)
     }
 
     /// The device characteristics of the file. `below`: those that the VFS below reports.
@@ -130,7 +143,10 @@ impl Connection {
     /// Runs with the shared lock, before anything is read (rule 5). `false`: other connections hold
     /// a lock that they must release first.
     fn enter(&mut self, main: Real) -> Result<bool, Failure> {
-        if let Some(e) = self.database.background.take_failure() {
+        // A connection of the program is told.
+        if self.is_counted
+            && let Some(e) = self.database.background.take_failure()
+        {
             return Err(e);
         }
         if !self.database.open_log(false)? || !self.database.is_hot()? {

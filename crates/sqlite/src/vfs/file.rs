@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;
 
 use crate::batch::Connection;
+use crate::checkpoint::link::Link;
 use crate::ffi::*;
 use crate::frames::read::Files;
 use crate::real::file::{Real, call};
@@ -19,8 +20,21 @@ pub const NAME: &CStr = c"onejournal";
 pub struct File {
     /// The methods.
     pub base: sqlite3_file,
-    /// The file's role. Made in [`begin`], taken in [`take_role`].
-    role: *mut Role,
+    /// Made in [`begin`], taken in [`take_state`].
+    state: *mut State,
+}
+
+/// What the extension keeps of a file.
+pub struct State {
+    pub role: Role,
+    /// For a database whose checkpoints are made in the background.
+    pub link: Option<Link>,
+}
+
+impl From<Role> for State {
+    fn from(role: Role) -> State {
+        State { role, link: None }
+    }
 }
 
 /// The role of a file for the extension.
@@ -83,15 +97,15 @@ pub unsafe fn close_real(file: *mut File) -> c_int {
 /// Makes `file` one of the extension's files.
 ///
 /// # Safety
-/// As [`real_of`], and the file below is open, or `role` is a journal in memory and it has no methods.
-pub unsafe fn begin(file: *mut File, role: Role, methods: &'static [sqlite3_io_methods; 3]) {
+/// As [`real_of`], and the file below is open, or the role is a journal in memory and it has no methods.
+pub unsafe fn begin(file: *mut File, state: State, methods: &'static [sqlite3_io_methods; 3]) {
     let methods = METHODS.get_or_init(|| methods);
     // SAFETY: the caller's promise; the methods' version is that of the file below, so SQLite calls no
     // method which that has not.
     unsafe {
         let below = (*real_of(file)).pMethods;
         let version = if below.is_null() { 1 } else { (*below).iVersion };
-        (*file).role = Box::into_raw(Box::new(role));
+        (*file).state = Box::into_raw(Box::new(state));
         (*file).base.pMethods = match version {
             ..=1 => &methods[0],
             2 => &methods[1],
@@ -105,17 +119,26 @@ pub unsafe fn begin(file: *mut File, role: Role, methods: &'static [sqlite3_io_m
 /// # Safety
 /// SQLite's pointer to an open file, in a call of one of its methods: SQLite calls them one at a time.
 pub unsafe fn role<'a>(file: *mut sqlite3_file) -> &'a mut Role {
-    // SAFETY: set in `begin`, taken in `take_role` only.
-    unsafe { &mut *(*file.cast::<File>()).role }
+    // SAFETY: set in `begin`, taken in `take_state` only.
+    unsafe { &mut (*(*file.cast::<File>()).state).role }
 }
 
-/// Takes the role of a file that is closed.
+/// The link of an open file.
+///
+/// # Safety
+/// As [`role`].
+pub unsafe fn link<'a>(file: *mut sqlite3_file) -> Option<&'a mut Link> {
+    // SAFETY: set in `begin`, taken in `take_state` only.
+    unsafe { (*(*file.cast::<File>()).state).link.as_mut() }
+}
+
+/// Takes the state of a file that is closed.
 ///
 /// # Safety
 /// SQLite's pointer to an open file, which is not used as a file of ours after this.
-pub unsafe fn take_role(file: *mut sqlite3_file) -> Box<Role> {
+pub unsafe fn take_state(file: *mut sqlite3_file) -> State {
     // SAFETY: set in `begin`, taken once.
-    unsafe { Box::from_raw((*file.cast::<File>()).role) }
+    *unsafe { Box::from_raw((*file.cast::<File>()).state) }
 }
 
 /// Whether `file` is one of the extension's files. It need not be, because another VFS may be above

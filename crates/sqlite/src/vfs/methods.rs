@@ -5,8 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use crate::batch::{self, Connection, Then};
-use crate::database;
+use crate::batch::{self, Then};
 use crate::failure::{Failure, guard};
 use crate::ffi::*;
 use crate::frames::wal_index::{HEADERS_BYTES, WalIndex};
@@ -14,9 +13,11 @@ use crate::real::file::call;
 use crate::real::loaded::loaded;
 use crate::vfs::before::{before, before_journal, on_volume, rolled, settle, settled};
 use crate::vfs::file::{
-    NAME, Role, close_real, connection_of, files_of, real_file, real_of, role, take_role,
+    NAME, Role, State, close_real, connection_of, files_of, link, real_file, real_of, role,
+    take_state,
 };
 use crate::vfs::names;
+use crate::vfs::wal_hook;
 use crate::volume::file::Kind;
 use crate::volume::memory::Memory;
 use crate::volume::rollback::{Rollback, Step};
@@ -49,19 +50,22 @@ pub static METHODS: [sqlite3_io_methods; 3] = [methods(1), methods(2), methods(3
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     // SAFETY: SQLite closes a file once and does not use it after that.
-    let role = unsafe { take_role(file) };
+    let State { role, link } = unsafe { take_state(file) };
+    // The own connection for checkpoints is closed before the last one of the program.
+    guard((), || drop(link));
     // SAFETY: open until the end of this function.
     let real = unsafe { real_file(file.cast()) };
-    if matches!(&*role, Role::Main(_) | Role::Volume(_)) {
+    if matches!(role, Role::Main(_) | Role::Volume(_)) {
         guard((), || names::closed(file.cast()));
     }
-    let settled = match &*role {
+    let settled = match &role {
         Role::Volume(volume) => settled(|| volume.closed()),
         _ => SQLITE_OK,
     };
     guard((), || {
-        match &*role {
-            Role::Main(Connection { database, .. }) if database::went(database) => {
+        match &role {
+            Role::Main(connection) if connection.went() => {
+                let database = &connection.database;
                 database.finish_sync();
                 // A reader may be the last connection, after writers whose frames are logged.
                 let has_writers = database.has_writers.load(Ordering::Relaxed);
@@ -313,6 +317,13 @@ unsafe extern "C" fn shm_lock(
     flags: c_int,
 ) -> c_int {
     let is_write_lock = offset == WAL_WRITE_LOCK;
+    if flags & SQLITE_SHM_UNLOCK == 0 {
+        // SAFETY: SQLite's call of a method.
+        let rc = guard(SQLITE_IOERR, || unsafe { wal_hook::before_lock(file, offset) });
+        if rc != SQLITE_OK {
+            return rc;
+        }
+    }
     // SAFETY: SQLite's call of a method.
     match unsafe { role(file) } {
         Role::Volume(volume) => {
@@ -373,6 +384,14 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
 
 unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
     // SAFETY: SQLite's call of a method.
+    if let Some(link) = unsafe { link(file) }.filter(|_| level == SQLITE_LOCK_EXCLUSIVE) {
+        guard((), || link.background.rest());
+        if link.background.is_broken() {
+            // The WAL stays.
+            return SQLITE_BUSY;
+        }
+    }
+    // SAFETY: as above.
     let rc = call!(unsafe { real_of(file.cast()) }, xLock, level);
     if rc != SQLITE_OK {
         return rc;
@@ -403,6 +422,8 @@ unsafe extern "C" fn file_control(
     operation: c_int,
     argument: *mut c_void,
 ) -> c_int {
+    // SAFETY: SQLite's call of a method, with the operation's argument.
+    guard((), || unsafe { wal_hook::control(file, operation, argument) });
     let unknown = |_: &mut Memory| Err(Failure::Sqlite { code: SQLITE_NOTFOUND, what: "asking" });
     // SAFETY: SQLite's call of a method.
     let then = unsafe {

@@ -6,3 +6,4 @@ pub mod methods;
 pub mod names;
 pub mod open;
 pub mod parameters;
+pub mod wal_hook;

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::batch::Connection;
+use crate::checkpoint;
+use crate::checkpoint::link::Link;
 use crate::database::{self, Database};
 use crate::databases::{enter, find};
 use crate::failure::Failure;
@@ -19,7 +21,7 @@ use crate::messages::{forget, tell};
 use crate::real::file::Real;
 use crate::real::loaded::{Below, Loaded, is_loaded, load, loaded};
 use crate::stream::settings::Settings;
-use crate::vfs::file::{self, File, NAME, Role};
+use crate::vfs::file::{self, File, NAME, Role, State};
 use crate::vfs::methods::METHODS;
 use crate::vfs::names::{self, Owner};
 use crate::vfs::parameters;
@@ -142,7 +144,7 @@ unsafe extern "C" fn open(
     let file = file.cast::<File>();
     // SAFETY: SQLite gives `szOsFile` bytes of memory.
     unsafe { (*file).base.pMethods = std::ptr::null() };
-    if flags & SQLITE_OPEN_MAIN_DB != 0 {
+    if flags & SQLITE_OPEN_MAIN_DB != 0 && !checkpoint::is_opening() {
         forget();
     }
     // SAFETY: the memory is ours.
@@ -155,7 +157,7 @@ unsafe extern "C" fn open(
             unsafe { *out_flags = flags };
         }
         // SAFETY: as above.
-        unsafe { file::begin(file, Role::Volume(journal), &METHODS) };
+        unsafe { file::begin(file, Role::Volume(journal).into(), &METHODS) };
         return SQLITE_OK;
     }
     // SAFETY: as above.
@@ -168,11 +170,14 @@ unsafe extern "C" fn open(
         unsafe { *out_flags = found_flags };
     }
     // SAFETY: the name is SQLite's, and the file below is open.
-    let role = guard(Err(SQLITE_IOERR), || unsafe { role_of(name, file, flags, found_flags) });
-    match role {
-        Ok(role) => {
+    let state = guard(Err(SQLITE_IOERR), || unsafe {
+        let link = link_of(name, file, flags, found_flags)?;
+        Ok(State { role: role_of(name, file, flags, found_flags)?, link })
+    });
+    match state {
+        Ok(state) => {
             // SAFETY: the memory is ours, the file below is open.
-            unsafe { file::begin(file, role, &METHODS) };
+            unsafe { file::begin(file, state, &METHODS) };
             if flags & SQLITE_OPEN_MAIN_DB != 0 && !name.is_null() {
                 guard((), || names::opened(name, file));
             }
@@ -246,6 +251,31 @@ unsafe fn journal_in_memory(name: *const c_char, file: *mut File, flags: c_int) 
     on_volume.journal_in_memory(path, Box::new(open))
 }
 
+/// The link of a database whose checkpoints are made in the background.
+///
+/// # Safety
+/// As [`role_of`].
+unsafe fn link_of(
+    name: *const c_char,
+    file: *mut File,
+    flags: c_int,
+    found_flags: c_int,
+) -> Result<Option<Link>, c_int> {
+    if name.is_null() || flags & SQLITE_OPEN_MAIN_DB == 0 || checkpoint::is_opening() {
+        return Ok(None);
+    }
+    // SAFETY: the name of a database, by the flag.
+    let value = unsafe { parameter(name, "checkpoint") };
+    let is_wanted = parameters::is_in_background(value.as_deref()).map_err(|e| {
+        tell(e.code(SQLITE_CANTOPEN), &e.to_string());
+        e.code(SQLITE_CANTOPEN)
+    })?;
+    // With another VFS over this one, an own connection would not see what that VFS makes of the bytes.
+    let is_fit = found_flags & SQLITE_OPEN_READWRITE != 0 && names::is_direct(name, file);
+    // SAFETY: the name of a database, by the flag.
+    Ok((is_wanted && is_fit).then(|| Link::new(&unsafe { path_of(name) })))
+}
+
 /// The role of a file for the extension.
 ///
 /// # Safety
@@ -268,6 +298,12 @@ unsafe fn role_of(
     let is_writable = found_flags & SQLITE_OPEN_READWRITE != 0;
     // SAFETY: the caller's promise.
     let path = unsafe { path_of(name) };
+    if flags & SQLITE_OPEN_MAIN_DB != 0
+        && checkpoint::is_opening()
+        && let Some(database) = find(&path)
+    {
+        return Ok(Role::Main(Connection::own(database)));
+    }
     if flags & SQLITE_OPEN_MAIN_DB != 0 {
         // SAFETY: the name of a database, by the flag.
         let find = |key: &str| unsafe { parameter(name, key) };

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 
 /// The extension's own parameters.
-const OURS: [&str; 5] = ["log", "nvram", "durability", "memory", "recover"];
+const OURS: [&str; 6] = ["log", "nvram", "durability", "memory", "recover", "checkpoint"];
 /// SQLite's own parameters (<https://www.sqlite.org/uri.html>, and `8_3_names`).
 const OF_SQLITE: [&str; 8] =
     ["vfs", "mode", "cache", "psow", "nolock", "immutable", "modeof", "8_3_names"];
@@ -20,6 +20,17 @@ pub fn check(keys: impl IntoIterator<Item = String>) -> Result<(), Failure> {
             "the URI's parameter {key} is not known. The extension's are {}; SQLite's are {}",
             OURS.join(", "),
             OF_SQLITE.join(", ")
+        ))),
+    }
+}
+
+/// Whether checkpoints are made in the background, by the value of the parameter `checkpoint`.
+pub fn is_in_background(value: Option<&str>) -> Result<bool, Failure> {
+    match value {
+        None | Some("commit") => Ok(false),
+        Some("background") => Ok(true),
+        Some(other) => Err(Failure::CannotOpen(format!(
+            "checkpoint={other} is not known: it can be commit or background"
         ))),
     }
 }

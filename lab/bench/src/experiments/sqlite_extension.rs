@@ -19,7 +19,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             database or with lanes in memory (which stands for NVRAM), on a OneJournal volume with and without it, and with nothing \
             durable, the ceiling: `synchronous=OFF` and libeatmydata. Then writers that do not pause: one process with one database, \
             and eight processes with eight databases each, which they take in turns; after each burst everything is written back, \
-            which counts for the bytes but not for the time. The same again on this machine's own disk, in the scratch folder as it \
+            which counts for the bytes but not for the time. With the extension a thread makes the checkpoints of the WAL (`checkpoint=background`). The same again on this machine's own disk, in the scratch folder as it \
             is; requests of other programs to that disk count, too.",
     paper_claim: "",
     goal: "On NVRAM ten times as fast as plain on this machine's disk, and at most 1.25 times the time of `synchronous=OFF` (aim: 1.07). With \

@@ -84,7 +84,7 @@ pub enum Log {
     Nvram,
 }
 
-/// Clients of SQLite load the extension.
+/// Clients of SQLite load the extension, which makes checkpoints of a WAL in the background.
 pub struct SqliteExtension(pub Box<dyn System>, pub Log);
 
 impl SqliteExtension {
@@ -108,7 +108,8 @@ impl System for SqliteExtension {
     fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
         let mut running = self.0.set_up(lab, &site.variant(self.suffix()))?;
         // The log's shared memory goes with the run's folder.
-        let mut query = format!("vfs=onejournal&memory={}", lab.memory().display());
+        let memory = lab.memory().display();
+        let mut query = format!("vfs=onejournal&checkpoint=background&memory={memory}");
         if self.1 == Log::Nvram {
             let lanes = lab.memory().join(format!("{}-lanes", running.label));
             std::fs::create_dir(&lanes).map_err(Error::at(&lanes))?;
