@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use serde_json::Value;
-use support::{Scratch, TempMount, has, onejournal, python, system, text};
+use support::{Loop, Scratch, TempMount, has, onejournal, python, system, text};
 
 const OPERATIONAL: i32 = 8;
 const USAGE: i32 = 16;
@@ -140,6 +140,11 @@ fn a_declaration_is_inherited_shown_and_durable() {
     assert_eq!(mode_of(&scratch.path("beside")), "auto");
     assert_eq!(attribute(&scratch.path("beside"), DECLARED), Err(Errno::NODATA));
     assert_eq!(file_stat(&scratch.path("db/below/file"))["atomic_declared_bytes"], 16384);
+    let shown = onejournal(["stat", text(&scratch.path("db/below/file"))]).good();
+    let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).map(str::to_string);
+    for (name, bytes) in [("atomic_write_bytes", "524288"), ("atomic_declared_bytes", "16384")] {
+        assert!(line(name).is_some_and(|line| line.ends_with(bytes)), "{shown}");
+    }
     assert_eq!(file_stat(&scratch.path("beside"))["atomic_declared_bytes"], 0);
     assert_eq!(scratch.counter("atomic_declared_bytes"), 16384);
     let summary = onejournal(["stat", text(&scratch.dir())]).good();
@@ -283,6 +288,72 @@ fn a_mount_that_would_tear_is_refused() {
     refused_mount(&scratch, "order=sync", &["mount with order=history"]);
     scratch.mount("order=history");
     assert_eq!(fs::read(scratch.path("synced")).unwrap(), b"synced");
+    scratch.close_and_check();
+}
+
+/// The journal is elsewhere, and smaller than the one in the volume that the file was declared with.
+#[test]
+fn a_smaller_journal_elsewhere_is_refused() {
+    let Some(mut scratch) = mounted("order=history") else { return };
+    fs::write(scratch.path("file"), "x").unwrap();
+    declare(&scratch, "512K", "file");
+    scratch.umount();
+    let nvram = support::tmpfs_dir();
+    let journal = |name: &str, size: &str| {
+        let path = nvram.path().join(name);
+        format!("durability=process,journal={},journal_size={size}", path.display())
+    };
+    let words = ["larger journal", "gives 262144", "may_tear"];
+    refused_mount(&scratch, &journal("small", "8M"), &words);
+    // Neither the refusal nor its new journal stays with the volume.
+    scratch.mount("order=history");
+    scratch.remount(&journal("large", "32M"));
+    assert_eq!(scratch.counter("atomic_write_bytes"), 512 << 10);
+    assert_eq!(file_stat(&scratch.path("file"))["atomic_write_bytes"], 512 << 10);
+    scratch.remount(&format!("{},may_tear", journal("small", "8M")));
+    assert_eq!(scratch.counter("atomic_write_bytes"), 256 << 10);
+    scratch.umount();
+    let small = scratch.root().join("small");
+    File::create(&small).unwrap().set_len(8 << 20).unwrap();
+    let device = Loop::attach(&small);
+    onejournal(["set-journal", text(&scratch.image()), text(&device.path)]).good();
+    refused_mount(&scratch, "order=history", &words);
+    scratch.mount("order=history,journal=internal");
+    assert_eq!(scratch.counter("atomic_write_bytes"), 512 << 10);
+    scratch.close_and_check();
+}
+
+/// A name is no way to another mode: the inode keeps what it has.
+#[test]
+fn renames_and_links_change_no_declaration() {
+    let Some(scratch) = mounted("order=history") else { return };
+    for name in ["db", "ordered"] {
+        fs::create_dir(scratch.path(name)).unwrap();
+    }
+    declare(&scratch, "16K", "db");
+    onejournal(["set-mode", "ordered", text(&scratch.path("ordered"))]).good();
+    for name in ["db/file", "db/linked", "db/replaced", "ordered/file", "plain"] {
+        fs::write(scratch.path(name), "x").unwrap();
+    }
+    let rename = |from: &str, to: &str| fs::rename(scratch.path(from), scratch.path(to)).unwrap();
+    rename("db/file", "ordered/moved");
+    fs::hard_link(scratch.path("db/linked"), scratch.path("ordered/linked")).unwrap();
+    rename("ordered/file", "db/replaced");
+    rename("plain", "db/plain");
+    for (name, expected) in [
+        ("ordered/moved", "auto atomic=16384"),
+        ("ordered/linked", "auto atomic=16384"),
+        ("db/replaced", "ordered"),
+        ("db/plain", "auto"),
+    ] {
+        assert_eq!(mode_of(&scratch.path(name)), expected, "{name}");
+    }
+    assert_eq!(attribute(&scratch.path("ordered/moved"), HOLDS).unwrap(), "524288");
+    assert_eq!(attribute(&scratch.path("db/replaced"), HOLDS).unwrap(), "0");
+    // A directory that is moved takes its declaration along, for its new files as well.
+    rename("db", "ordered/db");
+    fs::write(scratch.path("ordered/db/new"), "x").unwrap();
+    assert_eq!(mode_of(&scratch.path("ordered/db/new")), "auto atomic=16384");
     scratch.close_and_check();
 }
 
