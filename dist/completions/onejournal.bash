@@ -1251,12 +1251,16 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__set__subcmd__mode)
-            opts="-h --help"
+            opts="-h --atomic --no-atomic --forget-atomic --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --atomic)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered};
 use ext4::{InodeNo, JournalChoice, Volume};
 use journal::Medium;
-use mount::{Session, SessionOptions, Source, StatSource};
+use mount::{Session, SessionError, SessionOptions, Source, StatSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -129,9 +129,15 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         order: parsed.order,
         atomic_writes: parsed.atomic_writes,
         no_xattr: parsed.no_xattr,
+        may_tear: parsed.may_tear,
     };
-    let mut session = Session::mount(volume, &source, &args.dir, &options, stat_source)
-        .map_err(|error| CliError::new(error.to_string()))?;
+    let mut session =
+        Session::mount(volume, &source, &args.dir, &options, stat_source).map_err(|error| {
+            match error {
+                SessionError::MayTear(why) => CliError::at(&path, why),
+                error => CliError::new(error.to_string()),
+            }
+        })?;
     drop(attached);
     if let Some(listener) = metrics {
         session.serve_metrics(listener);

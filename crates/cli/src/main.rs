@@ -123,12 +123,17 @@ enum Command {
     ///
     /// The volume is not mounted, and was closed. `mount` finds a journal on a device by itself.
     SetJournal(set_journal::SetJournalArgs),
-    /// Set where and in which form the data of files are written (docs/reference/modes.md)
+    /// Set where and in which form the data of files are written (docs/reference/modes.md), or declare that they need
+    /// atomic writes (docs/reference/semantics.md, "Untorn writes")
     ///
     /// Everything that the journal holds is brought home first. New files in a directory inherit
-    /// its mode.
+    /// its mode and its declaration.
+    #[command(override_usage = "onejournal set-mode <MODE> <FILE>...\n       \
+                                onejournal set-mode --atomic[=<SIZE>] <FILE>...\n       \
+                                onejournal set-mode --no-atomic <FILE>...\n       \
+                                onejournal set-mode --forget-atomic <DIR>")]
     SetMode(SetModeArgs),
-    /// Print the data mode of files
+    /// Print the data mode of files, and what they are declared to need
     GetMode(GetModeArgs),
     /// Serve a log directory to other processes; returns on SIGTERM
     Logd(logd::LogdArgs),
@@ -252,11 +257,21 @@ struct DumpArgs {
 
 #[derive(Args)]
 struct SetModeArgs {
-    /// ordered, writeback, journal, wasteless, selective, delta, auto, or default (the volume's)
-    mode: String,
-    /// Files or directories of a mounted volume
-    #[arg(required = true)]
-    files: Vec<PathBuf>,
+    /// Declare that aligned writes of up to SIZE bytes (64K) must be atomic
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "64K", value_parser = mode::parse_atomic,
+          conflicts_with_all = ["no_atomic", "forget_atomic"])]
+    atomic: Option<u64>,
+    /// Take that declaration off
+    #[arg(long, conflicts_with = "forget_atomic")]
+    no_atomic: bool,
+    /// Let the volume forget that it has had declared files; the owner of its root directory may
+    #[arg(long)]
+    forget_atomic: bool,
+    /// Without these options first a mode: ordered, writeback, journal, wasteless, selective, delta, auto, or default
+    /// (the volume's). Then files or directories of a mounted volume
+    #[arg(required = true, value_name = "FILE")]
+    words: Vec<PathBuf>,
 }
 
 #[derive(Args)]
@@ -320,7 +335,7 @@ fn main() -> ExitCode {
         Command::Ls(args) => ls::run(&args),
         Command::Top(args) => top::run(&args),
         Command::SetJournal(args) => set_journal::run(&args),
-        Command::SetMode(args) => mode::set(&args.mode, &args.files),
+        Command::SetMode(args) => mode::set(&args),
         Command::GetMode(args) => mode::get(&args.files),
         Command::Logd(args) => logd::run(&args),
         Command::Log(args) => log_commands::run(&args),
