@@ -14,6 +14,7 @@ mod fast14_cases;
 mod fast14_commit_bytes;
 mod fast14_protection;
 mod group_commit;
+mod journal_device;
 mod limits;
 mod memory;
 mod okeanos;
@@ -91,6 +92,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     rocksdb_fillsync::EXPERIMENT,
     pgbench::EXPERIMENT,
     etcd::EXPERIMENT,
+    journal_device::EXPERIMENT,
     limits::EXPERIMENT,
     engine::EXPERIMENT,
     sqlite_one_row::EXPERIMENT,
