@@ -8,6 +8,7 @@ mod djfs_cache;
 mod djfs_fio;
 mod djfs_nvram_latency;
 mod djfs_tpcc;
+mod double_write;
 mod engine;
 mod etcd;
 mod fast14_cases;
@@ -92,6 +93,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     rocksdb_fillsync::EXPERIMENT,
     pgbench::EXPERIMENT,
     etcd::EXPERIMENT,
+    double_write::EXPERIMENT,
     journal_device::EXPERIMENT,
     limits::EXPERIMENT,
     engine::EXPERIMENT,

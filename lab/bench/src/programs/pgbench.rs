@@ -162,6 +162,12 @@ impl Session {
         self.cluster.execute(&["checkpoint"]).map(drop)
     }
 
+    /// The server's version, such as 15.
+    pub fn major_version(&self) -> Result<i64> {
+        let numbers = self.cluster.numbers("show server_version_num")?;
+        numbers.first().map(|number| number / 10_000).ok_or_else(|| Error::other("no version"))
+    }
+
     /// Runs the transactions for some time.
     pub fn round(&self, clients: u32, seconds: u64) -> Result<PgbenchResult> {
         let logs = TempDir::new().map_err(Error::io("a temporary folder"))?;
