@@ -191,6 +191,38 @@ fn pgbench() {
 }
 
 #[test]
+fn pgbench_without_full_pages() {
+    if !Path::new("/usr/lib/postgresql").exists() {
+        eprintln!("skipped: PostgreSQL is not installed");
+        return;
+    }
+    // A page of 8 KiB a transaction, as long as most transactions change a page for the first time.
+    let log_bytes = |more: &str| {
+        let words =
+            format!("pgbench --scale 1 --clients 1 --seconds 1 --script simple-update{more}");
+        let result = run(&folder(), &words);
+        count(&result, "/wal_bytes") / count(&result, "/transactions")
+    };
+    let (with, without) = (log_bytes(""), log_bytes(" --no-full-page-writes"));
+    assert!(without < with, "bytes of log for a transaction: {with}, without full pages {without}");
+}
+
+#[test]
+fn mariadb() {
+    if !is_installed("mariadbd") || !is_installed("mariadb-install-db") {
+        return;
+    }
+    let words = "mariadb --rows 20000 --clients 2 --seconds 1";
+    let with = run(&folder(), words);
+    assert!(count(&with, "/transactions") > 0, "{with}");
+    assert_eq!(count(&with, "/transactions"), count(&with, "/latency/count"));
+    assert!(count(&with, "/log_bytes") > 0, "{with}");
+    let without = run(&folder(), &format!("{words} --no-doublewrite"));
+    assert_eq!(count(&without, "/doublewrite_pages"), 0, "{without}");
+    interrupt("mariadb --rows 1000 --seconds 100", "mariadb/ibdata1");
+}
+
+#[test]
 fn etcd() {
     if !is_installed("etcd") || !is_installed("fio") {
         return;

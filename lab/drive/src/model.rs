@@ -78,8 +78,11 @@ impl Model {
     }
 
     /// When a flush that arrives at `now_ns` is done: after everything that is under way. `extents`
-    /// were written since the last flush, ascending.
+    /// were written since the last flush, ascending. A disk without a cache has nothing to flush.
     pub fn flush(&mut self, parameters: &Parameters, now_ns: u64, extents: &[Range<u64>]) -> u64 {
+        if !parameters.has_flushes() {
+            return now_ns;
+        }
         let start_ns = self.channel_free_ns.iter().fold(now_ns, |latest, free| latest.max(*free));
         let done_ns = if parameters.revolution_us > 0.0 {
             let write = |at_ns, extent: &Range<u64>| self.access(parameters, at_ns, extent.clone());
@@ -148,6 +151,20 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_without_a_cache_has_nothing_to_flush() {
+        let device = Parameters::preset("cloud").unwrap();
+        let mut model = Model::default();
+        for _ in 0..10 {
+            model.transfer(&device, NOW, Write, 0..4096);
+        }
+        assert_eq!(after(model.flush(&device, NOW, &BLOCK)), 0.0);
+        let cached = parameters("cloud,volatile_cache=1");
+        let mut model = Model::default();
+        model.transfer(&cached, NOW, Write, 0..0);
+        assert_eq!(after(model.flush(&cached, NOW, &BLOCK)), 1000.0);
+    }
+
+    #[test]
     fn a_flush_waits_for_what_is_under_way_and_costs_for_each_extent() {
         let device = parameters("write_us=50,flush_us=200,extent_us=30,channels=4");
         let mut model = Model::default();
@@ -198,6 +215,6 @@ mod tests {
                 model.transfer(&device, NOW, Write, 0..0);
             }
         }
-        assert!(after(model.flush(&parameters("channels=2"), NOW, &[])) >= 90.0);
+        assert!(after(model.flush(&parameters("channels=2,volatile_cache=1"), NOW, &[])) >= 90.0);
     }
 }

@@ -8,12 +8,14 @@ mod djfs_cache;
 mod djfs_fio;
 mod djfs_nvram_latency;
 mod djfs_tpcc;
+mod double_write;
 mod engine;
 mod etcd;
 mod fast14_cases;
 mod fast14_commit_bytes;
 mod fast14_protection;
 mod group_commit;
+mod journal_device;
 mod limits;
 mod memory;
 mod okeanos;
@@ -91,6 +93,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     rocksdb_fillsync::EXPERIMENT,
     pgbench::EXPERIMENT,
     etcd::EXPERIMENT,
+    double_write::EXPERIMENT,
+    journal_device::EXPERIMENT,
     limits::EXPERIMENT,
     engine::EXPERIMENT,
     sqlite_one_row::EXPERIMENT,

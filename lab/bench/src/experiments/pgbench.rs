@@ -5,7 +5,8 @@ use super::{Experiment, Scale, programs};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
-use crate::programs::pgbench::Session;
+use crate::programs::pgbench::{Session, Setup};
+use crate::programs::postgres::ClusterSettings;
 use crate::results::{Plot, Section};
 use crate::systems::client::Eatmydata;
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System, Xfs};
@@ -110,7 +111,10 @@ fn on_device(
 /// A cluster with its tables, made without latency.
 fn start(running: &Running, load: &Load<'_>) -> Result<(String, Session)> {
     running.speed_up()?;
-    let session = Session::start(&running.dir, load.branches, &running.client.variables())?;
+    let environment = running.client.variables();
+    let cluster = ClusterSettings { environment: &environment, ..Default::default() };
+    let setup = Setup { scale: load.branches, cluster, ..Default::default() };
+    let session = Session::start(&running.dir, &setup)?;
     running.sync()?;
     running.slow_down()?;
     Ok((running.name.clone(), session))

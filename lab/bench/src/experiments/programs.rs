@@ -16,7 +16,12 @@ pub fn are_installed(section: &mut Section, programs: &[(&str, &str)]) -> bool {
 
 /// The same for an experiment that searched for a program itself.
 pub fn is_there(section: &mut Section, found: Result<()>) -> bool {
-    found.inspect_err(|error| section.leave_out("the experiment", &error.to_string())).is_ok()
+    is_part_there(section, "the experiment", found)
+}
+
+/// The same for a part of an experiment.
+pub fn is_part_there(section: &mut Section, part: &str, found: Result<()>) -> bool {
+    found.inspect_err(|error| section.leave_out(part, &error.to_string())).is_ok()
 }
 
 /// Measures each system once, in a shuffled order: a sample, and the requests to the devices.

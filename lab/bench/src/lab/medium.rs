@@ -35,6 +35,13 @@ pub enum Device {
     Block(PathBuf),
 }
 
+impl Device {
+    /// An emulated device of this preset.
+    pub fn preset(name: &'static str) -> Device {
+        Device::Emulated(name.to_owned())
+    }
+}
+
 impl FromStr for Device {
     type Err = String;
 

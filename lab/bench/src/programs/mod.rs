@@ -11,9 +11,12 @@ pub mod fio;
 pub mod gluster;
 mod http;
 pub mod latency;
+pub mod mariadb;
+mod pace;
 pub mod pgbench;
-mod postgres;
+pub mod postgres;
 pub mod postmark;
+mod server;
 
 use std::fmt::Debug;
 
@@ -35,6 +38,7 @@ enum Name {
     Fio(fio::FioArgs),
     Postmark(postmark::PostmarkArgs),
     Pgbench(pgbench::PgbenchArgs),
+    Mariadb(mariadb::MariadbArgs),
     Etcd(etcd::EtcdArgs),
     Gluster(gluster::GlusterArgs),
     Fillsync(fillsync::FillsyncArgs),
@@ -47,6 +51,7 @@ pub fn run(args: &ProgramArgs) -> Result<()> {
         Name::Fio(args) => print(&fio::run(args)?),
         Name::Postmark(args) => print(&postmark::run(args)?),
         Name::Pgbench(args) => print(&pgbench::run(args)?),
+        Name::Mariadb(args) => print(&mariadb::run(args)?),
         Name::Etcd(args) => print(&etcd::run(args)?),
         Name::Gluster(args) => print(&gluster::run(args)?),
         Name::Fillsync(args) => print(&fillsync::run(args)?),

@@ -1,18 +1,22 @@
-//! pgbench: PostgreSQL's TPC-B-like transactions by several clients.
+//! pgbench: PostgreSQL's own load, transactions by several clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::latency::Latency;
-use super::postgres::{Cluster, program_dir};
-use super::{Variable, unparsable};
+use super::postgres::{Cluster, ClusterSettings, program_dir};
+use super::{Variable, pace, unparsable};
 use crate::error::{Error, Result};
+use crate::lab::interrupt;
 
+/// How often a changed setting is looked for before that is an error.
+const LOOK_COUNT_MAX: u32 = 100;
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Time limit for making the tables or ending a run.
 const GRACE: Duration = Duration::from_secs(600);
 
@@ -24,6 +28,12 @@ pub struct PgbenchArgs {
     /// Branches: 100,000 accounts each
     #[arg(long, default_value_t = 10)]
     pub scale: u32,
+    /// What a transaction is
+    #[arg(long, value_enum, default_value_t = Script::TpcbLike)]
+    pub script: Script,
+    /// Without full_page_writes: torn pages are not repaired
+    #[arg(long)]
+    pub no_full_page_writes: bool,
     /// Clients, each with a connection and a transaction at a time
     #[arg(long, default_value_t = 8)]
     pub clients: u32,
@@ -35,6 +45,53 @@ pub struct PgbenchArgs {
     pub environment: Vec<Variable>,
 }
 
+/// One of pgbench's own transactions, under its name there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Script {
+    /// Updates an account, a teller and a branch. Clients wait for each other's branches.
+    #[default]
+    TpcbLike,
+    /// Updates an account. Clients rarely meet.
+    SimpleUpdate,
+}
+
+impl Script {
+    fn name(self) -> &'static str {
+        match self {
+            Script::TpcbLike => "tpcb-like",
+            Script::SimpleUpdate => "simple-update",
+        }
+    }
+
+    /// Sums that are equal if no transaction was done by halves.
+    fn sums(self) -> &'static str {
+        match self {
+            Script::TpcbLike => {
+                "select (select sum(abalance) from pgbench_accounts), \
+                 (select sum(bbalance) from pgbench_branches), \
+                 (select sum(tbalance) from pgbench_tellers), \
+                 (select coalesce(sum(delta), 0) from pgbench_history)"
+            }
+            Script::SimpleUpdate => {
+                "select (select sum(abalance) from pgbench_accounts), \
+                 (select coalesce(sum(delta), 0) from pgbench_history)"
+            }
+        }
+    }
+}
+
+/// Cluster, tables and transactions of a session.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Setup<'a> {
+    /// Branches.
+    pub scale: u32,
+    /// Per cent of a page that is filled at first; 0: all of it, as pgbench does by itself. The rest
+    /// holds the new versions of its rows.
+    pub fill_percent: u32,
+    pub script: Script,
+    pub cluster: ClusterSettings<'a>,
+}
+
 /// What one round measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PgbenchResult {
@@ -44,6 +101,9 @@ pub struct PgbenchResult {
     /// Bytes that the server wrote to its write-ahead log, and the number of its syncs.
     pub wal_bytes: i64,
     pub wal_syncs: i64,
+    /// Transactions of the slowest quarter of a second, as a part of the median quarter's. `None` of a
+    /// short round.
+    pub slowest_window: Option<f64>,
 }
 
 /// An error when PostgreSQL is not installed.
@@ -54,11 +114,15 @@ pub fn need() -> Result<()> {
 /// A cluster with pgbench's tables, for any number of rounds.
 pub struct Session {
     cluster: Cluster,
+    script: Script,
 }
 
 /// One round, with setup and cleanup.
 pub fn run(args: &PgbenchArgs) -> Result<PgbenchResult> {
-    let session = Session::start(&args.dir, args.scale, &args.environment)?;
+    let cluster = ClusterSettings { environment: &args.environment, ..Default::default() };
+    let setup = Setup { scale: args.scale, script: args.script, cluster, ..Default::default() };
+    let session = Session::start(&args.dir, &setup)?;
+    session.write_full_pages(!args.no_full_page_writes)?;
     let result = session.round(args.clients, args.seconds)?;
     session.finish()?;
     Ok(result)
@@ -66,11 +130,42 @@ pub fn run(args: &PgbenchArgs) -> Result<PgbenchResult> {
 
 impl Session {
     /// Makes cluster and tables.
-    pub fn start(dir: &Path, scale: u32, environment: &[Variable]) -> Result<Session> {
-        let cluster = Cluster::create(dir, environment)?;
-        let options = ["-i", "-q", "-s", &scale.to_string(), "postgres"];
-        cluster.client("pgbench").args(options).time_limit(GRACE).run()?;
-        Ok(Session { cluster })
+    pub fn start(dir: &Path, setup: &Setup<'_>) -> Result<Session> {
+        let cluster = Cluster::create(dir, setup.cluster)?;
+        let mut make = cluster.client("pgbench").args(["-i", "-q", "-s", &setup.scale.to_string()]);
+        if setup.fill_percent > 0 {
+            make = make.args(["-F", &setup.fill_percent.to_string()]);
+        }
+        make.arg("postgres").time_limit(GRACE).run()?;
+        Ok(Session { cluster, script: setup.script })
+    }
+
+    /// Sets `full_page_writes`, and makes a checkpoint, from which on it holds.
+    pub fn write_full_pages(&self, is_on: bool) -> Result<()> {
+        let setting = format!("alter system set full_page_writes = {is_on}");
+        self.cluster.execute(&[&setting, "select pg_reload_conf()"])?;
+        let query = "select full_page_writes::int from pg_control_checkpoint()";
+        for _ in 0..LOOK_COUNT_MAX {
+            self.checkpoint()?;
+            if self.cluster.numbers(query)? == [i64::from(is_on)] {
+                return Ok(());
+            }
+            // The process that makes checkpoints has not read the settings yet.
+            interrupt::check()?;
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Err(Error::other(format!("PostgreSQL does not take over: {setting}")))
+    }
+
+    /// Makes a checkpoint: all changed pages are on the device.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.cluster.execute(&["checkpoint"]).map(drop)
+    }
+
+    /// The server's version, such as 15.
+    pub fn major_version(&self) -> Result<i64> {
+        let numbers = self.cluster.numbers("show server_version_num")?;
+        numbers.first().map(|number| number / 10_000).ok_or_else(|| Error::other("no version"))
     }
 
     /// Runs the transactions for some time.
@@ -81,13 +176,15 @@ impl Session {
             .cluster
             .client("pgbench")
             .args(["-n", "-M", "prepared", "-c", &clients.to_string(), "-j", "1"])
+            .args(["-b", self.script.name()])
             .args(["-T", &seconds.to_string(), "-l", "--log-prefix"])
             .arg(logs.path().join("log"))
             .arg("postgres")
             .time_limit(Duration::from_secs(seconds) + GRACE)
             .run()?;
         let after = self.wal()?;
-        let samples_ns = read_logs(logs.path())?;
+        let samples = read_logs(logs.path())?;
+        let (samples_ns, ends_us): (Vec<u64>, Vec<u64>) = samples.into_iter().unzip();
         let (transactions, transactions_per_second) = parse(&output)?;
         if samples_ns.len() as u64 != transactions {
             return Err(unparsable("pgbench", "log of all transactions", &output));
@@ -99,6 +196,7 @@ impl Session {
             latency: latency.ok_or_else(|| unparsable("pgbench", "transactions", &output))?,
             wal_bytes: after.0 - before.0,
             wal_syncs: after.1 - before.1,
+            slowest_window: pace::slowest_window(&ends_us),
         })
     }
 
@@ -114,12 +212,7 @@ impl Session {
 
     /// Checks that no transaction was done by halves, stops the server, and removes the cluster.
     pub fn finish(self) -> Result<()> {
-        let sums = self.cluster.numbers(
-            "select (select sum(abalance) from pgbench_accounts), \
-             (select sum(bbalance) from pgbench_branches), \
-             (select sum(tbalance) from pgbench_tellers), \
-             (select coalesce(sum(delta), 0) from pgbench_history)",
-        )?;
+        let sums = self.cluster.numbers(self.script.sums())?;
         if sums.iter().any(|sum| *sum != sums[0]) {
             return Err(Error::other(format!("pgbench's balances differ: {sums:?}")));
         }
@@ -145,17 +238,23 @@ fn parse(output: &str) -> Result<(u64, f64)> {
     Ok((transactions, rate))
 }
 
-/// The third field of each line is the transaction's time in microseconds.
-fn read_logs(dir: &Path) -> Result<Vec<u64>> {
-    let mut samples_ns = Vec::new();
+/// Each transaction's nanoseconds, and the time at which it ended in microseconds. The third field of a
+/// line is its time in microseconds, the fifth and sixth are the end in seconds and microseconds.
+fn read_logs(dir: &Path) -> Result<Vec<(u64, u64)>> {
+    let mut samples = Vec::new();
     for entry in fs::read_dir(dir).map_err(Error::at(dir))?.flatten() {
         let text = fs::read_to_string(entry.path()).map_err(Error::at(&entry.path()))?;
         for line in text.lines() {
-            let time_us = line.split(' ').nth(2).and_then(|time| time.parse::<u64>().ok());
-            samples_ns.push(time_us.ok_or_else(|| unparsable("pgbench", "times", line))? * 1000);
+            samples.push(parse_line(line).ok_or_else(|| unparsable("pgbench", "times", line))?);
         }
     }
-    Ok(samples_ns)
+    Ok(samples)
+}
+
+fn parse_line(line: &str) -> Option<(u64, u64)> {
+    let fields: Vec<&str> = line.split(' ').collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some((number(2)? * 1000, number(4)? * 1_000_000 + number(5)?))
 }
 
 #[cfg(test)]
@@ -183,10 +282,10 @@ tps = 617.5 (without initial connection time)
     fn times_of_all_threads() {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join("log.1"), "0 1 1500 0 1 2\n1 1 700 0 1 3\n").unwrap();
-        fs::write(dir.path().join("log.1.1"), "0 1 20 0 1 2\n").unwrap();
+        fs::write(dir.path().join("log.1.1"), "0 1 20 0 2 5\n").unwrap();
         let mut found = read_logs(dir.path()).unwrap();
         found.sort_unstable();
-        assert_eq!(found, [20_000, 700_000, 1_500_000]);
+        assert_eq!(found, [(20_000, 2_000_005), (700_000, 1_000_003), (1_500_000, 1_000_002)]);
         fs::write(dir.path().join("log.1.2"), "0 1 failed 0 1 2\n").unwrap();
         assert!(read_logs(dir.path()).is_err());
     }

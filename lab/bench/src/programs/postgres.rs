@@ -8,11 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Gid, Uid, chown};
-use rustix::process::{Signal, geteuid};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Variable, unparsable};
+use super::{Variable, server, unparsable};
 use crate::error::{Error, Result};
 use crate::lab::{Child, Program, interrupt};
 
@@ -35,6 +34,17 @@ pub fn program_dir() -> Result<PathBuf> {
     newest.map(|(_, dir)| PathBuf::from(dir)).ok_or_else(missing)
 }
 
+/// How a cluster is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ClusterSettings<'a> {
+    /// Further arguments of `initdb`.
+    pub initdb: &'a [&'a str],
+    /// Settings of the server, each `NAME=VALUE`.
+    pub server: &'a [&'a str],
+    /// For the server's environment.
+    pub environment: &'a [Variable],
+}
+
 /// A cluster whose server runs.
 pub struct Cluster {
     programs: PathBuf,
@@ -46,24 +56,24 @@ pub struct Cluster {
 
 impl Cluster {
     /// Makes it in `dir`, with checksums of pages, and starts the server.
-    pub fn create(dir: &Path, environment: &[Variable]) -> Result<Cluster> {
+    pub fn create(dir: &Path, settings: ClusterSettings<'_>) -> Result<Cluster> {
         let programs = program_dir()?;
         let data = dir.join("postgres");
         let socket = TempDir::new().map_err(Error::io("a temporary folder"))?;
         fs::create_dir(&data).map_err(Error::at(&data))?;
-        if geteuid().is_root() {
-            for path in [&data, socket.path()] {
-                give_away(path)?;
-            }
+        for path in [&data, socket.path()] {
+            server::give_to(USER, path)?;
         }
         let options = ["-k", "-A", "trust", "-U", USER, "-E", "UTF8", "--no-locale", "-D"];
-        as_server(&programs.join("initdb")).args(options).arg(&data).run()?;
-        let server = Variable::add(environment, as_server(&programs.join("postgres")))
+        let initdb = as_server(&programs.join("initdb")).args(settings.initdb);
+        initdb.args(options).arg(&data).run()?;
+        let server = Variable::add(settings.environment, as_server(&programs.join("postgres")))
             .arg("-D")
             .arg(&data)
             .args(["-c", "listen_addresses=", "-c", "max_connections=300"])
             .arg("-c")
             .arg(format!("unix_socket_directories={}", socket.path().display()))
+            .args(settings.server.iter().flat_map(|setting| ["-c", setting]))
             .time_limit(STOP_LIMIT)
             .start()?;
         let mut cluster = Cluster { programs, data, socket, server };
@@ -90,9 +100,16 @@ impl Cluster {
         Program::new(self.programs.join(name)).arg("-h").arg(self.socket.path()).args(["-U", USER])
     }
 
+    /// Executes statements, each in a transaction of its own. Returns the rows, one a line.
+    pub fn execute(&self, statements: &[&str]) -> Result<String> {
+        let options = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", USER];
+        let statements = statements.iter().flat_map(|statement| ["-c", statement]);
+        self.client("psql").args(options).args(statements).time_limit(STOP_LIMIT).run()
+    }
+
     /// The only row of a query, its columns as numbers.
     pub fn numbers(&self, query: &str) -> Result<Vec<i64>> {
-        let output = self.client("psql").args(["-X", "-A", "-t", "-d", USER, "-c", query]).run()?;
+        let output = self.execute(&[query])?;
         let numbers = output.trim().split('|').map(str::parse).collect::<Result<_, _>>();
         numbers.map_err(|_| unparsable("psql", "numbers", &output))
     }
@@ -116,24 +133,5 @@ impl Cluster {
 
 /// A program of the server, run as a user that it accepts.
 fn as_server(program: &Path) -> Program {
-    if !geteuid().is_root() {
-        return Program::new(program);
-    }
-    Program::new("setpriv")
-        .args(["--reuid", USER, "--regid", USER, "--clear-groups", "--"])
-        .arg(program)
-        .env("HOME", "/")
-        .current_dir(Path::new("/"))
-}
-
-fn give_away(path: &Path) -> Result<()> {
-    let accounts = Path::new("/etc/passwd");
-    let text = fs::read_to_string(accounts).map_err(Error::at(accounts))?;
-    let accounts = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let mut ids = accounts
-        .filter(|fields| fields.len() > 3 && fields[0] == USER)
-        .filter_map(|fields| Some((fields[2].parse().ok()?, fields[3].parse().ok()?)));
-    let (uid, gid) = ids.next().ok_or_else(|| Error::other(format!("there is no user {USER}")))?;
-    let given = chown(path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-    given.map_err(|errno| Error::at(path)(errno.into()))
+    server::as_user(USER, program)
 }

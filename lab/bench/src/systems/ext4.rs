@@ -9,6 +9,8 @@ use crate::lab::{Device, Lab, Program};
 
 /// The size of an external journal.
 const EXTERNAL_MIB: u32 = 64;
+/// The size of a journal on a faster device, the same as OneJournal's there.
+const FASTER_MIB: u32 = super::onejournal::JOURNAL_MIB;
 const BLOCK_BYTES: u64 = 4096;
 
 /// How ext4 is made and mounted. Always with `noatime`, blocks of 4 KiB, and initialised tables.
@@ -27,6 +29,8 @@ enum External {
     SameKind,
     /// On a device without latency.
     Memory,
+    /// On an emulated device of this preset.
+    Preset(&'static str),
 }
 
 impl Ext4 {
@@ -82,6 +86,13 @@ impl Ext4 {
         self.external = Some(External::Memory);
         self
     }
+
+    /// The journal on an emulated device of this preset.
+    pub fn journal_on(mut self, preset: &'static str) -> Ext4 {
+        self.name.push_str(&format!(", journal on {preset}"));
+        self.external = Some(External::Preset(preset));
+        self
+    }
 }
 
 impl System for Ext4 {
@@ -98,11 +109,12 @@ impl System for Ext4 {
         let mke2fs = || Program::new("mke2fs").args(["-q", "-F", "-b", "4096"]);
         let mut make = mke2fs().args(["-t", "ext4", "-O", self.features]);
         if let Some(external) = &self.external {
-            let device = match external {
-                External::SameKind => site.device,
-                External::Memory => &Device::Memory,
+            let (device, size_mib) = match external {
+                External::SameKind => (site.device.clone(), EXTERNAL_MIB),
+                External::Memory => (Device::Memory, EXTERNAL_MIB),
+                External::Preset(preset) => (Device::preset(preset), FASTER_MIB),
             };
-            let journal = running.add_journal(lab, device, EXTERNAL_MIB)?;
+            let journal = running.add_journal(lab, &device, size_mib)?;
             mke2fs().args(["-O", "journal_dev"]).arg(&journal).run()?;
             make = make.arg("-J").arg(format!("device={}", journal.display()));
         }

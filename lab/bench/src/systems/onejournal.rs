@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::lab::{Device, Lab, Program};
 
 /// The size of an external journal: that of DJFS.
-const JOURNAL_MIB: u32 = 128;
+pub(super) const JOURNAL_MIB: u32 = 128;
 
 /// Where the journal is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Journal {
     Nvram { latency_ns_per_line: u32 },
     /// On another device of the same kind.
     SameKind,
+    /// On an emulated device of this preset, as the volume records it.
+    On(&'static str),
 }
 
 /// How a volume is mounted.
@@ -51,6 +53,11 @@ impl OneJournal {
         self.journal(Journal::Nvram { latency_ns_per_line: 0 })
     }
 
+    /// With its journal on an emulated device of this preset.
+    pub fn journal_on(self, preset: &'static str) -> OneJournal {
+        self.journal(Journal::On(preset))
+    }
+
     /// The kernel collects writes, and syncs order them.
     pub fn order_sync(self) -> OneJournal {
         self.option("order=sync")
@@ -82,6 +89,7 @@ impl System for OneJournal {
                 name.push_str(&format!(", NVRAM +{latency_ns_per_line} ns"));
             }
             Journal::SameKind => name.push_str(", ext. journal"),
+            Journal::On(preset) => name.push_str(&format!(", journal on {preset}")),
         }
         if !self.has_uring {
             name.push_str(", /dev/fuse");
@@ -99,7 +107,12 @@ impl System for OneJournal {
     fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
         let mut running = Running::begin(lab, self.name(), site)?;
         let onejournal = || Program::new(&lab.programs().onejournal);
-        onejournal().args(["mkfs", "--force"]).arg(running.block()).run()?;
+        let mut make = onejournal().args(["mkfs", "--force"]);
+        if let Journal::On(preset) = self.journal {
+            let journal = running.add_journal(lab, &Device::preset(preset), JOURNAL_MIB)?;
+            make = make.arg("--journal").arg(journal);
+        }
+        make.arg(running.block()).run()?;
         let mut options = vec![
             format!("data={}", self.data),
             format!("io_uring={}", if self.has_uring { "auto" } else { "off" }),
@@ -129,7 +142,8 @@ impl OneJournal {
         running: &mut Running,
     ) -> Result<Vec<String>> {
         match &self.journal {
-            Journal::Internal => Ok(Vec::new()),
+            // Mounting finds the journal that the volume records.
+            Journal::Internal | Journal::On(_) => Ok(Vec::new()),
             Journal::Nvram { latency_ns_per_line } => {
                 Ok(nvram_options(lab, *latency_ns_per_line, running))
             }

@@ -1,11 +1,15 @@
 //! The kernel's XFS and btrfs.
 
+use super::onejournal::JOURNAL_MIB;
 use super::{Running, Site, System, missing_kernel_system};
 use crate::error::Result;
-use crate::lab::{Lab, Program};
+use crate::lab::{Device, Lab, Program};
 
 /// XFS as `mkfs.xfs` makes it. It needs 300 MiB.
 pub struct Xfs;
+
+/// XFS with its log on an emulated device of this preset.
+pub struct XfsLogOn(pub &'static str);
 
 /// btrfs as `mkfs.btrfs` makes it.
 pub struct Btrfs;
@@ -20,7 +24,27 @@ impl System for Xfs {
     }
 
     fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
-        set_up(lab, site, self.name(), "xfs", Program::new("mkfs.xfs").args(["-q", "-f", "-K"]))
+        let running = Running::begin(lab, self.name(), site)?;
+        set_up(running, "xfs", Program::new("mkfs.xfs").args(["-q", "-f", "-K"]), "noatime")
+    }
+}
+
+impl System for XfsLogOn {
+    fn name(&self) -> String {
+        format!("XFS, log on {}", self.0)
+    }
+
+    fn missing(&self) -> Option<String> {
+        Xfs.missing()
+    }
+
+    fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
+        let mut running = Running::begin(lab, self.name(), site)?;
+        let log = running.add_journal(lab, &Device::preset(self.0), JOURNAL_MIB)?;
+        let log = log.display();
+        let make = Program::new("mkfs.xfs").args(["-q", "-f", "-K", "-l"]);
+        let make = make.arg(format!("logdev={log}"));
+        set_up(running, "xfs", make, &format!("noatime,logdev={log}"))
     }
 }
 
@@ -34,14 +58,14 @@ impl System for Btrfs {
     }
 
     fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
-        set_up(lab, site, self.name(), "btrfs", Program::new("mkfs.btrfs").args(["-q", "-f", "-K"]))
+        let running = Running::begin(lab, self.name(), site)?;
+        set_up(running, "btrfs", Program::new("mkfs.btrfs").args(["-q", "-f", "-K"]), "noatime")
     }
 }
 
-fn set_up(lab: &Lab, site: &Site<'_>, name: String, kind: &str, make: Program) -> Result<Running> {
-    let mut running = Running::begin(lab, name, site)?;
+fn set_up(mut running: Running, kind: &str, make: Program, options: &str) -> Result<Running> {
     make.arg(running.block()).run()?;
-    let mount = Program::new("mount").args(["-t", kind, "-o", "noatime"]);
+    let mount = Program::new("mount").args(["-t", kind, "-o", options]);
     let mount = mount.arg(running.block()).arg(&running.dir);
     running.mount(mount, Program::new("umount"))?;
     Ok(running)
