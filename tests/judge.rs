@@ -77,7 +77,7 @@ fn crash_images_of_mounted_runs_keep_what_was_synced() {
 
 /// With its journal on a disk, and no server on it.
 fn has_volume(scenario: &Scenario) -> bool {
-    !scenario.nvram && scenario.hosted.is_none() && !scenario.has_server() && !scenario.by_user
+    !scenario.nvram && scenario.hosted.is_none() && scenario.engine.is_none() && !scenario.by_user
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn crash_images_of_programs_that_use_the_log_service_have_what_was_acknowledged(
 
 #[test]
 fn crash_images_of_postgresql_on_a_volume_have_what_was_acknowledged() {
-    judged(6, |_, scenario| scenario.has_server());
+    judged(6, |_, scenario| scenario.engine.is_some());
 }
 
 #[test]

@@ -249,6 +249,7 @@ impl<'r> Session<'r> {
                 Ok(Stand::recover_here(images, cut.sector_bytes, self.run.scenario.nvram)?.1)
             }
             How::Fsck | How::Mount => self.stand.record_fsck(images, cut.sector_bytes),
+            How::Kernel => Err("recoveries by the kernel are not recorded".into()),
             How::Opened | How::Served => {
                 self.stand.record_open(images, cut.sector_bytes, cut.how, is_read)
             }
@@ -273,6 +274,7 @@ impl<'r> Session<'r> {
             How::Opened | How::Served => {
                 self.stand.open(images, cut.sector_bytes, cut.how, is_read)?
             }
+            How::Kernel => self.stand.mount_by_kernel(images, cut.sector_bytes, is_read)?,
             How::Fsck | How::Mount => {
                 self.tally.by_command += 1;
                 self.recover_by_command(images, cut, is_read)?
@@ -302,6 +304,7 @@ fn how(scenario: &Scenario, number: usize) -> How {
         Some(_) if scenario.begins_empty() => How::Served,
         Some(LogPlace::Daemon) => How::Served,
         Some(LogPlace::Beside | LogPlace::Directory) => How::Opened,
+        None if scenario.is_on_ext4 => How::Kernel,
         None => match number % 8 {
             2 => How::Fsck,
             5 => How::Mount,
