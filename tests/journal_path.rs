@@ -5,7 +5,7 @@ mod support;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use support::{Loop, Scratch, onejournal, system, text};
+use support::{Loop, Partition, Scratch, onejournal, system, text};
 use tempfile::TempDir;
 
 /// A path on tmpfs, in a directory that is removed in the end.
@@ -170,15 +170,23 @@ fn a_journal_in_a_file_and_on_a_device() {
     File::create(&on_device).unwrap().set_len(8 << 20).unwrap();
     let device = Loop::attach(&on_device);
     let of_device = format!("journal={},commit=300", device.path.display());
-    for (options, name) in [(of_file, "a"), (of_device, "b")] {
+    for (options, name, is_found) in [(of_file, "a", false), (of_device, "b", true)] {
         scratch.mount(&options);
         scratch.write_synced(name);
         scratch.kill();
-        mount(&scratch, "commit=300").refused(8, "elsewhere");
-        scratch.mount(&options);
+        // One on a device is found, and then serves the next mount, too.
+        let next = if is_found { "commit=300" } else { &options };
+        if !is_found {
+            mount(&scratch, "commit=300").refused(8, "elsewhere");
+        }
+        scratch.mount(next);
         assert_eq!(fs::read_to_string(scratch.path(name)).unwrap(), name);
         scratch.umount();
         scratch.check();
+        // It is the journal of one mount, and the volume was closed.
+        scratch.mount("commit=300");
+        assert!(scratch.stat()["journal_target"].is_null());
+        scratch.umount();
     }
 }
 
@@ -224,32 +232,6 @@ fn slower_memory_is_slower_and_a_small_journal_is_reused() {
     }
     assert!(scratch.counter("checkpoints") > 2);
     scratch.close_and_check();
-}
-
-/// A partition, taken away with the value: one that was added would outlast the loop device.
-struct Partition {
-    disk: String,
-    number: u32,
-}
-
-impl Partition {
-    #[track_caller]
-    fn add(disk: &Path, number: u32, start_mib: u32, size_mib: u32) -> Partition {
-        let disk = disk.to_str().unwrap().to_owned();
-        let numbers = [number, start_mib * 2048, size_mib * 2048].map(|n| n.to_string());
-        system("addpart", [&disk, &numbers[0], &numbers[1], &numbers[2]]).good();
-        Partition { disk, number }
-    }
-
-    fn path(&self) -> PathBuf {
-        PathBuf::from(format!("{}p{}", self.disk, self.number))
-    }
-}
-
-impl Drop for Partition {
-    fn drop(&mut self) {
-        system("delpart", [&self.disk, &self.number.to_string()]);
-    }
 }
 
 /// Their flushes empty one cache; `crates/journal/tests/flushes.rs` has what follows from it.

@@ -52,6 +52,9 @@ _onejournal() {
             onejournal,probe)
                 cmd="onejournal__subcmd__probe"
                 ;;
+            onejournal,set-journal)
+                cmd="onejournal__subcmd__set__subcmd__journal"
+                ;;
             onejournal,set-mode)
                 cmd="onejournal__subcmd__set__subcmd__mode"
                 ;;
@@ -99,6 +102,9 @@ _onejournal() {
                 ;;
             onejournal__subcmd__help,probe)
                 cmd="onejournal__subcmd__help__subcmd__probe"
+                ;;
+            onejournal__subcmd__help,set-journal)
+                cmd="onejournal__subcmd__help__subcmd__set__subcmd__journal"
                 ;;
             onejournal__subcmd__help,set-mode)
                 cmd="onejournal__subcmd__help__subcmd__set__subcmd__mode"
@@ -197,7 +203,7 @@ _onejournal() {
 
     case "${cmd}" in
         onejournal)
-            opts="-h -V --help --version mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help"
+            opts="-h -V --help --version mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -289,7 +295,7 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__help)
-            opts="mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help"
+            opts="mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -569,6 +575,20 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__help__subcmd__probe)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__help__subcmd__set__subcmd__journal)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1085,13 +1105,17 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__mkfs)
-            opts="-L -h --size --journal-size --label --force --help"
+            opts="-L -h --size --journal --journal-size --label --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --journal)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1143,6 +1167,24 @@ _onejournal() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__set__subcmd__journal)
+            opts="-h --internal --journal-size --force --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --journal-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -37,15 +37,17 @@ complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "dump" -d 'Pri
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "stat" -d 'Print the counters of a mounted volume, or of a file on it'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "ls" -d 'List the mounted volumes and the logs in use of this machine'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "top" -d 'Show what volumes and logs do, again and again'
+complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "set-journal" -d 'Give a volume a journal of its own on another device, another one, or none (--internal)'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "set-mode" -d 'Set where and in which form the data of files are written (docs/reference/modes.md)'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "get-mode" -d 'Print the data mode of files'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "logd" -d 'Serve a log directory to other processes; returns on SIGTERM'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "log" -d 'Look at the streams of a log'
 complete -c onejournal -n "__fish_onejournal_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l size -d 'Size of the volume (e.g. 256M, 4G): the file is made, or set to this size' -r
-complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l journal-size -d 'Size of the journal (default: what mke2fs chooses, at least 4M)' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l journal -d 'Block device for the journal, in place of the volume, which finds it there; or a file (`mount -o journal=PATH`)' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l journal-size -d 'Size of the journal, at least 4M. In the volume (default: what mke2fs chooses), or with --journal there (default: all of the device, at most 1G; a file that does not exist is made)' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -s L -l label -d 'Label of the volume (at most 16 bytes)' -r
-complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l force -d 'Overwrite what the target holds'
+complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -l force -d 'Overwrite what the target holds, and with --journal what that device holds'
 complete -c onejournal -n "__fish_onejournal_using_subcommand mkfs" -s h -l help -d 'Print help'
 complete -c onejournal -n "__fish_onejournal_using_subcommand mount" -s o -l options -d 'Mount options, separated by commas; `-o help` shows them' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand mount" -s f -l foreground -d 'Stay in the foreground; messages go to standard error instead of syslog'
@@ -58,7 +60,7 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand guard" -s h -l hel
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l files -d 'With the files for which most was written'
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l of-file -d 'Of the file, unless it is a directory'
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -s h -l help -d 'Print help'
-complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l journal -d 'The journal, if the volume was mounted with -o journal=PATH' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l journal -d 'The journal, if it is a file or NVRAM (one on a block device is found)' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -s n -d 'Change nothing: say what recovery would do, check what can be checked'
 complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -s p -s a -d 'Recover; check only a volume that is marked as damaged (for boots; without it all is checked)'
 complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -s y -d 'Answer yes to all questions of e2fsck (default: repair only what is safe)'
@@ -66,7 +68,7 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l discard-d
 complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l takeover -d 'Continue although another machine has not closed the volume: it must not be mounted there'
 complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -l journal-lost -d 'The journal is lost: let e2fsck repair the volume without its newest changes'
 complete -c onejournal -n "__fish_onejournal_using_subcommand fsck" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c onejournal -n "__fish_onejournal_using_subcommand dump" -l journal -d 'The journal, if it is not in the volume' -r -F
+complete -c onejournal -n "__fish_onejournal_using_subcommand dump" -l journal -d 'The journal, if it is a file or NVRAM (one on a block device is found)' -r -F
 complete -c onejournal -n "__fish_onejournal_using_subcommand dump" -l json -d 'As JSON'
 complete -c onejournal -n "__fish_onejournal_using_subcommand dump" -s h -l help -d 'Print help'
 complete -c onejournal -n "__fish_onejournal_using_subcommand stat" -l watch -d 'Print a line with the volume\'s rates at this interval in seconds (default 1), until interrupted' -r
@@ -79,6 +81,10 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s n -l count
 complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s d -l delay -d 'Seconds from one sample to the next' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s b -l batch -d 'Print text, without a terminal and without keys'
 complete -c onejournal -n "__fish_onejournal_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c onejournal -n "__fish_onejournal_using_subcommand set-journal" -l journal-size -d 'Size of the journal (default: all of the device, at most 1G; a file that does not exist is made)' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand set-journal" -l internal -d 'Use the journal in the volume from now on'
+complete -c onejournal -n "__fish_onejournal_using_subcommand set-journal" -l force -d 'Overwrite what the device holds'
+complete -c onejournal -n "__fish_onejournal_using_subcommand set-journal" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c onejournal -n "__fish_onejournal_using_subcommand set-mode" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c onejournal -n "__fish_onejournal_using_subcommand get-mode" -s h -l help -d 'Print help'
 complete -c onejournal -n "__fish_onejournal_using_subcommand logd" -l dir -d 'Directory of the log; made when there is none' -r -F
@@ -152,22 +158,23 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_se
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "permit" -d 'Let a group use a stream through the daemon'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "gc" -d 'Bring home what killed processes left in shared memory, and remove it'
 complete -c onejournal -n "__fish_onejournal_using_subcommand log; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "mkfs" -d 'Make an ext4 volume (runs mke2fs with the block and inode size OneJournal needs)'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "mount" -d 'Mount a volume; returns when it is ready'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "umount" -d 'Unmount a volume; returns when everything is home, or says what keeps it or that it was not closed'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "detach" -d 'Take the mounts of a device off in the mount namespace on standard input (internal)'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "guard" -d 'Abort the connection of a file system to its daemon when that dies (internal)'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "probe" -d 'Answer each line of standard input with what a mount says (internal)'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "fsck" -d 'Recover a volume, then check it with e2fsck'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "dump" -d 'Print the journal of a volume; changes nothing'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "stat" -d 'Print the counters of a mounted volume, or of a file on it'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "ls" -d 'List the mounted volumes and the logs in use of this machine'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "top" -d 'Show what volumes and logs do, again and again'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "set-mode" -d 'Set where and in which form the data of files are written (docs/reference/modes.md)'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "get-mode" -d 'Print the data mode of files'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "logd" -d 'Serve a log directory to other processes; returns on SIGTERM'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "log" -d 'Look at the streams of a log'
-complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-mode get-mode logd log help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "mkfs" -d 'Make an ext4 volume (runs mke2fs with the block and inode size OneJournal needs)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "mount" -d 'Mount a volume; returns when it is ready'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "umount" -d 'Unmount a volume; returns when everything is home, or says what keeps it or that it was not closed'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "detach" -d 'Take the mounts of a device off in the mount namespace on standard input (internal)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "guard" -d 'Abort the connection of a file system to its daemon when that dies (internal)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "probe" -d 'Answer each line of standard input with what a mount says (internal)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "fsck" -d 'Recover a volume, then check it with e2fsck'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "dump" -d 'Print the journal of a volume; changes nothing'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "stat" -d 'Print the counters of a mounted volume, or of a file on it'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "ls" -d 'List the mounted volumes and the logs in use of this machine'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "top" -d 'Show what volumes and logs do, again and again'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "set-journal" -d 'Give a volume a journal of its own on another device, another one, or none (--internal)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "set-mode" -d 'Set where and in which form the data of files are written (docs/reference/modes.md)'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "get-mode" -d 'Print the data mode of files'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "logd" -d 'Serve a log directory to other processes; returns on SIGTERM'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "log" -d 'Look at the streams of a log'
+complete -c onejournal -n "__fish_onejournal_using_subcommand help; and not __fish_seen_subcommand_from mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "ls" -d 'Print the names of the streams'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "cat" -d 'Print the records of a stream, each followed by a newline'
 complete -c onejournal -n "__fish_onejournal_using_subcommand help; and __fish_seen_subcommand_from log" -f -a "tail" -d 'Print the last records of a stream'

@@ -21,7 +21,7 @@ pub use held::HeldDevice;
 pub use logd::Logd;
 pub use namespace::{LET_GO, alone};
 pub use peer::{Peer, python};
-pub use scratch::{Daemon, Loop, Scratch, TempMount, scratch_dir, tmpfs_dir};
+pub use scratch::{Daemon, Loop, Partition, Scratch, TempMount, scratch_dir, tmpfs_dir};
 
 /// The command under test.
 pub const ONEJOURNAL: &str = env!("CARGO_BIN_EXE_onejournal");

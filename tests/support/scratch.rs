@@ -279,6 +279,32 @@ impl Drop for Loop {
     }
 }
 
+/// A partition, taken away with the value: one that was added would outlast the loop device.
+pub struct Partition {
+    disk: String,
+    number: u32,
+}
+
+impl Partition {
+    #[track_caller]
+    pub fn add(disk: &Path, number: u32, start_mib: u32, size_mib: u32) -> Partition {
+        let disk = disk.to_str().unwrap().to_owned();
+        let numbers = [number, start_mib * 2048, size_mib * 2048].map(|n| n.to_string());
+        system("addpart", [&disk, &numbers[0], &numbers[1], &numbers[2]]).good();
+        Partition { disk, number }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("{}p{}", self.disk, self.number))
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        system("delpart", [&self.disk, &self.number.to_string()]);
+    }
+}
+
 /// A mount of the kernel's own, taken away with the value.
 pub struct TempMount {
     pub dir: PathBuf,

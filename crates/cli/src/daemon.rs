@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered, Trust};
-use ext4::{InodeNo, Volume};
+use ext4::{InodeNo, JournalChoice, Volume};
 use journal::Medium;
 use mount::{Session, SessionOptions, Source, StatSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -19,6 +19,7 @@ use signal_hook::iterator::Signals;
 
 use crate::claimant::{self, TAKE_OVER};
 use crate::journal_path::{self, JournalOptions, OpenJournal};
+use crate::journal_search::{self, Need};
 use crate::messages::{self, Outlet};
 use crate::mount_options::{self, Parsed};
 use crate::namespaces::ByProcess;
@@ -70,18 +71,32 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     let metrics = parsed.metrics.map(listen_for_metrics).transpose()?;
     let (disk, read_only) = open_disk(&path, parsed.mount.read_only)?;
     check_durability(&path, disk.durability(), &parsed)?;
-    let trust = target::trust(&path);
-    let journal = parsed.journal.as_ref().map(|journal| open_journal(journal, &parsed, trust));
-    let journal = journal.transpose()?;
-    let (journal, journal_counters) = journal.map(|j| (j.medium, j.counters)).unzip();
-    let durability = journal.iter().map(Medium::durability).fold(disk.durability(), Ord::min);
-    let durability = durability.name();
+    let durability = disk.durability();
     let device = Arc::new(Metered::new(disk));
+    let claimant = claimant::claimant(parsed.take_over, parsed.heartbeat_s)?;
+    let as_device: Arc<dyn BlockDevice> = device.clone();
+    let place = journal_place(&path, &as_device, &parsed, read_only);
+    // A volume that another machine has open lacks a journal that is there, too.
+    let place = place.map_err(|error| match ext4::check_claim(&as_device, &claimant) {
+        Err(claimed @ ext4::Error::Claimed { .. }) => refused(args, &path, &claimed),
+        Ok(()) | Err(_) => error,
+    })?;
+    drop(as_device);
+    let trust = target::trust(&path);
+    let journal = place.as_ref().map(|place| open_journal(place, &parsed, trust)).transpose()?;
+    let (journal, journal_counters) = journal.map(|j| (j.medium, j.counters)).unzip();
+    let durability = journal.iter().map(Medium::durability).fold(durability, Ord::min);
+    let durability = durability.name();
+    let journal_target = place.map(|place| place.path.display().to_string());
     let options = ext4::OpenOptions {
         read_only,
         noatime: parsed.mount.noatime,
-        journal,
-        claimant: Some(claimant::claimant(parsed.take_over, parsed.heartbeat_s)?),
+        journal: match journal {
+            Some(medium) => JournalChoice::On(medium),
+            None if parsed.journal_inside || read_only => JournalChoice::Inside,
+            None => JournalChoice::Own,
+        },
+        claimant: Some(claimant),
         data_mode: parsed.data_mode,
         threshold_bytes: parsed.threshold_bytes,
         region_count: parsed.region_count,
@@ -89,11 +104,8 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         commit_interval: Some(parsed.commit_interval),
         ..ext4::OpenOptions::default()
     };
-    let volume = Volume::open(device.clone(), options).map_err(|error| {
-        let dir = args.dir.display();
-        let retry = format!("onejournal mount -o {TAKE_OVER} {} {dir}", path.display());
-        claimant::failed(&path, &error, &retry)
-    })?;
+    let volume = Volume::open(device.clone(), options);
+    let volume = volume.map_err(|error| refused(args, &path, &error))?;
     let volume = if parsed.no_xattr { check_root(volume, &path)? } else { volume };
     // The volume alone keeps the device open and locked: when it is closed, before umount(2)
     // returns, the target is free again.
@@ -105,6 +117,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         device_counters: Arc::new(move || {
             counted.upgrade().map(|device| device.counters()).unwrap_or_default()
         }),
+        journal_target: journal_target.clone(),
         journal_counters,
     };
     let (source, attached) = mount_source(&path, device.inner());
@@ -129,7 +142,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     let dir = handle.dir().display().to_string();
     let begun = ending::on_signals(signals, handle, session.closer(), tell_of(&outlet));
     let begun = begun.and_then(|()| match &outlet {
-        Some(outlet) => announce(outlet, &path),
+        Some(outlet) => announce(outlet, &path, journal_target.as_deref()),
         None => {
             say_mounted(&path, &dir);
             Ok(())
@@ -148,6 +161,29 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     })?;
     tell_of(&outlet)("unmounted, and closed");
     Ok(0)
+}
+
+/// The error of opening the volume.
+fn refused(args: &MountArgs, path: &Path, error: &ext4::Error) -> CliError {
+    let dir = args.dir.display();
+    let retry = format!("onejournal mount -o {TAKE_OVER} {} {dir}", path.display());
+    claimant::failed(path, error, &retry)
+}
+
+/// Where the journal is, if it is not in the volume: where the options say, or on the device that
+/// holds the journal that the volume records.
+fn journal_place(
+    path: &Path,
+    device: &Arc<dyn BlockDevice>,
+    parsed: &Parsed,
+    read_only: bool,
+) -> Result<Option<JournalOptions>> {
+    if parsed.journal.is_some() || parsed.journal_inside {
+        return Ok(parsed.journal.clone());
+    }
+    let need = if read_only { Need::ReadOnlyMount } else { Need::Mount };
+    let located = journal_search::locate(path, device, None, need)?;
+    Ok(located.map(|path| JournalOptions { path, ..JournalOptions::default() }))
 }
 
 /// Sets where messages go from now on: to standard error, or for a daemon, to the outlet.
@@ -272,11 +308,14 @@ fn attach_loop(path: &Path) -> std::result::Result<(PathBuf, File), String> {
 }
 
 /// Tells the parent that the mount is ready, and releases its terminal.
-fn announce(outlet: &Outlet, path: &Path) -> Result<()> {
+fn announce(outlet: &Outlet, path: &Path, journal: Option<&str>) -> Result<()> {
     let failed = |error: std::io::Error| CliError::new(format!("becoming a daemon: {error}"));
     let mut stdout = std::io::stdout();
     outlet.detach();
-    tracing::info!("mounted {}", path.display());
+    match journal {
+        Some(journal) => tracing::info!("mounted {}, its journal on {journal}", path.display()),
+        None => tracing::info!("mounted {}", path.display()),
+    }
     writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).map_err(failed)?;
     let _ = rustix::process::setsid();
     let null = OpenOptions::new().write(true).open("/dev/null").map_err(failed)?;

@@ -1,5 +1,6 @@
 //! `onejournal dump`: prints the journal. Reads only.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use device::{Access, BlockDevice};
@@ -7,14 +8,16 @@ use ext4::{Survey, uuid_text};
 use journal::{End, Record, Scan};
 use serde_json::{Value, json};
 
+use crate::journal_search::Need;
 use crate::say;
-use crate::{CliError, DumpArgs, Result, journal_path, target};
+use crate::{CliError, DumpArgs, Result, journal_path, journal_search, target};
 
 pub fn run(args: &DumpArgs) -> Result<u8> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadOnly)?);
-    let open = |journal| journal_path::open_as_it_is(journal, Access::ReadOnly, path);
-    let journal = args.journal.as_deref().map(open).transpose()?;
+    let located = journal_search::locate(path, &device, args.journal.as_deref(), Need::Print)?;
+    let open = |journal: &Path| journal_path::open_as_it_is(journal, Access::ReadOnly, path);
+    let journal = located.as_deref().map(open).transpose()?;
     let survey = Survey::take(&device, journal.as_ref());
     let survey = survey.map_err(|error| CliError::at(path, error))?;
     let space = survey.space.as_ref().map_err(|error| CliError::at(path, error))?;
@@ -25,20 +28,24 @@ pub fn run(args: &DumpArgs) -> Result<u8> {
         error => CliError::at(path, error),
     })?;
     if args.json {
-        let text = serde_json::to_string_pretty(&as_json(&survey, &scan));
+        let text = serde_json::to_string_pretty(&as_json(&survey, &scan, located.as_deref()));
         say!("{}", text.expect("numbers and strings always render"));
     } else {
-        print_text(&survey, &scan)?;
+        print_text(&survey, &scan, located.as_deref())?;
     }
     Ok(0)
 }
 
-fn print_text(survey: &Survey, scan: &Scan) -> Result<()> {
+fn print_text(survey: &Survey, scan: &Scan, journal: Option<&Path>) -> Result<()> {
     let header = &scan.header;
     say!("volume      {} blocks, uuid {}", survey.block_count, uuid_text(&survey.uuid));
     say!("state       {}", if survey.needs_recovery { "not closed" } else { "clean" });
     if let Some(claimed_by) = &survey.claimed_by {
         say!("claim       {claimed_by}");
+    }
+    match journal {
+        Some(journal) => say!("journal     on {}", journal.display()),
+        None => say!("journal     in the volume"),
     }
     say!("incarnation {:016x}, header {}", header.incarnation, header.sequence);
     say!("regions     {} of {} bytes", header.region_count, header.region_bytes);
@@ -69,13 +76,14 @@ fn print_text(survey: &Survey, scan: &Scan) -> Result<()> {
     Ok(())
 }
 
-fn as_json(survey: &Survey, scan: &Scan) -> Value {
+fn as_json(survey: &Survey, scan: &Scan, journal: Option<&Path>) -> Value {
     let header = &scan.header;
     json!({
         "uuid": uuid_text(&survey.uuid),
         "block_count": survey.block_count,
         "needs_recovery": survey.needs_recovery,
         "claimed_by": survey.claimed_by,
+        "journal": journal.map(|journal| journal.display().to_string()),
         "header": {
             "incarnation": format!("{:016x}", header.incarnation),
             "sequence": header.sequence,

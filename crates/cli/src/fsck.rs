@@ -9,16 +9,17 @@ use std::process::{Output, Stdio};
 use std::sync::Arc;
 
 use device::{Access, BlockDevice, Disk};
-use ext4::{Claimant, OpenOptions, Survey, Volume};
+use ext4::{Claimant, JournalChoice, OpenOptions, Survey, Volume};
 use journal::{Medium, RecoverOptions, Recovery};
 use mount::MountedFile;
 
 use crate::claimant::{self, TAKE_OVER};
 use crate::error::{CORRECTED, OPERATIONAL, UNCORRECTED};
 use crate::fsck_view::{TemporaryDir, View, ViewFile};
+use crate::journal_search::{Journals, Need};
 use crate::mention;
 use crate::target::{cannot_start, in_sbin};
-use crate::{CliError, FsckArgs, Result, journal_path, target};
+use crate::{CliError, FsckArgs, Result, journal_path, journal_search, target};
 
 pub fn run(args: FsckArgs) -> Result<u8> {
     let args = &FsckArgs { target: target::find(&args.target)?, ..args };
@@ -55,7 +56,7 @@ fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
         Err(ext4::Error::Corrupt { .. }) if is_for_e2fsck(&device) => return Ok(false),
         checked => checked.map_err(failed)?,
     }
-    let journal = open_journal(args, Access::ReadWrite)?;
+    let journal = open_journal(args, &device, Access::ReadWrite)?;
     let survey = Survey::take(&device, journal.as_ref()).map_err(failed)?;
     if survey.is_torn {
         ext4::mend_superblock(&device).map_err(failed)?;
@@ -68,7 +69,7 @@ fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let options = OpenOptions {
         discard_damaged: args.discard_damaged,
         background: false,
-        journal,
+        journal: journal.map_or(JournalChoice::Inside, JournalChoice::On),
         claimant: Some(claimant),
         ..OpenOptions::default()
     };
@@ -128,7 +129,7 @@ fn give_up_journal(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
 fn look(args: &FsckArgs) -> Result<u8> {
     let path = &args.target;
     let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadOnly)?);
-    let journal = open_journal(args, Access::ReadOnly)?;
+    let journal = open_journal(args, &device, Access::ReadOnly)?;
     let survey = match Survey::take(&device, journal.as_ref()) {
         Err(ext4::Error::Corrupt { .. }) if is_for_e2fsck(&device) => {
             return e2fsck(path, path, "-n").map(|checked| checked.code);
@@ -149,9 +150,16 @@ fn look(args: &FsckArgs) -> Result<u8> {
     Ok(UNCORRECTED)
 }
 
-fn open_journal(args: &FsckArgs, access: Access) -> Result<Option<Medium>> {
-    let open = |path| journal_path::open_as_it_is(path, access, &args.target);
-    args.journal.as_deref().map(open).transpose()
+/// Opens the journal that recovery needs, if it is elsewhere.
+fn open_journal(
+    args: &FsckArgs,
+    device: &Arc<dyn BlockDevice>,
+    access: Access,
+) -> Result<Option<Medium>> {
+    let given = args.journal.as_deref();
+    let located = journal_search::locate(&args.target, device, given, Need::Recovery)?;
+    let open = |path: &Path| journal_path::open_as_it_is(path, access, &args.target);
+    located.as_deref().map(open).transpose()
 }
 
 fn preview(
@@ -213,9 +221,28 @@ fn repair(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<u8> {
     }
     let repaired: Arc<dyn BlockDevice> = view.clone();
     let claim = claimant::claimant(args.takeover, 0)?.claim;
+    let had_no_journal_elsewhere = matches!(ext4::recorded_journal(device), Ok(None));
     let applied = ext4::apply_repair(device, &repaired, &view.changed(), Some(&claim));
     applied.map_err(|error| CliError::at(path, error))?;
+    if !had_no_journal_elsewhere {
+        mention_lost_journal(path, device);
+    }
     Ok(checked.code)
+}
+
+/// If e2fsck has made the journal inode anew, the volume does not record its own journal any more.
+fn mention_lost_journal(path: &Path, device: &Arc<dyn BlockDevice>) {
+    let Ok(Survey { uuid, .. }) = Survey::take(device, None) else { return };
+    if !matches!(ext4::recorded_journal(device), Ok(None)) {
+        return;
+    }
+    for journal in Journals::look().of_volume(&uuid) {
+        let (shown, journal) = (path.display(), journal.display());
+        mention!(
+            "{shown}: does not record a journal elsewhere any more, and {journal} is a journal of it; to use it \
+             again: onejournal set-journal {shown} {journal}"
+        );
+    }
 }
 
 /// The output of e2fsck, and its exit code.

@@ -23,7 +23,11 @@ use device::{
 use journal::Medium;
 use mount::JournalCounters;
 
+use crate::target::Unopened;
 use crate::{CliError, Result, target};
+
+/// Smallest journal of four regions. A smaller one, in a file that exists, gets fewer regions.
+pub const MIN_JOURNAL_BYTES: u64 = 4 << 20;
 
 /// The options that concern it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,7 +47,8 @@ pub fn open_for_mount(
     trust: Trust,
 ) -> Result<OpenJournal> {
     let path = &options.path;
-    let is_made = make(options)?;
+    let how = "does not exist; to make it: -o journal=TARGET,journal_size=64M";
+    let is_made = make(path, options.size_bytes, how)?;
     let opened = open(path, Access::ReadWrite, asked, Some(trust));
     let opened = opened.and_then(|medium| slow_down(medium, options));
     if opened.is_err() && is_made {
@@ -120,11 +125,15 @@ fn open(
             Err(error) => return Err(target::opening(error)),
         }
     }
-    let disk = match trust {
+    // A daemon that has just closed the volume has the journal a moment longer.
+    let disk = target::patiently(path, || match trust {
         Some(trust) => Disk::open_trusted(path, access, trust),
         None => Disk::open(path, access),
-    };
-    Ok(Opened::Disk(disk.map_err(target::opening)?))
+    });
+    Ok(Opened::Disk(disk.map_err(|unopened| match unopened {
+        Unopened::Device(error) => target::opening(error),
+        Unopened::Unknown { error, .. } => error,
+    })?))
 }
 
 fn slow_down(opened: Opened, options: &JournalOptions) -> Result<Opened> {
@@ -139,19 +148,16 @@ fn slow_down(opened: Opened, options: &JournalOptions) -> Result<Opened> {
     }
 }
 
-/// Makes the file if it does not exist. `true` if it was made.
-fn make(options: &JournalOptions) -> Result<bool> {
-    let path = &options.path;
+/// Makes the file if it does not exist. `true` if it was made. `how`: what to say of a file that
+/// does not exist if no size is given.
+pub fn make(path: &Path, size_bytes: Option<u64>, how: &str) -> Result<bool> {
     let failed = |error: std::io::Error| CliError::at(path, error);
     if path.try_exists().map_err(failed)? {
         return Ok(false);
     }
-    let Some(size_bytes) = options.size_bytes else {
-        let why = "does not exist; to make it: -o journal=TARGET,journal_size=64M";
-        return Err(CliError::at(path, why));
-    };
-    let mut how = OpenOptions::new();
-    let file = how.write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    let Some(size_bytes) = size_bytes else { return Err(CliError::at(path, how)) };
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
     let made =
         file.set_len(size_bytes).and_then(|()| file.sync_all()).and_then(|()| sync_dir(path));
     if let Err(error) = made {
@@ -159,6 +165,15 @@ fn make(options: &JournalOptions) -> Result<bool> {
         return Err(failed(error));
     }
     Ok(true)
+}
+
+/// Parses the size of a journal.
+pub fn parse_journal_size(text: &str) -> std::result::Result<u64, String> {
+    let size_bytes = target::parse_size(text)?;
+    if size_bytes < MIN_JOURNAL_BYTES {
+        return Err("a journal needs at least 4M".into());
+    }
+    Ok(size_bytes)
 }
 
 fn sync_dir(path: &Path) -> std::io::Result<()> {

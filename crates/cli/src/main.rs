@@ -13,6 +13,7 @@ mod guard;
 mod helpers;
 mod inventory;
 mod journal_path;
+mod journal_search;
 mod log_commands;
 mod log_metrics;
 mod logd;
@@ -23,10 +24,12 @@ mod mode;
 mod mount_options;
 mod namespaces;
 mod output;
+mod own_journal;
 #[cfg(test)]
 mod pages;
 mod remount;
 mod service_manager;
+mod set_journal;
 mod stat;
 mod target;
 mod top;
@@ -97,6 +100,10 @@ enum Command {
     /// Keys: q ends; Tab goes to the next part; the arrows choose a volume; s changes the order of
     /// its files.
     Top(top::TopArgs),
+    /// Give a volume a journal of its own on another device, another one, or none (--internal)
+    ///
+    /// The volume is not mounted, and was closed. `mount` finds a journal on a device by itself.
+    SetJournal(set_journal::SetJournalArgs),
     /// Set where and in which form the data of files are written (docs/reference/modes.md)
     ///
     /// Everything that the journal holds is brought home first. New files in a directory inherit
@@ -115,13 +122,17 @@ struct MkfsArgs {
     /// Size of the volume (e.g. 256M, 4G): the file is made, or set to this size
     #[arg(long, value_parser = target::parse_size)]
     size: Option<u64>,
-    /// Size of the journal (default: what mke2fs chooses, at least 4M)
+    /// Block device for the journal, in place of the volume, which finds it there; or a file (`mount -o journal=PATH`)
+    #[arg(long, value_name = "PATH")]
+    journal: Option<PathBuf>,
+    /// Size of the journal, at least 4M. In the volume (default: what mke2fs chooses), or with --journal there
+    /// (default: all of the device, at most 1G; a file that does not exist is made)
     #[arg(long, value_parser = target::parse_size)]
     journal_size: Option<u64>,
     /// Label of the volume (at most 16 bytes)
     #[arg(short = 'L', long)]
     label: Option<String>,
-    /// Overwrite what the target holds
+    /// Overwrite what the target holds, and with --journal what that device holds
     #[arg(long)]
     force: bool,
     /// Block device or file
@@ -195,7 +206,7 @@ struct FsckArgs {
     /// Where the journal is damaged, give up the history after the damage
     #[arg(long, conflicts_with = "dry_run")]
     discard_damaged: bool,
-    /// The journal, if the volume was mounted with -o journal=PATH
+    /// The journal, if it is a file or NVRAM (one on a block device is found)
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
     /// Continue although another machine has not closed the volume: it must not be mounted there
@@ -213,7 +224,7 @@ struct DumpArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// The journal, if it is not in the volume
+    /// The journal, if it is a file or NVRAM (one on a block device is found)
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
     /// Block device or file that holds the volume
@@ -288,6 +299,7 @@ fn main() -> ExitCode {
         Command::Stat(args) => stat::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::SetJournal(args) => set_journal::run(&args),
         Command::SetMode(args) => mode::set(&args.mode, &args.files),
         Command::GetMode(args) => mode::get(&args.files),
         Command::Logd(args) => logd::run(&args),

@@ -9,24 +9,42 @@ use std::sync::Arc;
 
 use device::{Access, BlockDevice, Disk};
 use ext4::layout::superblock::MKFS_UNDER_WAY;
+use ext4::uuid_text;
+use journal::Label;
 
+use crate::journal_path::MIN_JOURNAL_BYTES;
+use crate::own_journal::{self, Opened};
 use crate::target::{cannot_start, in_sbin};
+use crate::units::size;
 use crate::{CliError, MkfsArgs, Result, mention, target};
 
 /// Smallest volume with a journal of four regions.
 const MIN_VOLUME_BYTES: u64 = 8 << 20;
-/// Smallest journal of four regions.
-const MIN_JOURNAL_BYTES: u64 = 4 << 20;
 
 pub fn run(args: &MkfsArgs) -> Result<u8> {
     check_sizes(args)?;
     let made = prepare(args)?;
-    let result = claim(args, made).and_then(|disk| make(args, disk));
+    let result = claim(args, made).and_then(|disk| with_journal(args, disk));
     if result.is_err() && made {
         let _ = std::fs::remove_file(&args.target);
     }
     say_what_was_made(args, &result?);
     Ok(0)
+}
+
+/// Makes the volume, with its own journal if it gets one elsewhere.
+fn with_journal(args: &MkfsArgs, disk: Disk) -> Result<Made> {
+    let Some(path) = &args.journal else { return make(args, disk, None) };
+    let journal = own_journal::open(&args.target, &disk, path, args.journal_size, args.force)?;
+    // Before anything is overwritten.
+    let checked = journal.new.check().map_err(|error| journal.failed(&args.target, &error));
+    match checked.and_then(|()| make(args, disk, Some(&journal))) {
+        Ok(made) => Ok(Made { journal: Some(journal), ..made }),
+        Err(error) => {
+            journal.take_back();
+            Err(error)
+        }
+    }
 }
 
 fn check_sizes(args: &MkfsArgs) -> Result<()> {
@@ -100,6 +118,14 @@ fn check_may_overwrite(args: &MkfsArgs, disk: &Disk) -> Result<()> {
     let count = disk.size_bytes().min(64 << 10) / 4096 * 4096;
     let mut head = device::AlignedBuf::zeroed(count as usize);
     disk.read(0, &mut head).map_err(|error| CliError::at(path, error))?;
+    if let Some(label) = Label::peek(&head) {
+        let why = format!(
+            "is the journal of volume {}; to overwrite it, with all changes that this volume may still need: \
+             onejournal mkfs --force TARGET",
+            uuid_text(&label.volume_uuid)
+        );
+        return Err(CliError::at(path, why));
+    }
     if head.iter().any(|byte| *byte != 0) {
         return Err(CliError::at(
             path,
@@ -109,7 +135,7 @@ fn check_may_overwrite(args: &MkfsArgs, disk: &Disk) -> Result<()> {
     Ok(())
 }
 
-fn make(args: &MkfsArgs, disk: Disk) -> Result<Made> {
+fn make(args: &MkfsArgs, disk: Disk, journal: Option<&Opened>) -> Result<Made> {
     disk.release_exclusive(); // mke2fs wants it
     // An old volume is given up only when mke2fs is there and can make a new one.
     let tried = mke2fs(args, &["-n"]).output().map_err(|error| cannot_start("mke2fs", &error))?;
@@ -124,10 +150,15 @@ fn make(args: &MkfsArgs, disk: Disk) -> Result<Made> {
     }
     // What mke2fs has made becomes a volume, which must be one that we can mount; while it is ours alone.
     let device: Arc<dyn BlockDevice> = Arc::new(disk);
-    let finished = ext4::finish_mkfs(&*device).and_then(|()| ext4::Survey::take(&device, None));
-    let survey = finished.map_err(|error| CliError::at(&args.target, error))?;
+    let new = journal.map(|journal| &journal.new);
+    let finished = ext4::finish_mkfs(&device, new)
+        .and_then(|_| ext4::Survey::take(&device, new.map(|new| &new.medium)));
+    let survey = finished.map_err(|error| match journal {
+        Some(journal) => journal.failed(&args.target, &error),
+        None => CliError::at(&args.target, error),
+    })?;
     let journal_bytes = survey.space.as_ref().map_or(0, journal::Space::len_bytes);
-    Ok(Made { size_bytes: device.size_bytes(), journal_bytes })
+    Ok(Made { size_bytes: device.size_bytes(), journal_bytes, journal: None })
 }
 
 /// mke2fs with these options and those that every volume needs.
@@ -136,7 +167,7 @@ fn mke2fs(args: &MkfsArgs, options: &[&str]) -> Command {
     command.args(options).args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]);
     let under_way = String::from_utf8_lossy(&MKFS_UNDER_WAY);
     command.args(["-M", under_way.trim_end_matches('\0')]);
-    if let Some(bytes) = args.journal_size {
+    if let (Some(bytes), None) = (args.journal_size, &args.journal) {
         command.args(["-J", &format!("size={}", bytes.div_ceil(1 << 20))]);
     }
     if let Some(label) = &args.label {
@@ -160,6 +191,8 @@ fn mke2fs_failed(args: &MkfsArgs) -> CliError {
 struct Made {
     size_bytes: u64,
     journal_bytes: u64,
+    /// Its own journal, if that is elsewhere.
+    journal: Option<Opened>,
 }
 
 /// Prints what was made, and what to do with it. Warns of a sparse image that its file system could
@@ -168,17 +201,23 @@ fn say_what_was_made(args: &MkfsArgs, made: &Made) {
     let path = args.target.as_path();
     let label = args.label.as_ref().map(|label| format!(", label {label}")).unwrap_or_default();
     let shown = path.display();
+    let (place, how_to_mount) = match &made.journal {
+        None => ("in it".into(), format!("onejournal mount {shown} DIR")),
+        Some(journal) => (format!("on {}", journal.path.display()), journal.how_to_mount(path)),
+    };
     mention!(
-        "{shown}: a volume of {} with blocks of 4 KiB, its journal of {} in it{label}; to mount it: onejournal mount \
-         {shown} DIR",
-        shown_size(made.size_bytes),
-        shown_size(made.journal_bytes)
+        "{shown}: a volume of {} with blocks of 4 KiB, its journal of {} {place}{label}; to mount it: {how_to_mount}",
+        size(made.size_bytes),
+        size(made.journal_bytes)
     );
+    if let Some(journal) = &made.journal {
+        journal.warn(path);
+    }
     if let Some(free_bytes) = missing_room(path) {
         eprintln!(
             "onejournal: {shown}: warning: it is sparse, and its file system has only {} free: a write that finds no room \
              there fails and stops the volume. To take the room now: fallocate -l {} {shown}",
-            shown_size(free_bytes),
+            size(free_bytes),
             made.size_bytes
         );
     }
@@ -192,28 +231,4 @@ fn missing_room(path: &Path) -> Option<u64> {
     let free_bytes = room.f_bavail * room.f_frsize;
     let needed_bytes = found.len().saturating_sub(found.blocks() * 512);
     (free_bytes < needed_bytes).then_some(free_bytes)
-}
-
-/// A size for the user, rounded down.
-fn shown_size(bytes: u64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let shown = format!("{:.1}", (value * 10.0).floor() / 10.0);
-    format!("{} {}", shown.trim_end_matches(".0"), units[unit])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shown_size;
-
-    #[test]
-    fn sizes_for_people() {
-        let sizes = [0, 1023, 256 << 20, 3 << 29, u64::MAX].map(shown_size);
-        assert_eq!(sizes, ["0 bytes", "1023 bytes", "256 MiB", "1.5 GiB", "16 EiB"]);
-    }
 }

@@ -8,12 +8,8 @@ use ext4::{DataMode, DeltaCodec};
 use mount::{IoUring, MountOptions, Order};
 
 use crate::claimant::TAKE_OVER;
-use crate::journal_path::JournalOptions;
-use crate::target::parse_size;
+use crate::journal_path::{JournalOptions, parse_journal_size};
 use crate::{CliError, Result, mode};
-
-/// The smallest journal that `mkfs` makes.
-const SMALLEST_JOURNAL_BYTES: u64 = 4 << 20;
 
 const LOG_LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
 
@@ -29,7 +25,10 @@ pub const OPTIONS: &[(&str, &str)] = &[
     ("commit=1..300", "seconds after which a change is committed without a sync (5)"),
     ("regions=2..16", "regions of the journal (4; fewer if it is too small for so many)"),
     ("durability=power|reboot|process", "what a sync must survive at least (power)"),
-    ("journal=PATH", "the journal on NVRAM, a block device or a file, not in the volume"),
+    (
+        "journal=PATH|internal",
+        "the journal on NVRAM, a block device or a file; internal: in the volume, for this mount (the volume's own)",
+    ),
     ("journal_size=SIZE", "makes the file of journal=, 4M at least"),
     ("journal_latency=NS", "slows NVRAM down by so many nanoseconds a cache line"),
     ("allow_other", "other users may use the mount (as root the default)"),
@@ -99,8 +98,10 @@ pub struct Parsed {
     pub take_over: bool,
     /// Seconds from one heartbeat of the volume's claim to the next; 0: no heartbeats.
     pub heartbeat_s: u32,
-    /// The journal's own medium.
+    /// The journal's own medium, if the user named one.
     pub journal: Option<JournalOptions>,
+    /// Uses the journal in the volume, although the volume may have one elsewhere.
+    pub journal_inside: bool,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
     /// Lowest level of messages that are sent.
@@ -123,6 +124,7 @@ impl Default for Parsed {
             take_over: false,
             heartbeat_s: 0,
             journal: None,
+            journal_inside: false,
             metrics: None,
             log_level: tracing::Level::INFO,
         }
@@ -189,6 +191,10 @@ impl Parsed {
             return Err(CliError::usage(format!("option {option}: {why}")).into());
         }
         match value {
+            Some("internal") if name == "journal" => {
+                self.journal_inside = true;
+                Ok(())
+            }
             Some(value) if name.starts_with("journal") => {
                 let journal = self.journal.get_or_insert_default();
                 set_journal_value(journal, name, value)
@@ -266,6 +272,11 @@ fn check_together(parsed: &Parsed) -> Result<()> {
             "options journal_size and journal_latency need journal=PATH: add it, or leave them out";
         return Err(CliError::usage(why));
     }
+    if parsed.journal.is_some() && parsed.journal_inside {
+        let why =
+            "journal=internal cannot be had together with journal=PATH: leave one of them out";
+        return Err(CliError::usage(why));
+    }
     if parsed.order == Order::Sync && parsed.mount.io_uring == IoUring::On {
         let why = "order=sync cannot be had together with io_uring=on: leave one of them out";
         return Err(CliError::usage(why));
@@ -323,11 +334,8 @@ fn set_journal_value(
         "journal" if value.is_empty() => return Err(bad("a path").into()),
         "journal" => journal.path = value.into(),
         "journal_size" => {
-            let size_bytes = parse_size(value).map_err(|why| bad(&format!("a size: {why}")))?;
-            if size_bytes < SMALLEST_JOURNAL_BYTES {
-                return Err(bad("4M at least").into());
-            }
-            journal.size_bytes = Some(size_bytes);
+            let size_bytes = parse_journal_size(value);
+            journal.size_bytes = Some(size_bytes.map_err(|why| bad(&format!("a size: {why}")))?);
         }
         "journal_latency" => {
             let wanted = "a number of nanoseconds up to 1000000";
@@ -456,6 +464,12 @@ mod tests {
         assert_eq!((parsed.journal, parsed.durability), (Some(expected), None));
         let parsed = parse_text("durability=reboot").unwrap();
         assert_eq!((parsed.journal, parsed.durability), (None, Some(Durability::Reboot)));
+        assert!(!parsed.journal_inside);
+        let parsed = parse_text("journal=internal").unwrap();
+        assert_eq!((parsed.journal, parsed.journal_inside), (None, true));
+        let parsed = parse_text("journal=./internal").unwrap();
+        assert_eq!(parsed.journal.map(|journal| journal.path), Some("./internal".into()));
+        assert!(parse_text("journal=internal,journal=/x").is_err());
         for text in ["journal_size=x", "journal_size=1M", "journal_latency=-1", "journal_x=1"] {
             let error = parse_text(&format!("journal=/x,{text}")).err().unwrap();
             assert!(error.text.contains(text.split('=').next().unwrap()), "{text}: {error}");
@@ -505,6 +519,7 @@ mod tests {
             "journal=",
             "journal_size=1G",
             "journal_latency=5",
+            "journal=internal,journal_size=8M",
         ];
         for text in bad {
             let name = text.split('=').next().unwrap();

@@ -59,21 +59,43 @@ pub fn open(path: &Path, access: Access) -> Result<Disk> {
 
 /// The same, for a caller that needs the reason of a refusal.
 pub fn try_open(path: &Path, access: Access) -> std::result::Result<Disk, Refusal> {
+    patiently(path, || Disk::open(path, access)).map_err(|unopened| match unopened {
+        Unopened::Device(error) => Refusal::of(path, access, error),
+        Unopened::Unknown { error, in_use } => Refusal { error, in_use },
+    })
+}
+
+/// Why something could not be opened.
+pub enum Unopened {
+    Device(DeviceError),
+    /// It could not be opened, and who has it could not be found out.
+    Unknown {
+        error: CliError,
+        in_use: bool,
+    },
+}
+
+/// Calls `open_it` for the file or device `path` until it succeeds, or until there is nobody to wait
+/// for, as [`open`] does.
+pub fn patiently<T>(
+    path: &Path,
+    open_it: impl Fn() -> device::Result<T>,
+) -> std::result::Result<T, Unopened> {
     let begun = Instant::now();
     let mut is_second = false;
     loop {
-        let error = match Disk::open(path, access) {
-            Ok(disk) => return Ok(disk),
+        let refusal = match open_it() {
+            Ok(opened) => return Ok(opened),
             Err(error) => error,
         };
-        let is_held_by_kernel = error.is_held_by_kernel();
-        let refusal = Refusal::of(path, access, error);
-        let with = |error| Refusal { error, in_use: refusal.in_use };
+        let is_held_by_kernel = refusal.is_held_by_kernel();
+        let in_use = refusal.source.kind() == io::ErrorKind::ResourceBusy;
+        let with = |error| Unopened::Unknown { error, in_use };
         match volumes::user_of(path).map_err(with)? {
             Some(user) if user.is_leaving(begun.elapsed()) => {
                 user.daemon.ended().map_err(with)?;
             }
-            Some(_) => return Err(refusal),
+            Some(_) => return Err(Unopened::Device(refusal)),
             None => match volumes::dying_daemon().map_err(with)? {
                 Some(daemon) if begun.elapsed() < DYING_PATIENCE => {
                     daemon.ended().map_err(with)?;
@@ -84,7 +106,7 @@ pub fn try_open(path: &Path, access: Access) -> std::result::Result<Disk, Refusa
                 }
                 // It may have ended since.
                 _ if !is_second => is_second = true,
-                _ => return Err(refusal),
+                _ => return Err(Unopened::Device(refusal)),
             },
         }
     }

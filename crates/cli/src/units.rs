@@ -72,9 +72,28 @@ pub fn span(seconds: u64) -> String {
     }
 }
 
+/// The size of a device or file, rounded down, in units as `mkfs --size` takes them.
+pub fn size(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let shown = format!("{:.1}", (value * 10.0).floor() / 10.0);
+    format!("{} {}", shown.trim_end_matches(".0"), units[unit])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_in_powers_of_1024() {
+        let sizes = [0, 1023, 256 << 20, 3 << 29, u64::MAX].map(size);
+        assert_eq!(sizes, ["0 bytes", "1023 bytes", "256 MiB", "1.5 GiB", "16 EiB"]);
+    }
 
     #[test]
     fn numbers_have_few_digits_and_a_unit() {

@@ -54,6 +54,7 @@ mod uring;
 
 pub use access::Access;
 pub use below::file_system::file_system_durability;
+pub use below::list::{ListedDevice, block_devices, share_bytes};
 pub use below::loop_device::{LoopDevice, LoopOptions};
 pub use below::mount_table::{MountEntry, mounts_in, own_mounts, parse_mounts};
 pub use block::block_device::{BlockDevice, check_span};

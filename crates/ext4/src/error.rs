@@ -32,9 +32,19 @@ pub enum Error {
     /// `e2fsck` has to repair or recover the volume first. Nothing was changed.
     #[error("{0}")]
     NeedsCheck(String),
-    /// The journal given is not the one that the volume needs, or none was given. Neither was changed.
+    /// The journal given is not the one that the volume needs. Neither was changed.
     #[error("{0}")]
     WrongJournal(String),
+    /// The volume needs its external journal, and none was given. Nothing was changed.
+    #[error("{why}")]
+    JournalMissing {
+        /// UUID of the journal, as in its label.
+        journal_uuid: [u8; 16],
+        /// Whether the volume was not closed and its newest changes are in the journal.
+        holds_changes: bool,
+        /// The journal, and what to do, in words.
+        why: String,
+    },
     /// A repair was refused. Nothing was changed.
     #[error("{0}")]
     NotRepaired(String),

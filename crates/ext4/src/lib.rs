@@ -73,6 +73,7 @@ mod dir;
 mod error;
 mod extent;
 mod facts;
+mod faults;
 mod file;
 mod inode;
 pub mod layout;
@@ -87,13 +88,16 @@ mod xattr;
 pub use data_mode::{DATA_MODE_XATTR, DataMode};
 pub use error::{Error, Holder, Result};
 pub use facts::{Spender, spending_as};
+#[cfg(feature = "canary")]
+pub use faults::Fault;
 pub use file::{Allocate, Piece};
 pub use journal::DeltaCodec;
 pub use layout::claim::Claim;
 pub use memory::FileStat;
 pub use open::{
-    Claimant, OpenOptions, Survey, apply_repair, begin_mkfs, can_be_repaired, check_claim,
-    finish_mkfs, give_up_journal, is_mkfs_under_way, mend_superblock, recover_only, uuid_text,
+    Claimant, JournalChoice, NewJournal, OWN_JOURNAL_BYTES_MAX, OpenOptions, RecordedJournal,
+    Survey, apply_repair, begin_mkfs, can_be_repaired, change_journal, check_claim, finish_mkfs,
+    give_up_journal, is_mkfs_under_way, mend_superblock, recorded_journal, recover_only, uuid_text,
 };
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,

@@ -8,7 +8,7 @@ use common::{Image, has, make_synced, options};
 use device::{BlockDevice, MappedNvram, MemoryDevice, Nvram};
 use journal::format::{LABEL_BYTES, RawHeader};
 use journal::{JournalError, Medium};
-use onejournal_ext4::{Error, InodeNo, OpenOptions, Survey, Volume};
+use onejournal_ext4::{Error, InodeNo, JournalChoice, OpenOptions, Survey, Volume};
 use onejournal_testing::{SimClock, SimDevice, SimNvram, Survival};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -22,7 +22,7 @@ fn open<D: BlockDevice + 'static>(
     device: &Arc<D>,
     journal: Option<&Medium>,
 ) -> onejournal_ext4::Result<Volume> {
-    let options = OpenOptions { journal: journal.cloned(), region_count: 2, ..options() };
+    let options = OpenOptions { journal: journal.cloned().into(), region_count: 2, ..options() };
     Volume::open(device.clone(), options)
 }
 
@@ -31,7 +31,11 @@ fn open<D: BlockDevice + 'static>(
 fn refused(device: &Arc<MemoryDevice>, journal: Option<&Medium>, word: &str) {
     let (volume_before, journal_before) = (device.to_bytes(), journal.map(bytes_of));
     let error = open(device, journal).err().expect("it must be refused");
-    assert!(matches!(error, Error::WrongJournal(_) | Error::NeedsCheck(_)), "{error}");
+    let is_refusal = matches!(
+        error,
+        Error::WrongJournal(_) | Error::JournalMissing { .. } | Error::NeedsCheck(_)
+    );
+    assert!(is_refusal, "{error}");
     assert!(error.to_string().contains(word), "no {word:?} in {error}");
     assert!(device.to_bytes() == volume_before && journal.map(bytes_of) == journal_before);
 }
@@ -321,7 +325,7 @@ impl Machine {
 
     /// Each opening has its own seed, as each has its own incarnation in fact.
     fn open(&self, seed: u64) -> onejournal_ext4::Result<Volume> {
-        let journal = Some(Medium::Nvram(self.nvram.clone()));
+        let journal = JournalChoice::On(Medium::Nvram(self.nvram.clone()));
         let options = OpenOptions { journal, region_count: 2, random_seed: seed, ..options() };
         Volume::open(self.device.clone(), options)
     }

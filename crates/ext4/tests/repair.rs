@@ -338,7 +338,7 @@ fn a_mkfs_that_is_cut_leaves_a_volume_or_says_so() {
         let device = Arc::new(SimDevice::from_bytes(&image.bytes(), 4096));
         device.start_trace();
         let as_device: Arc<dyn BlockDevice> = device.clone();
-        onejournal_ext4::finish_mkfs(&*as_device).unwrap();
+        onejournal_ext4::finish_mkfs(&as_device, None).unwrap();
         let trace = device.take_trace();
         let (mut refused, mut made) = (0, 0);
         let mut seen: Vec<onejournal_testing::Image> = Vec::new();

@@ -1,13 +1,14 @@
 //! An external journal: on a medium of its own, outside of the volume.
 //!
 //! ```text
-//! medium:  | label | space of the journal: header slots and regions |
-//! bytes:     4096    the rest, in whole 4 KiB blocks
+//! medium:  | label | space of the journal: header slots and regions | unused |
+//! bytes:     4096    up to the end that the label names, or all of the rest
 //! ```
 //!
-//! The label says which volume the journal belongs to. While the volume is not closed, its
-//! superblock names the journal's UUID. OneJournal never writes to a medium that holds anything
-//! else.
+//! The label says which volume the journal belongs to. The volume's superblock names the journal's
+//! UUID: while the volume is not closed, and always if the journal is the volume's own. OneJournal
+//! never writes to a medium that holds anything else, unless its user asks for that
+//! ([`Label::erase`]).
 
 use device::AlignedBuf;
 use zerocopy::little_endian::U32;
@@ -15,6 +16,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::{FORMAT_VERSION, LABEL_BYTES, LABEL_MAGIC, RawLabel};
 use crate::{JournalError, Medium, Result, Space};
+
+/// Media are used in whole blocks of this size.
+const BLOCK_BYTES: u64 = 4096;
 
 /// A medium counts as empty if it begins with this many zeros. File systems, partition tables and
 /// swap areas identify themselves within them.
@@ -27,9 +31,17 @@ pub struct Label {
     pub journal_uuid: [u8; 16],
     /// UUID of the volume.
     pub volume_uuid: [u8; 16],
+    /// 4 KiB blocks of the medium for label and space. 0: all of the medium.
+    pub block_count: u32,
 }
 
 impl Label {
+    /// The label in the first 4 KiB of a medium, if there is a valid one. For a caller that looks
+    /// for journals on many media.
+    pub fn peek(first_block: &[u8]) -> Option<Label> {
+        Label::parse(first_block).ok().flatten()
+    }
+
     /// The label on `medium`; `None` if the medium is empty, or if the power was cut while the label
     /// was written. An error if it holds anything else.
     pub fn read(medium: &Medium) -> Result<Option<Label>> {
@@ -46,7 +58,7 @@ impl Label {
     }
 
     fn parse(bytes: &[u8]) -> Result<Option<Label>> {
-        let (raw, _) = RawLabel::read_from_prefix(bytes).expect("4 KiB at least were read");
+        let Ok((raw, _)) = RawLabel::read_from_prefix(bytes) else { return Ok(None) };
         if raw.magic.get() != LABEL_MAGIC {
             let text = "it is not empty, and what it holds is not a journal of OneJournal";
             return Err(JournalError::Incompatible(text.into()));
@@ -63,7 +75,30 @@ impl Label {
             let text = format!("its format version is {}", raw.version.get());
             return Err(JournalError::Incompatible(text));
         }
-        Ok(Some(Label { journal_uuid: raw.journal_uuid, volume_uuid: raw.volume_uuid }))
+        Ok(Some(Label {
+            journal_uuid: raw.journal_uuid,
+            volume_uuid: raw.volume_uuid,
+            block_count: raw.block_count.get(),
+        }))
+    }
+
+    /// Number of bytes of `medium` for label and space. Fewer than the label says if the medium has
+    /// become shorter: recovery then finds that records may be missing.
+    fn end(&self, medium: &Medium) -> u64 {
+        let all = medium.len_bytes() / BLOCK_BYTES * BLOCK_BYTES;
+        match self.block_count {
+            0 => all,
+            count => all.min(u64::from(count) * BLOCK_BYTES),
+        }
+    }
+
+    /// The journal's space on `medium`, which has this label.
+    pub fn space(&self, medium: &Medium) -> Result<Space> {
+        let end = self.end(medium);
+        if end <= LABEL_BYTES {
+            return Err(JournalError::TooSmall(format!("it has {end} bytes")));
+        }
+        Space::on(medium.clone(), std::iter::once(LABEL_BYTES..end).collect())
     }
 
     /// Makes the empty `medium` a journal with this label, durably. The zeros are written before
@@ -75,14 +110,17 @@ impl Label {
         if Label::read(medium)?.is_some() {
             return Err(JournalError::Incompatible("it has a label already".into()));
         }
-        let end = space_of(medium)?.len_bytes() + LABEL_BYTES;
-        assert!(end <= medium.len_bytes(), "the journal is within its medium");
+        self.space(medium)?;
+        let end = self.end(medium);
+        if end < u64::from(self.block_count) * BLOCK_BYTES {
+            return Err(JournalError::TooSmall(format!("it has {} bytes", medium.len_bytes())));
+        }
         medium.write_zeros(LABEL_BYTES, end)?;
         let mut raw = RawLabel {
             magic: U32::new(LABEL_MAGIC),
             version: U32::new(FORMAT_VERSION),
             checksum: U32::new(0),
-            reserved: U32::new(0),
+            block_count: U32::new(self.block_count),
             journal_uuid: self.journal_uuid,
             volume_uuid: self.volume_uuid,
         };
@@ -96,24 +134,24 @@ impl Label {
         block[..size_of::<RawLabel>()].copy_from_slice(raw.as_bytes());
         medium.write_durable(0, &block)
     }
-}
 
-/// The journal's space on a medium of its own.
-pub fn space_of(medium: &Medium) -> Result<Space> {
-    let end = medium.len_bytes() / 4096 * 4096;
-    if end <= LABEL_BYTES {
-        return Err(JournalError::TooSmall(format!("it has {} bytes", medium.len_bytes())));
+    /// Makes `medium` empty, durably, whatever it holds. The label becomes zeros first. So after a
+    /// power cut the medium is empty, or does not count as a journal.
+    pub fn erase(medium: &Medium) -> Result<()> {
+        let end = medium.len_bytes().min(LOOKED_AT_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
+        medium.write_zeros(0, end.min(LABEL_BYTES))?;
+        medium.write_zeros(end.min(LABEL_BYTES), end)
     }
-    Space::on(medium.clone(), std::iter::once(LABEL_BYTES..end).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{check_size, write_empty_header};
     use device::{BlockDevice, MappedNvram, MemoryDevice, Nvram};
     use std::sync::Arc;
 
-    const LABEL: Label = Label { journal_uuid: [1; 16], volume_uuid: [2; 16] };
+    const LABEL: Label = Label { journal_uuid: [1; 16], volume_uuid: [2; 16], block_count: 0 };
 
     #[test]
     fn an_empty_medium_of_either_kind_becomes_a_journal_once() {
@@ -124,8 +162,44 @@ mod tests {
             LABEL.write(&medium).unwrap();
             assert_eq!(Label::read(&medium).unwrap(), Some(LABEL));
             assert!(matches!(LABEL.write(&medium), Err(JournalError::Incompatible(_))));
-            assert_eq!(space_of(&medium).unwrap().len_bytes(), (1 << 20) - LABEL_BYTES);
+            assert_eq!(LABEL.space(&medium).unwrap().len_bytes(), (1 << 20) - LABEL_BYTES);
         }
+    }
+
+    #[test]
+    fn a_label_names_a_part_of_a_large_medium() {
+        let device = Arc::new(MemoryDevice::new(1 << 20, 512));
+        device.write(200 << 10, &[7; 512]).unwrap();
+        let medium = Medium::Block(device.clone());
+        let label = Label { block_count: 40, ..LABEL };
+        label.write(&medium).unwrap();
+        assert_eq!(Label::read(&medium).unwrap(), Some(label));
+        assert_eq!(Label::peek(&device.to_bytes()[..4096]), Some(label));
+        assert_eq!(label.space(&medium).unwrap().len_bytes(), 39 * 4096);
+        assert_eq!(device.to_bytes()[200 << 10], 7, "the rest is left alone");
+        let shorter = Medium::Block(Arc::new(MemoryDevice::new(64 << 10, 512)));
+        assert_eq!(label.space(&shorter).unwrap().len_bytes(), 15 * 4096);
+        assert!(matches!(label.write(&shorter), Err(JournalError::TooSmall(_))));
+        assert_eq!(Label::read(&shorter).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_erased_is_empty() {
+        let device = Arc::new(MemoryDevice::new(2 << 20, 512));
+        device.write(0, &[7; 2 << 20]).unwrap();
+        let medium = Medium::Block(device.clone());
+        Label::erase(&medium).unwrap();
+        assert_eq!(Label::read(&medium).unwrap(), None);
+        LABEL.write(&medium).unwrap();
+        let space = LABEL.space(&medium).unwrap();
+        check_size(&space).unwrap();
+        write_empty_header(&space, LABEL.volume_uuid, 9).unwrap();
+        let scan = crate::scan(&space, &LABEL.volume_uuid).unwrap();
+        assert!(scan.records.is_empty() && scan.header.clean && scan.header.incarnation == 9);
+        Label::erase(&medium).unwrap();
+        assert_eq!(Label::read(&medium).unwrap(), None);
+        let small = Medium::Nvram(Arc::new(MappedNvram::in_memory(5000).unwrap()));
+        Label::erase(&small).unwrap();
     }
 
     #[test]

@@ -44,8 +44,8 @@ pub struct RawLabel {
     pub version: U32,
     /// CRC32C of the label with this field zero.
     pub checksum: U32,
-    /// Zero.
-    pub reserved: U32,
+    /// 4 KiB blocks of the medium that label and space occupy; 0: all of the medium.
+    pub block_count: U32,
     /// UUID of the journal, random.
     pub journal_uuid: [u8; 16],
     /// UUID of the volume.
@@ -265,11 +265,11 @@ mod tests {
             magic: U32::new(LABEL_MAGIC),
             version: U32::new(3),
             checksum: U32::new(0xa1b2_c3d4),
-            reserved: U32::new(0),
+            block_count: U32::new(0x0506_0708),
             journal_uuid: [0xaa; 16],
             volume_uuid: [0xbb; 16],
         };
-        let mut golden = b"OJLB\x03\0\0\0\xd4\xc3\xb2\xa1\0\0\0\0".to_vec();
+        let mut golden = b"OJLB\x03\0\0\0\xd4\xc3\xb2\xa1\x08\x07\x06\x05".to_vec();
         golden.extend([[0xaa; 16], [0xbb; 16]].concat());
         assert_eq!(label.as_bytes(), golden);
     }

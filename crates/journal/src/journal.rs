@@ -210,6 +210,19 @@ impl Drop for Journal {
     }
 }
 
+/// Refuses a space that is too small for a journal. Writes nothing.
+pub fn check_size(space: &Space) -> Result<()> {
+    first_header(space, [0; 16], &Options::default(), None).map(drop)
+}
+
+/// Writes the first header of an empty journal, *clean*, durably. `space` holds zeros. Without a
+/// header, the first opening writes zeros to all of the space again.
+pub fn write_empty_header(space: &Space, uuid: [u8; 16], incarnation: u64) -> Result<()> {
+    let options = Options { incarnation, ..Options::default() };
+    let header = first_header(space, uuid, &options, None)?;
+    Header { clean: true, ..header }.write_both(space).map(drop)
+}
+
 fn first_header(
     space: &Space,
     uuid: [u8; 16],

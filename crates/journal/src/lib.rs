@@ -63,13 +63,13 @@ mod under_way;
 pub use data_checks::DataCheck;
 pub use distribution::Distribution;
 pub use error::{JournalError, Result};
-pub use external::{Label, space_of};
+pub use external::Label;
 #[cfg(feature = "canary")]
 pub use faults::Fault;
 pub use form::{Form, form_name};
 pub use handle::Handle;
 pub use header::Header;
-pub use journal::{Aborter, Journal};
+pub use journal::{Aborter, Journal, check_size, write_empty_header};
 pub use medium::{Medium, NVRAM_STEP_BYTES};
 pub use observer::{BlockOwner, Observer, Written, WrittenAs};
 pub use options::{DeltaCodec, Options};

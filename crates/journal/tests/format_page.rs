@@ -12,7 +12,7 @@ const PAGE: FormatPage = FormatPage::new(include_str!("../../../docs/format/jour
 
 #[test]
 fn every_table_is_the_struct() {
-    let label = fields!(RawLabel: magic, version, checksum, reserved, journal_uuid, volume_uuid);
+    let label = fields!(RawLabel: magic, version, checksum, block_count, journal_uuid, volume_uuid);
     assert_eq!(PAGE.fields("## Label"), label);
     let header = fields!(RawHeader: magic, version, checksum, flags, uuid, incarnation, sequence,
         region_bytes, region_count, tail_region, tail_tid, reach_offset, step_bytes,

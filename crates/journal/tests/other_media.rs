@@ -107,7 +107,7 @@ fn commit_some(journal: &Journal) {
 /// At no moment does a power cut leave a medium that is neither empty nor a journal.
 #[test]
 fn a_label_that_was_cut_is_written_again() {
-    let label = Label { journal_uuid: [0xA5; 16], volume_uuid: UUID };
+    let label = Label { journal_uuid: [0xA5; 16], volume_uuid: UUID, block_count: 0 };
     let make = |image: &Image, seed: u64| {
         let nvram = Arc::new(SimNvram::from_image(image.clone()));
         nvram.set_seed(seed);

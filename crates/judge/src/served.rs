@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use device::Metered;
 use drive::Recorder;
-use ext4::{OpenOptions, Volume};
+use ext4::{JournalChoice, OpenOptions, Volume};
 use journal::Medium;
 use mount::{MountHandle, Order, Session, SessionError, SessionOptions, Source, StatSource};
 use onejournal_testing::Image;
@@ -41,7 +41,7 @@ impl Served {
         let disk = Arc::new(Metered::new(disk));
         let memory = Arc::new(RamNvram::new(images[1].clone(), recorder.clone()));
         let options = OpenOptions {
-            journal: Some(Medium::Nvram(memory)),
+            journal: JournalChoice::On(Medium::Nvram(memory)),
             commit_interval: Some(COMMIT_INTERVAL),
             ..OpenOptions::default()
         };
@@ -51,6 +51,7 @@ impl Served {
             version: "judge".into(),
             durability: "power",
             device_counters: Arc::new(move || disk.counters()),
+            journal_target: None,
             journal_counters: None,
         };
         let source = Source::Plain { name: "onejournal-judge".into() };

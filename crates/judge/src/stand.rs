@@ -115,7 +115,7 @@ impl Stand {
         let options = OpenOptions {
             background: false,
             commit_interval: None,
-            journal,
+            journal: journal.into(),
             ..OpenOptions::default()
         };
         no_panic("recovery", || {

@@ -13,6 +13,7 @@ pub fn errno(error: &Error) -> Errno {
         | Error::Incompatible(_)
         | Error::NeedsCheck(_)
         | Error::WrongJournal(_)
+        | Error::JournalMissing { .. }
         | Error::NotRepaired(_)
         | Error::NoThread(_)
         | Error::LargeBlockMap(_) => Errno::OPNOTSUPP,

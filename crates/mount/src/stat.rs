@@ -35,6 +35,8 @@ pub struct StatSource {
     pub durability: &'static str,
     /// What reached the device so far.
     pub device_counters: Arc<dyn Fn() -> device::Counters + Send + Sync>,
+    /// The journal's device or file, if it is on a medium of its own.
+    pub journal_target: Option<String>,
     /// What reached the journal so far, if it is on a medium of its own.
     pub journal_counters: Option<Arc<dyn Fn() -> JournalCounters + Send + Sync>>,
 }
@@ -151,6 +153,8 @@ pub(crate) struct Stat<'a> {
     pub(crate) opening_bytes: u64,
     /// Of the flushes of the device and of the journal's medium, those before the volume was ready.
     pub(crate) opening_flushes: u64,
+    /// The journal's device or file; nothing when the journal is on the device.
+    pub(crate) journal_target: Option<&'a str>,
     /// The journal's own medium; nothing when the journal is on the device.
     pub(crate) journal_medium: Option<JournalMedium>,
     /// Bytes that reached the device since the volume was opened for each that an application wrote;
@@ -335,6 +339,7 @@ impl<'a> Stat<'a> {
             device_flushes: device.flush_count,
             opening_bytes: counters.opening.bytes,
             opening_flushes: counters.opening.flushes,
+            journal_target: source.journal_target.as_deref(),
             journal_medium: source.journal_counters.as_ref().map(|counters| counters().into()),
             write_amplification: amplification(
                 device.write_bytes.saturating_sub(counters.opening.bytes),

@@ -358,7 +358,8 @@ impl<'a> Checker<'a> {
 
     /// Whether two volumes are equal except for the superblock (mount count, times), the inside of
     /// the journal, and the field that names an external journal. Without our feature bits, that
-    /// field has no meaning, and a read-only opening leaves it alone.
+    /// field says at most which journal the volume has ([`recover`] checks it), and a read-only
+    /// opening leaves it alone.
     fn same_volume(&self, a: &Image, b: &Image) -> Result<(), String> {
         let formatted = &self.recording.formatted;
         let mut skip = formatted.journal_blocks.clone();

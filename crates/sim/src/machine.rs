@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use device::{BlockDevice, MemoryDevice, Nvram};
-use journal::{Journal, Label, Medium, Options, space_of};
+use ext4::NewJournal;
+use journal::{Journal, Label, Medium, Options};
 use onejournal_testing::{
     Cursor, Event, Image, NvramCursor, NvramEvent, NvramTrace, SimClock, SimDevice, SimNvram,
     Survival, Trace,
@@ -51,25 +52,32 @@ pub struct Wraps<'a> {
 }
 
 impl Images {
-    /// The media with which a run of that case begins. The journal has a label and is empty.
+    /// The media with which a run of that case begins. The journal has a label and is empty. A
+    /// journal on a device is the volume's own; one on NVRAM is the volume's for each mount.
     pub fn fresh(
         case: &Case,
         formatted: &Formatted,
         region_count: usize,
     ) -> Result<Images, String> {
-        let on = case.journal.on;
-        let own = match on {
-            JournalOn::Volume => None,
-            JournalOn::Nvram | JournalOn::Device => {
-                Some(empty_journal(on, formatted, region_count)?)
+        let (on, device) = (case.journal.on, formatted.image.clone());
+        match on {
+            JournalOn::Volume => Ok(Images { device, own: None, on }),
+            JournalOn::Nvram => {
+                let own = Some(empty_journal(on, formatted, region_count)?);
+                Ok(Images { device, own, on })
             }
-        };
-        Ok(Images { device: formatted.image.clone(), own, on })
+            JournalOn::Device => with_own_journal(formatted, region_count),
+        }
     }
 
     /// A volume whose journal is in the volume.
     pub fn whole(device: Image) -> Images {
         Images { device, own: None, on: JournalOn::Volume }
+    }
+
+    /// Whether the volume has a journal of its own elsewhere.
+    pub fn has_own_journal(&self) -> bool {
+        self.on == JournalOn::Device
     }
 
     /// The same media with power. `sector_bytes` is the sector size of devices.
@@ -86,15 +94,33 @@ impl Images {
     }
 }
 
+/// The volume, and a device with its own journal.
+fn with_own_journal(formatted: &Formatted, count: usize) -> Result<Images, String> {
+    let own = Some(Image::zeroed(journal_bytes(count)));
+    let images = Images { device: formatted.image.clone(), own, on: JournalOn::Device };
+    let machine = images.power_up(4096);
+    let home: Arc<dyn BlockDevice> = machine.device.clone();
+    let medium = machine.journal(&Machine::SOUND).expect("it has a medium of its own");
+    let new = NewJournal { medium, size_bytes: None, force: false };
+    let made = ext4::change_journal(&home, Some(&new), None);
+    made.map_err(|e| format!("the volume's own journal: {e}"))?;
+    Ok(machine.crash(Survival::Nothing))
+}
+
+/// Size of a journal with so many regions.
+fn journal_bytes(region_count: usize) -> u64 {
+    3 * 4096 + region_count as u64 * REGION_BYTES
+}
+
 /// An empty journal of the volume in use, so that a run does not begin by writing zeros everywhere.
 fn empty_journal(on: JournalOn, formatted: &Formatted, count: usize) -> Result<Image, String> {
-    let size_bytes = 3 * 4096 + count as u64 * REGION_BYTES;
-    let images = Images { device: Image::zeroed(4096), own: Some(Image::zeroed(size_bytes)), on };
+    let own = Some(Image::zeroed(journal_bytes(count)));
+    let images = Images { device: Image::zeroed(4096), own, on };
     let machine = images.power_up(4096);
     let medium = machine.journal(&Machine::SOUND).expect("it has a medium of its own");
     let mut volume_uuid = [0; 16];
     formatted.image.read(1024 + 0x68, &mut volume_uuid);
-    let label = Label { journal_uuid: *b"a sim's journal.", volume_uuid };
+    let label = Label { journal_uuid: *b"a sim's journal.", volume_uuid, block_count: 0 };
     let options = Options {
         region_count: u32::try_from(count).map_err(|e| e.to_string())?,
         commit_interval: None,
@@ -104,7 +130,7 @@ fn empty_journal(on: JournalOn, formatted: &Formatted, count: usize) -> Result<I
     };
     let made = label.write(&medium).and_then(|()| {
         let home = Arc::new(MemoryDevice::new(4096, 4096));
-        Journal::open(home, space_of(&medium)?, volume_uuid, options)?.close()
+        Journal::open(home, label.space(&medium)?, volume_uuid, options)?.close()
     });
     made.map_err(|e| format!("an empty journal: {e}"))?;
     machine.crash(Survival::Nothing).own.ok_or_else(|| "it has no medium".into())

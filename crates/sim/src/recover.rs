@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use device::BlockDevice;
 use ext4::{OpenOptions, Timestamp, Volume};
 use onejournal_testing::{Image, SimDevice, Survival};
 
@@ -39,7 +40,20 @@ pub fn recover(
         volume.close().map_err(|e| format!("does not close: {e}"))
     })?;
     let trace = machine.take_trace();
-    Ok(Recovered { images: machine.crash(Survival::Nothing), trace })
+    let images = machine.crash(Survival::Nothing);
+    check_record(&images, sector_bytes)?;
+    Ok(Recovered { images, trace })
+}
+
+/// A closed volume records its own journal, and no other one.
+fn check_record(images: &Images, sector_bytes: usize) -> Result<(), String> {
+    let device: Arc<dyn BlockDevice> = images.power_up(sector_bytes).device;
+    let recorded = ext4::recorded_journal(&device).map_err(|e| format!("its journal: {e}"))?;
+    match (images.has_own_journal(), recorded) {
+        (true, Some(recorded)) if !recorded.holds_changes => Ok(()),
+        (false, None) => Ok(()),
+        (_, recorded) => Err(format!("closed, it records journal {recorded:?}")),
+    }
 }
 
 /// Reads the whole volume, which is closed, so its journal is not needed. Nothing may be written to

@@ -54,7 +54,7 @@ impl Setup {
         OpenOptions {
             data_mode: self.data_mode,
             delta_codec: self.codec,
-            journal: self.journal.clone(),
+            journal: self.journal.clone().into(),
             claimant: Some(claimant(incarnation)),
             region_count: self.region_count(),
             commit_interval: None,

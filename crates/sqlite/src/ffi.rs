@@ -32,6 +32,7 @@ pub const SQLITE_OPEN_CREATE: c_int = 0x4;
 pub const SQLITE_OPEN_MAIN_DB: c_int = 0x100;
 pub const SQLITE_OPEN_MAIN_JOURNAL: c_int = 0x800;
 pub const SQLITE_OPEN_FULLMUTEX: c_int = 0x1_0000;
+pub const SQLITE_OPEN_PRIVATECACHE: c_int = 0x4_0000;
 pub const SQLITE_OPEN_WAL: c_int = 0x80000;
 
 pub const SQLITE_SYNC_FULL: c_int = 0x3;
@@ -59,6 +60,8 @@ pub const SQLITE_CHECKPOINT_PASSIVE: c_int = 0;
 pub const SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE: c_int = 1006;
 /// Offset of the lock that a writer in WAL mode holds (the file format: "WAL-index", §2.3.1).
 pub const WAL_WRITE_LOCK: c_int = 0;
+/// The lock of a checkpoint.
+pub const WAL_CHECKPOINT_LOCK: c_int = 1;
 
 pub const SQLITE_IOCAP_SAFE_APPEND: c_int = 0x200;
 pub const SQLITE_IOCAP_SEQUENTIAL: c_int = 0x400;

@@ -120,7 +120,7 @@
 //! ```text
 //!   entry, functions, stat   what SQLite calls when it loads the extension; the SQL functions
 //!   vfs/                     the VFS and the methods of its files
-//!   checkpoint/              checkpoints of a WAL that no commit waits for
+//!   checkpoint/              checkpoints of a WAL in the background
 //!   wal/  batch/  recovery/  the operations: WAL mode, rollback modes, after a restart
 //!   database, databases      what this process knows of an open database
 //!   volume/                  databases on a OneJournal volume
@@ -131,7 +131,7 @@
 //!   failure, counters, ffi
 //! ```
 //!
-//! Locks, in this order: SQLite's own; the table of databases; a database's syncs (`background`); a
+//! Locks, in this order: SQLite's own; the state of background checkpoints; the table of databases; a database's syncs (`background`); a
 //! database's `LogState`; the table of logs; the stream's lease.
 
 mod batch;

@@ -242,7 +242,7 @@ fn the_programs_own_settings_count() {
 }
 
 #[test]
-fn a_pass_that_fails_is_told_and_a_commit_takes_its_place() {
+fn after_a_pass_that_failed_nothing_is_written_until_all_have_closed() {
     let _alone = alone();
     let place = Place::new(false);
     let connection = open(&place, BACKGROUND);
@@ -254,13 +254,64 @@ fn a_pass_that_fails_is_told_and_a_commit_takes_its_place() {
     common::told().clear();
     checkpoints::step();
     assert!(!Recorder::end().is_failing(), "no sync failed");
-    commit(&connection, 1);
-    assert_eq!(since(&connection, before), [1, 1]);
+    for _ in 0..2 {
+        let refused = connection.execute("UPDATE t SET v = 100 WHERE id = 1", []);
+        let refused = refused.expect_err("refused").to_string();
+        assert!(refused.contains("disk I/O error"), "{refused}");
+    }
+    assert_eq!((count(&connection), since(&connection, before)), (1, [1, 0]));
     let told = common::told().join("\n");
     assert!(told.contains("checkpoint in the background"), "{told}");
     drop(connection);
-    let plain = Connection::open(place.path("a.db")).expect("plain");
-    is_sound(&plain);
+    assert!(place.path("a.db-wal").exists(), "the frames that may not be in the database");
+    let connection = open(&place, BACKGROUND);
+    commit(&connection, 15);
+    let sum: i64 = connection.query_row("SELECT v FROM t", [], |row| row.get(0)).expect("row");
+    assert_eq!(sum, 30);
+    drop(connection);
+    assert!(!place.path("a.db-wal").exists());
+    is_sound(&Connection::open(place.path("a.db")).expect("plain"));
+}
+
+/// SQLite itself syncs the database only after a pass that copied all of the WAL.
+#[test]
+fn a_pass_that_a_commit_overtakes_syncs_the_database_too() {
+    let _alone = alone();
+    let place = Place::new(false);
+    let connection = open(&place, BACKGROUND);
+    with_row(&connection);
+    let reader = open(&place, "");
+    commit(&connection, 5);
+    // The reader's snapshot ends before the last frames, so not all of them are copied.
+    reader.execute_batch("BEGIN; SELECT * FROM t").expect("snapshot");
+    let mut snapshot = reader.prepare("SELECT * FROM t").expect("read");
+    assert!(snapshot.query([]).expect("rows").next().expect("a row").is_some());
+    commit(&connection, 10);
+    Recorder::begin(&place.root, Box::new(|_| {}));
+    checkpoints::step();
+    let events = Recorder::end().events;
+    let of = |event| events.iter().filter(|(name, e)| name == "a.db" && *e == event).count();
+    assert!(of(Event::Write) > 0 && of(Event::Sync) == 1, "{events:?}");
+}
+
+/// The own connection does not share the cache of the program's connections.
+#[test]
+fn a_shared_cache_is_no_obstacle() {
+    let _alone = alone();
+    let place = Place::new(false);
+    // SAFETY: a setting of this process, for connections that are opened later.
+    let share = |is_on| unsafe { ffi::sqlite3_enable_shared_cache(is_on) };
+    assert_eq!(share(1), ffi::SQLITE_OK);
+    let connection = open(&place, BACKGROUND);
+    with_row(&connection);
+    commit(&connection, 25);
+    checkpoints::step();
+    commit(&connection, 25);
+    connection.query_row("PRAGMA journal_mode=DELETE", [], |_| Ok(())).expect("mode");
+    drop(connection);
+    assert_eq!(share(0), ffi::SQLITE_OK);
+    assert!(!place.path("a.db-wal").exists());
+    is_sound(&Connection::open(place.path("a.db")).expect("plain"));
 }
 
 #[test]

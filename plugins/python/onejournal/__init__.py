@@ -12,7 +12,7 @@
     durability  what that NVRAM survives, if less than a power cut: "reboot" or "process"
     memory      a tmpfs for the log's shared memory, /dev/shm by default; the same in all processes
     recover     "discard": give up what is logged when the database was changed without the extension
-    checkpoint  "background": a thread makes the checkpoints of a WAL, and no commit waits for them
+    checkpoint  "background": a thread makes the checkpoints of a WAL, so that commits rarely wait
 
 Everything else is handed to sqlite3.connect(). When the extension refuses the database, the exception says why. Later errors
 are explained by `SELECT onejournal_last_error()`, in the thread that met them. A database in memory (":memory:") is an ordinary one.

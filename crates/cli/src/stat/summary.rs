@@ -5,7 +5,7 @@
 //! are printed without their ratio.
 
 use crate::counters::Counters;
-use crate::units::{bytes, count, nanoseconds, ratio, span, times};
+use crate::units::{bytes, count, nanoseconds, plain, ratio, span, times};
 
 /// Write amplification is printed from this many bytes of application writes on.
 const RATIO_BYTES: u64 = 1 << 20;
@@ -141,7 +141,12 @@ fn journal_medium(counters: &Counters) -> Option<String> {
         "nvram" => "journal_medium.bytes_stored",
         _ => "journal_medium.bytes_written",
     };
-    Some(format!("{} to the journal's own medium, with its zeros", bytes(counters.number(name))))
+    let target = counters.text("journal_target").map(|target| format!(", {}", plain(target)));
+    Some(format!(
+        "{} to the journal's own medium{}, with its zeros",
+        bytes(counters.number(name)),
+        target.unwrap_or_default()
+    ))
 }
 
 fn stalls(counters: &Counters) -> String {
@@ -196,7 +201,7 @@ mod tests {
             r#"{"durability":"process","read_only":true,"last_error":"a write failed","app_bytes":2000000,
                 "fsyncs":2000,"device_flushes":60,"opening_flushes":70,"device_bytes_written":4000000,
                 "stalls":2,"stall_ns":5000000,
-                "journal_medium":{"kind":"nvram","fences":2030,"bytes_stored":3000}}"#,
+                "journal_target":"/j","journal_medium":{"kind":"nvram","fences":2030,"bytes_stored":3000}}"#,
         );
         assert_eq!(
             line(&used, "write amplification"),
@@ -206,7 +211,7 @@ mod tests {
         assert_eq!(flushes, "1.01 (2,020 flushes and fences, 2,000 fsyncs)");
         assert!(line(&used, "durability").contains("no power cut"));
         assert!(line(&used, "mounted").ends_with("read-only after an error"));
-        assert_eq!(line(&used, ""), "3.0 kB to the journal's own medium, with its zeros");
+        assert_eq!(line(&used, ""), "3.0 kB to the journal's own medium, /j, with its zeros");
         assert!(line(&used, "stalls").starts_with("2 commits waited 5.0 ms"));
         assert_eq!(line(&used, "last error"), "a write failed");
         assert_eq!(line(&used, "written while mounting"), "");

@@ -29,16 +29,17 @@ pub const JBD2_ONEJOURNAL: u32 = 0x4000_0000;
 /// Start of [`ExternalJournalField`].
 pub const JBD2_EXTERNAL_JOURNAL: [u8; 4] = *b"OJEX";
 
-/// Names the external journal while the volume is not closed. Stored in bytes that the kernel calls
-/// padding. Zeros: the journal is in the journal inode.
+/// Names the external journal. Stored in bytes that the kernel calls padding, and that kernel and
+/// e2fsck keep when they write the superblock. Zeros: the journal is in the journal inode.
 #[derive(Debug, Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ExternalJournalField {
     /// [`JBD2_EXTERNAL_JOURNAL`].
     pub magic: [u8; 4],
-    /// Zero.
-    pub reserved: U32,
-    /// CRC32C of the following fields: the superblock itself need not have a checksum.
+    /// What the journal is to the volume: the number of a [`Standing`].
+    pub standing: U32,
+    /// CRC32C of the whole field with this checksum zero: the superblock itself need not have a
+    /// checksum.
     pub checksum: U32,
     /// UUID of the journal, as in its label.
     pub journal_uuid: [u8; 16],
@@ -49,9 +50,40 @@ pub struct ExternalJournalField {
     pub next_incarnation: U64,
 }
 
-/// An external journal, as a volume that was not closed records it.
+/// What an external journal is to its volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// For one mount. The field means nothing on a volume without our feature bits, and is cleared
+    /// when the volume is closed.
+    OneMount,
+    /// The volume's own journal. If the volume has our feature bits, its newest changes are there.
+    OwnInUse,
+    /// The volume's own journal. If the volume has our feature bits, its newest changes are in the
+    /// journal inode nevertheless: it was mounted without its own journal.
+    Own,
+}
+
+impl Standing {
+    const ALL: [Standing; 3] = [Standing::OneMount, Standing::OwnInUse, Standing::Own];
+
+    fn number(self) -> u32 {
+        match self {
+            Standing::OneMount => 0,
+            Standing::OwnInUse => 1,
+            Standing::Own => 2,
+        }
+    }
+
+    fn of_number(number: u32) -> Option<Standing> {
+        Standing::ALL.into_iter().find(|standing| standing.number() == number)
+    }
+}
+
+/// An external journal, as the volume records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExternalJournal {
+    /// What it is to the volume.
+    pub standing: Standing,
     /// UUID of the journal, as in its label.
     pub journal_uuid: [u8; 16],
     /// The journal's incarnation.
@@ -107,14 +139,31 @@ impl ExternalJournalField {
         };
         let mut field = ExternalJournalField {
             magic: JBD2_EXTERNAL_JOURNAL,
-            reserved: U32::new(0),
+            standing: U32::new(external_journal.standing.number()),
             checksum: U32::new(0),
             journal_uuid: external_journal.journal_uuid,
             incarnation: U64::new(external_journal.incarnation),
             next_incarnation: U64::new(external_journal.next_incarnation),
         };
-        field.checksum.set(crc32c::crc32c(&field.as_bytes()[offset_of!(Self, journal_uuid)..]));
+        field.checksum.set(crc32c::crc32c(field.as_bytes()));
         field
+    }
+}
+
+impl ExternalJournal {
+    /// Whether the journal belongs to the volume also when that is closed.
+    pub fn is_own(&self) -> bool {
+        self.standing != Standing::OneMount
+    }
+
+    /// Whether it is the journal in use, on a volume with our feature bits.
+    pub fn is_in_use(&self) -> bool {
+        self.standing != Standing::Own
+    }
+
+    /// What remains of it when it is not in use.
+    pub fn unused(self) -> Option<ExternalJournal> {
+        self.is_own().then_some(ExternalJournal { standing: Standing::Own, ..self })
     }
 }
 
@@ -132,11 +181,17 @@ impl Jbd2SuperBlock {
         self.seal();
     }
 
-    /// The external journal, if there is one. Valid only on a volume with one of our feature bits.
-    /// `Err`: the field is neither valid nor zeros.
+    /// Whether the field of the external journal begins as ours.
+    pub fn has_external_journal_magic(&self) -> bool {
+        self.external_journal.magic == JBD2_EXTERNAL_JOURNAL
+    }
+
+    /// The external journal, if there is one. `Err`: the field is neither valid nor zeros.
     #[allow(clippy::result_unit_err)] // there is nothing more to tell
     pub fn external_journal(&self) -> Result<Option<ExternalJournal>, ()> {
+        let standing = Standing::of_number(self.external_journal.standing.get()).ok_or(())?;
         let external_journal = ExternalJournal {
+            standing,
             journal_uuid: self.external_journal.journal_uuid,
             incarnation: self.external_journal.incarnation.get(),
             next_incarnation: self.external_journal.next_incarnation.get(),
@@ -229,22 +284,34 @@ mod tests {
 
     #[test]
     fn a_journal_elsewhere_is_noted_in_one_sector_and_forgotten_again() {
+        for (number, standing) in
+            [(0, Standing::OneMount), (1, Standing::OwnInUse), (2, Standing::Own)]
+        {
+            assert_eq!((standing.number(), Standing::of_number(number)), (number, Some(standing)));
+            noted_and_forgotten(standing);
+        }
+        assert_eq!(Standing::of_number(3), None);
+    }
+
+    fn noted_and_forgotten(standing: Standing) {
         let mut superblock = Jbd2SuperBlock::read_from_bytes(&golden()).unwrap();
         superblock.set_our_feature_bit(false);
         let before = superblock.clone();
         assert_eq!(before.external_journal(), Ok(None));
         let external_journal = ExternalJournal {
+            standing,
             journal_uuid: [9; 16],
             incarnation: 0x0102,
             next_incarnation: 3 << 56,
         };
         superblock.set_external_journal(Some(external_journal));
         assert_eq!(superblock.external_journal(), Ok(Some(external_journal)));
-        let mut golden = [9; 16].to_vec();
+        let mut golden = [*b"OJEX", standing.number().to_be_bytes(), [0; 4]].concat();
+        golden.extend([9; 16]);
         golden.extend(b"\0\0\0\0\0\0\x01\x02\x03\0\0\0\0\0\0\0");
-        assert_eq!(superblock.as_bytes()[0xDC..0xFC], golden);
         let checksum = crc32c::crc32c(&golden).to_be_bytes();
-        assert_eq!(superblock.as_bytes()[0xD0..0xDC], [*b"OJEX", [0; 4], checksum].concat());
+        golden[8..12].copy_from_slice(&checksum);
+        assert_eq!(superblock.as_bytes()[0xD0..0xFC], golden);
         assert_eq!(superblock.s_checksum.get(), superblock.checksum());
         for at in 0xD0..0xFC {
             let mut bytes = superblock.as_bytes().to_vec();
@@ -259,7 +326,7 @@ mod tests {
     #[test]
     fn the_note_is_that_of_the_page() {
         let fields = fields!(
-            ExternalJournalField: magic, reserved, checksum, journal_uuid, incarnation,
+            ExternalJournalField: magic, standing, checksum, journal_uuid, incarnation,
             next_incarnation,
         );
         let page = FormatPage::new(include_str!("../../../../docs/format/journal.md"));

@@ -28,8 +28,9 @@ pub(super) struct JournalArea {
     pub(super) has_our_bits: bool,
     /// Who has the volume open, or had it open; `Err`: the claim cannot be read.
     pub(crate) claim: std::result::Result<Option<Claim>, ()>,
-    /// The external journal, if there is one. Only on a volume with our feature bits.
-    pub(crate) external_journal: Option<ExternalJournal>,
+    /// The external journal, if one is recorded. `Err`: the record is damaged, on a volume that was
+    /// closed.
+    external_journal: std::result::Result<Option<ExternalJournal>, ()>,
 }
 
 impl JournalArea {
@@ -54,10 +55,15 @@ impl JournalArea {
             let why = "the kernel's journal is not empty; run: e2fsck -p TARGET";
             return Err(Error::NeedsCheck(why.into()));
         }
-        let external_journal = if has_our_bits { jbd2.external_journal() } else { Ok(None) };
-        let external_journal = external_journal.map_err(|()| {
-            Error::corrupt("note of where our journal is", "the superblock of the kernel's journal")
-        })?;
+        let external_journal = match jbd2.external_journal() {
+            Err(()) if has_our_bits => {
+                let place = "the superblock of the kernel's journal";
+                return Err(Error::corrupt("note of where our journal is", place));
+            }
+            // Bytes of another program, in a volume that has nothing of ours.
+            Err(()) if !jbd2.has_external_journal_magic() => Ok(None),
+            noted => noted,
+        };
         Ok(JournalArea {
             jbd2_block,
             runs,
@@ -65,6 +71,25 @@ impl JournalArea {
             claim: jbd2.claim.claim(),
             external_journal,
         })
+    }
+
+    /// The external journal with the newest changes of a volume that was not closed.
+    pub(super) fn journal_in_use(&self) -> Option<ExternalJournal> {
+        let noted = self.external_journal.ok().flatten().filter(|_| self.has_our_bits);
+        noted.filter(ExternalJournal::is_in_use)
+    }
+
+    /// The external journal that belongs to the volume also when it is closed.
+    pub(super) fn own_journal(&self) -> Result<Option<ExternalJournal>> {
+        let noted = self.external_journal.map_err(|()| {
+            Error::WrongJournal(
+                "its record of which journal it has is damaged. Nothing is lost, because it was closed. To \
+                 record its journal again: onejournal set-journal TARGET DEVICE, or with --internal in \
+                 place of DEVICE for the journal in the volume"
+                    .into(),
+            )
+        })?;
+        Ok(noted.filter(ExternalJournal::is_own))
     }
 
     /// The engine's space on `device`.

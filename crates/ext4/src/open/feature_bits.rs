@@ -9,7 +9,8 @@
 //!
 //! If our journal is external, a field beside the inner bit names its UUID and incarnation, so that
 //! no other journal and no old copy is used in its place. The field is written first and cleared
-//! last. When a volume that was not closed gets a new incarnation, the field holds both
+//! last. If the journal is the volume's own, the field is not cleared: it remains as the record of
+//! the volume's journal, and says that the journal is not in use. When a volume that was not closed gets a new incarnation, the field holds both
 //! incarnations until the new one has begun. So the journal is in one of them after any crash.
 //!
 //! The claim ([`super::claim`]) says who has the volume open. It is written and cleared in the same
@@ -163,11 +164,26 @@ impl FeatureBits {
         self.set_inner(true, claim)
     }
 
-    /// Clears both feature bits durably. The engine is closed and everything is home.
+    /// Clears both feature bits durably. The engine is closed and everything is home. The record of
+    /// the volume's own journal remains.
     pub(crate) fn remove(&self) -> Result<()> {
-        self.set_inner(false, None)?;
-        self.set_outer(false)?;
+        self.clear_bits()?;
+        match jbd2_of(&*read_block(&*self.device, self.jbd2_block)?).external_journal() {
+            Ok(noted) => self.write_external_journal(noted.and_then(ExternalJournal::unused)),
+            // Damaged since it was written. The next opening says what to do.
+            Err(()) => Ok(()),
+        }
+    }
+
+    /// Clears both feature bits durably, and then the record of the external journal.
+    pub(super) fn remove_with_journal(&self) -> Result<()> {
+        self.clear_bits()?;
         self.write_external_journal(None)
+    }
+
+    fn clear_bits(&self) -> Result<()> {
+        self.set_inner(false, None)?;
+        self.set_outer(false)
     }
 
     /// Records the external journal durably.

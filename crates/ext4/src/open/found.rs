@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use device::BlockDevice;
-use journal::HomeBlock;
+use journal::{HomeBlock, Label, Medium};
 
 use super::area::JournalArea;
 use super::feature_bits::{FeatureBits, FoundSuperBlock, read_superblock};
 use super::raw::RawVolume;
+use super::uuid::uuid_text;
 use crate::facts::{Checksums, Geometry, NO_SUPERBLOCK, compat, features};
 use crate::layout::superblock::{MKFS_UNDER_WAY, SUPERBLOCK_MAGIC, SuperBlock};
 use crate::memory::OrphanFile;
@@ -35,15 +36,21 @@ impl FoundVolume {
 
 /// Reads and checks the superblock, and finds the journal. Writes nothing.
 pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<FoundVolume> {
-    let found = read_superblock(&**device)?;
-    let superblock = found.superblock.clone();
-    if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
-        return Err(Error::NoVolume(NO_SUPERBLOCK.into()));
-    }
-    if superblock.s_last_mounted == MKFS_UNDER_WAY {
+    let found = find_unfinished(device)?;
+    if found.superblock.s_last_mounted == MKFS_UNDER_WAY {
         let why = "its mkfs was cut before the end, and it holds nothing; to make the volume anew, \
                    run: onejournal mkfs --force TARGET";
         return Err(Error::NoVolume(why.into()));
+    }
+    Ok(found)
+}
+
+/// The same, also if the `mkfs` of the volume has not ended.
+pub(super) fn find_unfinished(device: &Arc<dyn BlockDevice>) -> Result<FoundVolume> {
+    let found = read_superblock(&**device)?;
+    let superblock = found.superblock.clone();
+    if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
+        return Err(Error::NoVolume(what_it_is(device)));
     }
     features::check(&superblock)?;
     let geometry = Geometry::new(&superblock, device.size_bytes())?;
@@ -57,6 +64,18 @@ pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<FoundVolume> {
     let orphan_file = find_orphan_file(&raw, &superblock)?;
     let FoundSuperBlock { is_sound, is_torn, .. } = found;
     Ok(FoundVolume { raw, superblock, is_sound, is_torn, area, orphan_file })
+}
+
+/// Says that the device holds no volume. A journal must not be taken for something that may be
+/// overwritten.
+fn what_it_is(device: &Arc<dyn BlockDevice>) -> String {
+    match Label::read(&Medium::Block(device.clone())) {
+        Ok(Some(label)) => format!(
+            "is the journal of volume {}, not a volume itself; mount that volume: it finds its journal",
+            uuid_text(&label.volume_uuid)
+        ),
+        _ => NO_SUPERBLOCK.into(),
+    }
 }
 
 fn find_orphan_file(

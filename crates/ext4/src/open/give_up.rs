@@ -9,8 +9,8 @@ use super::feature_bits::note_errors;
 use super::found::find;
 use crate::{Error, Result};
 
-/// Clears the feature bits of a volume that was not closed and whose external journal is lost.
-/// First it marks the volume as having errors, because some of its blocks are newer than others.
+/// Clears the feature bits of a volume that was not closed and whose external journal is lost. From
+/// then on its journal is in the volume. First it marks the volume as having errors, because some of its blocks are newer than others.
 /// Only `e2fsck -fy` can repair it.
 ///
 /// Refuses a volume whose journal is not external, or that another user has open, without writing
@@ -20,10 +20,16 @@ pub fn give_up_journal(device: &Arc<dyn BlockDevice>, claimant: Option<&Claimant
     if let Some(claimant) = claimant {
         claim::check(&found, claimant)?;
     }
-    if found.area.external_journal.is_none() {
-        let why = "the volume waits for no journal elsewhere: there is nothing to give up";
+    if found.area.journal_in_use().is_none() {
+        let why = match found.area.own_journal()? {
+            Some(_) => {
+                "no changes are in its journal elsewhere: there is nothing to give up. To use the journal in \
+                 the volume from now on: onejournal set-journal --internal TARGET"
+            }
+            None => "the volume waits for no journal elsewhere: there is nothing to give up",
+        };
         return Err(Error::NotRepaired(why.into()));
     }
     note_errors(&**device)?;
-    found.feature_bits().remove()
+    found.feature_bits().remove_with_journal()
 }

@@ -5,14 +5,19 @@
 //!   old volume gets the mark of a `mkfs` under way ([`MKFS_UNDER_WAY`]) first, durably. It is
 //!   refused from then on.
 //! - After: the new superblock may be durable when other metadata are not. So mke2fs makes a volume
-//!   with the same mark. When all of it is durable, the mark is removed: in the copies of the
-//!   superblock, then in the superblock itself.
+//!   with the same mark. When all of it is durable, the volume's own journal is prepared and
+//!   recorded, if it gets one elsewhere. Then the mark is removed: in the copies of the superblock,
+//!   then in the superblock itself.
+
+use std::sync::Arc;
 
 use device::BlockDevice;
 use journal::{BLOCK_BYTES, JournalError};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::feature_bits::{change_superblock, read_superblock};
+use super::found::find_unfinished;
+use super::own_journal::{NewJournal, record_new};
 use super::raw::{read_block, write_block_cached};
 use crate::facts::{Checksums, Geometry};
 use crate::layout::superblock::{MKFS_UNDER_WAY, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC, SuperBlock};
@@ -38,12 +43,23 @@ pub fn begin_mkfs(device: &dyn BlockDevice) -> Result<()> {
     change_superblock(device, |superblock| superblock.s_last_mounted = MKFS_UNDER_WAY)
 }
 
-/// Makes what mke2fs has made with [`MKFS_UNDER_WAY`] a volume.
-pub fn finish_mkfs(device: &dyn BlockDevice) -> Result<()> {
-    if !is_mkfs_under_way(device)? {
+/// Makes what mke2fs has made with [`MKFS_UNDER_WAY`] a volume. `journal`: its own journal, if that
+/// is not in the volume. Returns the UUID of this journal.
+pub fn finish_mkfs(
+    device: &Arc<dyn BlockDevice>,
+    journal: Option<&NewJournal>,
+) -> Result<Option<[u8; 16]>> {
+    if !is_mkfs_under_way(&**device)? {
         return Err(Error::corrupt("s_last_mounted", "a new superblock"));
     }
     device.flush().map_err(JournalError::from)?;
+    let record = |journal| record_new(&find_unfinished(device)?, journal);
+    let journal_uuid = journal.map(record).transpose()?;
+    remove_mark(&**device)?;
+    Ok(journal_uuid)
+}
+
+fn remove_mark(device: &dyn BlockDevice) -> Result<()> {
     let superblock = read_superblock(device)?.superblock;
     let geometry = Geometry::new(&superblock, device.size_bytes())?;
     for group in (1..geometry.group_count).filter(|group| geometry.has_superblock(*group)) {

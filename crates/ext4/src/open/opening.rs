@@ -25,7 +25,7 @@ use super::feature_bits::FeatureBits;
 use super::found::{FoundVolume, find};
 use super::heartbeat::Heartbeat;
 use super::options::OpenOptions;
-use super::place::{self, JournalPlace};
+use super::place::{self, JournalPlace, Noted};
 use super::raw::RawVolume;
 use super::recover::recover;
 use crate::facts::{Facts, Places, merge, read_desc, ro_compat};
@@ -61,6 +61,7 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result
         }
     }
     if crashed {
+        place::check_before_recovery(&found, &options)?;
         recover(&found, &options)?;
         found = find(&device)?;
     }
@@ -198,17 +199,23 @@ fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Res
 }
 
 /// Returns the field for the external journal after `incarnation` has begun. If the volume was not
-/// closed, it writes both incarnations now, because from here on a crash leaves the journal in
-/// either of them.
+/// closed and its journal goes on, it writes both incarnations now, because from here on a crash
+/// leaves the journal in either of them.
 fn note_next_incarnation(
     found: &FoundVolume,
     place: &JournalPlace,
     incarnation: u64,
 ) -> Result<Option<ExternalJournal>> {
-    let Some((journal_uuid, was)) = place.external_journal else { return Ok(None) };
-    let next = ExternalJournal { journal_uuid, incarnation, next_incarnation: incarnation };
+    let (journal_uuid, standing, was) = match place.noted {
+        Noted::Inside { own } => return Ok(own),
+        Noted::Elsewhere { journal_uuid, standing, incarnation } => {
+            (journal_uuid, standing, incarnation)
+        }
+    };
+    let next =
+        ExternalJournal { standing, journal_uuid, incarnation, next_incarnation: incarnation };
     if let Some(was) = was
-        && found.area.external_journal.is_some()
+        && found.area.journal_in_use().is_some()
     {
         found
             .feature_bits()

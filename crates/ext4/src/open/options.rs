@@ -9,6 +9,37 @@ use super::claim::Claimant;
 use crate::memory::Settings;
 use crate::{DataMode, Timestamp};
 
+/// The journal with which a volume is opened.
+#[derive(Debug, Clone, Default)]
+pub enum JournalChoice {
+    /// The one in the volume's journal inode. A volume that needs a journal elsewhere is refused
+    /// ([`crate::Error::JournalMissing`]).
+    #[default]
+    Own,
+    /// On this medium. It must be the volume's own journal, if the volume has one elsewhere.
+    /// Otherwise an empty medium becomes a journal of this volume, for this opening only.
+    On(Medium),
+    /// The one in the volume's journal inode, for this opening, also if the volume has a journal
+    /// of its own elsewhere. Refused if the newest changes are in that journal.
+    Inside,
+}
+
+impl JournalChoice {
+    /// The medium, if one is given.
+    pub(super) fn medium(&self) -> Option<&Medium> {
+        match self {
+            JournalChoice::On(medium) => Some(medium),
+            JournalChoice::Own | JournalChoice::Inside => None,
+        }
+    }
+}
+
+impl From<Option<Medium>> for JournalChoice {
+    fn from(medium: Option<Medium>) -> JournalChoice {
+        medium.map_or(JournalChoice::Own, JournalChoice::On)
+    }
+}
+
 /// The options of opening a volume.
 #[derive(Clone)]
 pub struct OpenOptions {
@@ -20,9 +51,8 @@ pub struct OpenOptions {
     pub data_mode: DataMode,
     /// Writes of fewer bytes than this go through the journal with `DataMode::Selective`.
     pub threshold_bytes: usize,
-    /// The external journal. `None`: the journal is in the volume's journal inode. An empty medium
-    /// becomes this volume's journal.
-    pub journal: Option<Medium>,
+    /// Where the journal is.
+    pub journal: JournalChoice,
     /// The user that opens it. `None`: no claim is written, and an existing claim is ignored.
     pub claimant: Option<Claimant>,
     /// Regions of the journal, 2 to 16.
@@ -50,7 +80,7 @@ impl Default for OpenOptions {
             noatime: false,
             data_mode: DataMode::Auto,
             threshold_bytes: journal::BLOCK_BYTES,
-            journal: None,
+            journal: JournalChoice::Own,
             claimant: None,
             region_count: 4,
             delta_codec: DeltaCodec::Runs,

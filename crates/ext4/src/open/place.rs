@@ -1,62 +1,80 @@
 //! The place of a volume's journal: in the journal inode, or on a medium of its own.
 //!
+//! A volume may have a journal of its own elsewhere ([`super::own_journal`]), which it records also
+//! while it is closed. In this table, such a volume is one "with journal J".
+//!
 //! | the volume | medium given | |
 //! |---|---|---|
 //! | closed | none | the journal inode |
-//! | closed | empty | becomes the volume's journal |
-//! | closed | with this volume's label | used |
+//! | closed | empty | becomes the volume's journal for this opening |
+//! | closed | with this volume's label | used for this opening |
+//! | closed, with journal J | J | used |
+//! | closed, with journal J | none | refused, unless the journal inode is asked for |
+//! | closed, with journal J | empty, or another one | refused |
 //! | not closed, journal inode | none | recovered |
 //! | not closed, journal inode | any | recovered from the inode; then as if closed |
 //! | not closed, external journal | that journal in that incarnation | recovered |
 //! | not closed, external journal | none, empty, an old copy, or another one | refused |
 //! | any | with another volume's label, or with anything else on it | refused |
 
-use journal::{End, Header, JournalError, Label, Medium, Space, space_of};
+use journal::{End, Header, JournalError, Label, Medium, Space};
 
 use super::found::FoundVolume;
-use super::options::OpenOptions;
-use crate::layout::jbd2::ExternalJournal;
+use super::options::{JournalChoice, OpenOptions};
+use super::recorded::RecordedJournal;
+use super::uuid::{random_uuid, uuid_text};
+use crate::layout::jbd2::{ExternalJournal, Standing};
 use crate::{Error, Result};
 
-/// The place of a journal.
-pub(crate) struct JournalPlace {
-    pub(crate) space: Space,
-    /// UUID of the external journal, if there is one, and its incarnation if it has begun one.
-    pub(crate) external_journal: Option<([u8; 16], Option<u64>)>,
+/// The place of a journal, and how the volume records it while it is open.
+pub(super) struct JournalPlace {
+    pub(super) space: Space,
+    pub(super) noted: Noted,
 }
+
+/// What the field for the external journal has to say of the journal that is used.
+pub(super) enum Noted {
+    /// The journal inode is used. `own`: the volume's own journal elsewhere, which is not.
+    Inside { own: Option<ExternalJournal> },
+    /// An external journal is used. `incarnation`: its present one, if it has begun one.
+    Elsewhere { journal_uuid: [u8; 16], standing: Standing, incarnation: Option<u64> },
+}
+
+/// The end of a message about a volume that was not closed and lacks its journal.
+const IF_LOST: &str =
+    "If it is lost for good, these changes are lost, too: onejournal fsck -y --journal-lost TARGET";
 
 /// The journal of a volume that was not closed.
 pub(super) fn to_recover(found: &FoundVolume, given: Option<&Medium>) -> Result<Space> {
-    let Some(noted) = found.area.external_journal else {
+    let Some(noted) = found.area.journal_in_use() else {
         return Ok(found.area.space(found.raw.device.clone())?);
     };
     let volume_uuid = found.superblock.s_uuid;
-    let wanted = Label { journal_uuid: noted.journal_uuid, volume_uuid };
     let refused = |why: String| Err(Error::WrongJournal(why));
-    let wanted_name = uuid_text(&wanted.journal_uuid);
-    let Some(medium) = given else {
-        return refused(format!(
-            "the volume was not closed, and its journal {wanted_name} is elsewhere; say where it \
-             is: onejournal mount -o journal=PATH TARGET DIR, or onejournal fsck --journal PATH TARGET. \
-             If it is lost for good: onejournal fsck -y --journal-lost TARGET"
-        ));
-    };
-    match label_of(medium, &wanted.volume_uuid)? {
-        Some(label) if label == wanted => {
-            let space = space_of(medium)?;
+    let wanted_name = uuid_text(&noted.journal_uuid);
+    let Some(medium) = given else { return missing(found) };
+    match label_of(medium, &volume_uuid)? {
+        Some(label) if label.journal_uuid == noted.journal_uuid => {
+            let space = label.space(medium)?;
             check_incarnation(&Header::read(&space, &volume_uuid)?, &noted)?;
             Ok(space)
         }
         Some(label) => refused(format!(
             "the journal given is {}, but the volume was not closed and its newest changes are in \
-             journal {wanted_name}: give that one. If it is lost for good: onejournal fsck -y --journal-lost TARGET",
+             journal {wanted_name}: give that one. {IF_LOST}",
             uuid_text(&label.journal_uuid)
         )),
         None => refused(format!(
             "the journal given is empty, but the volume was not closed and its newest changes are \
-             in journal {wanted_name}: give that one. If it is lost for good: onejournal fsck -y --journal-lost TARGET"
+             in journal {wanted_name}: give that one. {IF_LOST}"
         )),
     }
+}
+
+/// The refusal of a volume that needs an external journal.
+fn missing<T>(found: &FoundVolume) -> Result<T> {
+    let recorded = RecordedJournal::of(found)?;
+    Err(recorded.expect("an external journal is recorded").missing())
 }
 
 /// Checks that the journal is in the incarnation that the volume records. Otherwise one of them is
@@ -70,38 +88,74 @@ fn check_incarnation(header: &Header, noted: &ExternalJournal) -> Result<()> {
     Err(Error::WrongJournal(format!(
         "journal and volume do not belong together any more: the journal given is in incarnation \
          {:016x}, but the volume was not closed in incarnation {:016x}. Is one of them an old copy? Give \
-         the journal that the volume was mounted with last. If it is lost for good: \
-         onejournal fsck -y --journal-lost TARGET",
+         the journal that the volume was mounted with last. {IF_LOST}",
         header.incarnation, noted.next_incarnation
     )))
 }
 
+/// Refuses a volume that was not closed and is to go on with its own journal, which was not given.
+/// Its newest changes may be in the journal inode, so it would be recovered first and refused then.
+pub(super) fn check_before_recovery(found: &FoundVolume, options: &OpenOptions) -> Result<()> {
+    match options.journal {
+        JournalChoice::Own if found.area.own_journal()?.is_some() => missing(found),
+        JournalChoice::Own | JournalChoice::Inside | JournalChoice::On(_) => Ok(()),
+    }
+}
+
 /// The journal that the volume uses from now on. It has been recovered if that was necessary.
 pub(super) fn to_use(found: &FoundVolume, options: &OpenOptions) -> Result<JournalPlace> {
-    let Some(medium) = &options.journal else {
-        let space = found.area.space(found.raw.device.clone())?;
-        return Ok(JournalPlace { space, external_journal: None });
-    };
+    let own = found.area.own_journal()?;
+    match &options.journal {
+        JournalChoice::Own if own.is_some() => missing(found),
+        JournalChoice::Own | JournalChoice::Inside => {
+            let space = found.area.space(found.raw.device.clone())?;
+            let own = own.and_then(ExternalJournal::unused);
+            Ok(JournalPlace { space, noted: Noted::Inside { own } })
+        }
+        JournalChoice::On(medium) => elsewhere(found, medium, own, options.random_seed),
+    }
+}
+
+fn elsewhere(
+    found: &FoundVolume,
+    medium: &Medium,
+    own: Option<ExternalJournal>,
+    seed: u64,
+) -> Result<JournalPlace> {
     let volume_uuid = found.superblock.s_uuid;
-    let (label, incarnation) = match label_of(medium, &volume_uuid)? {
-        Some(label) => (label, check_nothing_left(medium, &volume_uuid)?),
-        None => {
-            let label = Label { journal_uuid: random_uuid(options.random_seed), volume_uuid };
+    let label = match (label_of(medium, &volume_uuid)?, own) {
+        (Some(label), None) => label,
+        (Some(label), Some(own)) if label.journal_uuid == own.journal_uuid => label,
+        (Some(label), Some(own)) => return not_own(&uuid_text(&label.journal_uuid), &own),
+        (None, Some(own)) => return not_own("empty", &own),
+        (None, None) => {
+            let journal_uuid = random_uuid(seed);
+            let label = Label { journal_uuid, volume_uuid, block_count: 0 };
             label.write(medium)?;
-            (label, None)
+            label
         }
     };
-    Ok(JournalPlace {
-        space: space_of(medium)?,
-        external_journal: Some((label.journal_uuid, incarnation)),
-    })
+    let noted = Noted::Elsewhere {
+        journal_uuid: label.journal_uuid,
+        standing: own.map_or(Standing::OneMount, |_| Standing::OwnInUse),
+        incarnation: check_nothing_left(&label, medium)?,
+    };
+    Ok(JournalPlace { space: label.space(medium)?, noted })
+}
+
+fn not_own(given: &str, own: &ExternalJournal) -> Result<JournalPlace> {
+    let wanted = uuid_text(&own.journal_uuid);
+    Err(Error::WrongJournal(format!(
+        "the journal given is {given}, but the volume has journal {wanted}: give that one. To give the volume \
+         another journal: onejournal set-journal TARGET DEVICE"
+    )))
 }
 
 /// Checks that this journal holds no history. The volume was closed or has been recovered, so such
 /// history would belong to a copy of the volume, and would be lost. Returns the incarnation of the
 /// journal.
-fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<u64>> {
-    let scan = match journal::scan(&space_of(medium)?, volume_uuid) {
+pub(super) fn check_nothing_left(label: &Label, medium: &Medium) -> Result<Option<u64>> {
+    let scan = match journal::scan(&label.space(medium)?, &label.volume_uuid) {
         Ok(scan) => scan,
         // No header yet: the first opening was cut.
         Err(JournalError::NoHeader) => return Ok(None),
@@ -120,14 +174,15 @@ fn check_nothing_left(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<
 /// The journal as it is, for reading only.
 pub(super) fn to_look_at(found: &FoundVolume, given: Option<&Medium>) -> Result<Space> {
     match given {
-        Some(medium) if found.area.external_journal.is_none() => {
+        Some(medium) if found.area.journal_in_use().is_none() => {
             match label_of(medium, &found.superblock.s_uuid)? {
-                Some(_) => Ok(space_of(medium)?),
+                Some(label) => Ok(label.space(medium)?),
                 None => Err(Error::WrongJournal(
                     "the journal given is empty: no volume was mounted with it yet".into(),
                 )),
             }
         }
+        None if !found.area.has_our_bits && found.area.own_journal()?.is_some() => missing(found),
         _ => to_recover(found, given),
     }
 }
@@ -142,30 +197,11 @@ fn label_of(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<Label>> {
     })?;
     match label {
         Some(label) if label.volume_uuid != *volume_uuid => Err(Error::WrongJournal(format!(
-            "the journal given belongs to volume {}, not to this one ({}): give another path",
+            "the journal given belongs to volume {}, not to this one ({}): give another path. If this is a \
+             copy that got another UUID, give it a journal of its own: onejournal set-journal TARGET DEVICE",
             uuid_text(&label.volume_uuid),
             uuid_text(volume_uuid)
         ))),
         label => Ok(label),
     }
-}
-
-/// A random (version 4) UUID.
-fn random_uuid(seed: u64) -> [u8; 16] {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let mut uuid = [0; 16];
-    for half in uuid.chunks_exact_mut(8) {
-        let mut hasher = RandomState::new().build_hasher();
-        hasher.write_u64(seed);
-        half.copy_from_slice(&hasher.finish().to_le_bytes());
-    }
-    uuid[6] = uuid[6] & 0x0F | 0x40;
-    uuid[8] = uuid[8] & 0x3F | 0x80;
-    uuid
-}
-
-/// A UUID as people write it.
-pub fn uuid_text(uuid: &[u8; 16]) -> String {
-    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }

@@ -10,7 +10,7 @@ use crate::Result;
 /// Brings home what the journal holds.
 pub(crate) fn recover(found: &FoundVolume, options: &OpenOptions) -> Result<()> {
     let device = &found.raw.device;
-    let space = place::to_recover(found, options.journal.as_ref())?;
+    let space = place::to_recover(found, options.journal.medium())?;
     let how =
         RecoverOptions { discard_damaged: options.discard_damaged, ..RecoverOptions::default() };
     let recovery = journal::recover(device, &space, &found.superblock.s_uuid, &how)?;

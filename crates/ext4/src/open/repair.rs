@@ -29,6 +29,7 @@ use super::raw::{read_block, write_block_cached};
 use super::recover::recover;
 use crate::facts::incompat;
 use crate::layout::claim::Claim;
+use crate::layout::jbd2::ExternalJournal;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
 use crate::{Error, Result};
 
@@ -147,7 +148,8 @@ impl Repair<'_> {
             feature_bits::note_errors(&**self.device)?;
         }
         let feature_bits = found.feature_bits();
-        feature_bits.set(None, self.claim)?;
+        let own = found.area.own_journal()?.and_then(ExternalJournal::unused);
+        feature_bits.set(own, self.claim)?;
         for part in blocks.chunks(room) {
             self.commit_part(&journal, part)?;
         }

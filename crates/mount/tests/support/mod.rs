@@ -72,6 +72,7 @@ impl Mounted {
             version: "test".into(),
             durability: "power",
             device_counters: Arc::new(move || device.counters()),
+            journal_target: None,
             journal_counters: None,
         };
         let source = Source::Plain { name: "test".into() };

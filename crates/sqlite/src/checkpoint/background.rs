@@ -1,6 +1,7 @@
 //! The checkpoints of one database in this process: one pass at a time, in a thread of its own.
 //!
-//! Locks: `state`, which is not held while a thread is joined or a connection is closed.
+//! Locks: `state`, after SQLite's mutexes of the program's connection, before those of the own one.
+//! It is not held while a thread is joined.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub struct Background {
     path: PathBuf,
     /// Connections of the program.
     links: AtomicUsize,
+    /// A pass failed with an I/O error (rule 7).
+    is_broken: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -42,7 +45,6 @@ struct State {
     frames: u32,
     /// Frames that the last pass copied, of the same generation of the WAL.
     copied: u32,
-    has_failed: bool,
 }
 
 type Ended = (Own, Result<Copied, Failure>);
@@ -70,6 +72,7 @@ pub fn enter(path: &Path) -> Arc<Background> {
             let background = Arc::new(Background {
                 path: path.to_owned(),
                 links: AtomicUsize::new(0),
+                is_broken: AtomicBool::new(false),
                 state: Mutex::default(),
             });
             all.insert(path.to_owned(), Arc::downgrade(&background));
@@ -94,7 +97,7 @@ pub fn step() {
         match job {
             Some(Job::Begun(own)) => {
                 let ended = pass(own);
-                background.state.lock().settle(ended, &background.path);
+                background.settle(&mut background.state.lock(), ended);
             }
             job => background.state.lock().job = job,
         }
@@ -120,18 +123,13 @@ impl Background {
         is_there: impl FnOnce() -> bool,
     ) -> Maker {
         let mut state = self.state.lock();
-        state.collect(&self.path);
+        self.collect(&mut state);
         if frames <= state.frames {
             // The WAL began again: within a generation each commit adds frames.
             state.copied = 0;
         }
         state.frames = frames;
-        let has_failed = std::mem::take(&mut state.has_failed);
-        let pass = match (&state.job, has_failed) {
-            (Some(_), _) => Pass::Running,
-            (None, true) => Pass::Failed,
-            (None, false) => Pass::Ended,
-        };
+        let pass = if state.job.is_some() { Pass::Running } else { Pass::Ended };
         let is_begun = match policy::decide(Case { frames, copied: state.copied, threshold, pass })
         {
             Decision::Leave => true,
@@ -155,7 +153,7 @@ impl Background {
 
     /// Begins a pass. `false`: the connection cannot be opened, or no thread can be started.
     fn begin(&self, state: &mut State, vfs: &'static CStr) -> bool {
-        let own = match state.own.take() {
+        let own = match state.own.take().filter(|own| !own.has_moved()) {
             Some(own) => own,
             None => match Own::open(&self.path, vfs) {
                 Ok(own) => own,
@@ -173,8 +171,13 @@ impl Background {
         state.job.is_some()
     }
 
+    /// Whether a pass failed with an I/O error. The program then writes no more until all its connections have closed.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Acquire)
+    }
+
     /// Waits for the pass under way.
-    fn wait(&self) {
+    pub fn wait(&self) {
         let job = self.state.lock().take_job();
         let ended = match job {
             Some(Job::Running(thread)) => thread.join().ok(),
@@ -182,7 +185,7 @@ impl Background {
             None => None,
         };
         if let Some(ended) = ended {
-            self.state.lock().settle(ended, &self.path);
+            self.settle(&mut self.state.lock(), ended);
         }
     }
 
@@ -194,17 +197,56 @@ impl Background {
         };
         drop(own);
         match job {
-            Some(Job::Running(thread)) => drop(thread.join()),
+            Some(Job::Running(thread)) => {
+                if let Ok(ended) = thread.join() {
+                    let mut state = self.state.lock();
+                    self.settle(&mut state, ended);
+                    let own = state.own.take();
+                    drop(state);
+                    drop(own);
+                }
+            }
             Some(Job::Begun(own)) => drop(own),
             None => {}
         }
     }
 
-    /// A connection of the program closes its file. Before the last one does, there is no other
-    /// connection of this process any more.
+    /// A connection of the program closes its file. The own connection is closed before.
     pub fn leave(&self) {
+        self.rest();
         if self.links.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.rest();
+            self.is_broken.store(false, Ordering::Release);
+        }
+    }
+
+    /// Takes the result of a pass that has ended.
+    fn collect(&self, state: &mut State) {
+        state.forget_parents();
+        if matches!(&state.job, Some(Job::Running(thread)) if thread.is_finished())
+            && let Some(Job::Running(thread)) = state.job.take()
+            && let Ok(ended) = thread.join()
+        {
+            self.settle(state, ended);
+        }
+    }
+
+    /// Remembers how a pass ended.
+    fn settle(&self, state: &mut State, (own, copied): Ended) {
+        state.own = Some(own);
+        match copied {
+            Ok(copied) => state.copied = copied.frames,
+            // Nothing counts as copied. A later commit makes the checkpoint.
+            Err(e) if e.code(SQLITE_IOERR) & 0xff != SQLITE_IOERR => state.copied = 0,
+            Err(e) => {
+                self.is_broken.store(true, Ordering::Release);
+                state.copied = 0;
+                let path = self.path.display();
+                let why = "nothing is lost, and nothing can be written until the program has closed the database";
+                tell(
+                    e.code(SQLITE_IOERR),
+                    &format!("{path}: its checkpoint in the background: {e}; {why}"),
+                );
+            }
         }
     }
 }
@@ -221,32 +263,5 @@ impl State {
     fn take_job(&mut self) -> Option<Job> {
         self.forget_parents();
         self.job.take()
-    }
-
-    /// Takes the result of a pass that has ended.
-    fn collect(&mut self, path: &Path) {
-        self.forget_parents();
-        if matches!(&self.job, Some(Job::Running(thread)) if thread.is_finished())
-            && let Some(Job::Running(thread)) = self.job.take()
-        {
-            match thread.join() {
-                Ok(ended) => self.settle(ended, path),
-                Err(_) => self.has_failed = true,
-            }
-        }
-    }
-
-    /// Remembers how a pass ended.
-    fn settle(&mut self, (own, copied): Ended, path: &Path) {
-        self.own = Some(own);
-        match copied {
-            Ok(copied) => self.copied = copied.frames,
-            Err(e) => {
-                self.has_failed = true;
-                self.copied = 0;
-                let code = e.code(SQLITE_IOERR);
-                tell(code, &format!("{}: its checkpoint in the background: {e}", path.display()));
-            }
-        }
     }
 }

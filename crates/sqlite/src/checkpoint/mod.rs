@@ -1,4 +1,4 @@
-//! WAL checkpoints that no commit waits for (`checkpoint=background` in the URI).
+//! WAL checkpoints in the background (`checkpoint=background` in the URI).
 //!
 //! SQLite makes a checkpoint inside the commit that finds 1,000 frames in the WAL. It writes the
 //! pages to the database and syncs it, and that commit waits. Here a WAL hook takes the place of
@@ -29,11 +29,16 @@
 //!    connection of the process, and never makes the checkpoint of the last connection itself
 //!    (`NO_CKPT_ON_CLOSE`).
 //! 4. Where the connection cannot be opened (the database has another file by now, SQLite was built
-//!    or configured without threads, a program has the database to itself), or when a pass failed,
-//!    the commit makes the checkpoint, as without the parameter.
+//!    or configured without threads, a program has the database to itself), the commit makes the
+//!    checkpoint, as without the parameter.
 //! 5. A program that sets a WAL hook of its own after its first transaction has its own hook. The
 //!    pragma `wal_autocheckpoint` sets the threshold; 0 turns checkpoints off.
 //! 6. A forked process touches neither its parent's connection nor its parent's thread.
+//! 7. The thread syncs the database after each pass: SQLite itself syncs it only when all of the WAL
+//!    was copied. If that fails with an I/O error, SQLite may count frames as copied that the kernel could not write.
+//!    So the process writes no more, and leaves the WAL as it is. When all its connections have
+//!    closed, the next process that opens the database makes a new index of the WAL, in which nothing
+//!    counts as copied, and copies all frames again.
 
 pub mod background;
 pub mod link;

@@ -317,9 +317,12 @@ unsafe extern "C" fn shm_lock(
     flags: c_int,
 ) -> c_int {
     let is_write_lock = offset == WAL_WRITE_LOCK;
-    if is_write_lock && flags & SQLITE_SHM_UNLOCK == 0 {
+    if flags & SQLITE_SHM_UNLOCK == 0 {
         // SAFETY: SQLite's call of a method.
-        guard((), || unsafe { wal_hook::begin_transaction(file) });
+        let rc = guard(SQLITE_IOERR, || unsafe { wal_hook::before_lock(file, offset) });
+        if rc != SQLITE_OK {
+            return rc;
+        }
     }
     // SAFETY: SQLite's call of a method.
     match unsafe { role(file) } {
@@ -383,6 +386,10 @@ unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
     // SAFETY: SQLite's call of a method.
     if let Some(link) = unsafe { link(file) }.filter(|_| level == SQLITE_LOCK_EXCLUSIVE) {
         guard((), || link.background.rest());
+        if link.background.is_broken() {
+            // The WAL stays.
+            return SQLITE_BUSY;
+        }
     }
     // SAFETY: as above.
     let rc = call!(unsafe { real_of(file.cast()) }, xLock, level);

@@ -9,15 +9,26 @@ use crate::ffi::*;
 use crate::real::loaded::loaded;
 use crate::vfs::file::{File, NAME, is_ours, link, real_file};
 
-/// Runs before a connection takes the lock for writing the WAL.
+/// Runs before a connection takes a lock of the WAL's index. Returns SQLite's result code.
 ///
 /// # Safety
 /// SQLite's call of a method of an open file of ours.
-pub unsafe fn begin_transaction(file: *mut sqlite3_file) {
+pub unsafe fn before_lock(file: *mut sqlite3_file, lock: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    if let Some(link) = unsafe { link(file) } {
-        // SAFETY: as above.
-        unsafe { link.begin_transaction(hook) };
+    let Some(link) = (unsafe { link(file) }) else { return SQLITE_OK };
+    match lock {
+        WAL_WRITE_LOCK | WAL_CHECKPOINT_LOCK if link.background.is_broken() => SQLITE_IOERR_FSYNC,
+        WAL_WRITE_LOCK => {
+            // SAFETY: as above.
+            unsafe { link.begin_transaction(hook) };
+            SQLITE_OK
+        }
+        WAL_CHECKPOINT_LOCK => {
+            // A checkpoint that the program asks for is not busy because of a pass.
+            link.background.wait();
+            SQLITE_OK
+        }
+        _ => SQLITE_OK,
     }
 }
 
@@ -32,8 +43,10 @@ pub unsafe fn control(file: *mut sqlite3_file, operation: c_int, argument: *mut 
         SQLITE_FCNTL_PDB => link.told(argument),
         SQLITE_FCNTL_PRAGMA => {
             // SAFETY: the argument of this control: a message, a name, and a value or null. Strings end with a zero.
-            let name = unsafe { CStr::from_ptr((*argument.cast::<[*const c_char; 3]>())[1]) };
-            if name.to_bytes().eq_ignore_ascii_case(b"wal_autocheckpoint") {
+            let [_, name, value] = unsafe { *argument.cast::<[*const c_char; 3]>() };
+            // SAFETY: as above.
+            let name = unsafe { CStr::from_ptr(name) };
+            if !value.is_null() && name.to_bytes().eq_ignore_ascii_case(b"wal_autocheckpoint") {
                 link.pragma_came();
             }
         }

@@ -1,0 +1,117 @@
+//! A volume's own journal elsewhere: what `mkfs --journal` and `set-journal` have in common.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use device::{Access, BlockDevice};
+use ext4::NewJournal;
+use journal::{JournalError, Label, Medium};
+
+use crate::journal_path::{self, MIN_JOURNAL_BYTES};
+use crate::{CliError, Result};
+
+/// A medium that becomes the journal of a volume, claimed until the value is dropped.
+pub struct Opened {
+    pub path: PathBuf,
+    pub new: NewJournal,
+    /// Whether its file was made.
+    is_made: bool,
+    /// Whether `mount` finds it by itself.
+    is_found: bool,
+    /// Whether it is on the disk of the volume.
+    is_on_same_disk: bool,
+}
+
+/// Opens `path` for the journal of the volume on `disk`, which is at `target`. A file that does not
+/// exist is made with `size_bytes` bytes. Nothing of an existing medium is changed.
+pub fn open(
+    target: &Path,
+    disk: &dyn BlockDevice,
+    path: &Path,
+    size_bytes: Option<u64>,
+    force: bool,
+) -> Result<Opened> {
+    if device::share_bytes(target, path).unwrap_or(false) {
+        let why = format!(
+            "has bytes in common with the volume {}: name another device for the journal",
+            target.display()
+        );
+        return Err(CliError::at(path, why));
+    }
+    let how = "does not exist; to make a file there, add: --journal-size 64M";
+    let is_made = journal_path::make(path, size_bytes, how)?;
+    let medium = journal_path::open_as_it_is(path, Access::ReadWrite, target);
+    let opened = medium.and_then(|medium| {
+        check_size(path, medium.len_bytes())?;
+        Ok(Opened {
+            path: path.canonicalize().map_err(|error| CliError::at(path, error))?,
+            is_made,
+            is_found: std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device()),
+            is_on_same_disk: matches!(&medium, Medium::Block(journal) if share_a_disk(&**journal, disk)),
+            new: NewJournal { medium, size_bytes, force },
+        })
+    });
+    if opened.is_err() && is_made {
+        let _ = std::fs::remove_file(path); // The error to report is the one there is already.
+    }
+    opened
+}
+
+fn check_size(path: &Path, len_bytes: u64) -> Result<()> {
+    if len_bytes >= MIN_JOURNAL_BYTES {
+        return Ok(());
+    }
+    let why =
+        format!("has {len_bytes} bytes, and a journal needs 4M at least: name a larger device");
+    Err(CliError::at(path, why))
+}
+
+fn share_a_disk(journal: &dyn BlockDevice, volume: &dyn BlockDevice) -> bool {
+    journal.caches().iter().any(|cache| volume.caches().contains(cache))
+}
+
+impl Opened {
+    /// The error of making it a journal, which is about the volume `target` or about this medium.
+    pub fn failed(&self, target: &Path, error: &ext4::Error) -> CliError {
+        use ext4::Error::{Journal, WrongJournal};
+        match error {
+            WrongJournal(_) | Journal(JournalError::TooSmall(_)) => CliError::at(&self.path, error),
+            error => CliError::at(target, error),
+        }
+    }
+
+    /// Removes a file that was made for nothing.
+    pub fn take_back(self) {
+        if self.is_made {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    /// Size of the journal that it holds.
+    pub fn size_bytes(&self) -> u64 {
+        let label = Label::read(&self.new.medium).ok().flatten();
+        let space = label.and_then(|label| label.space(&self.new.medium).ok());
+        space.map_or(0, |space| space.len_bytes())
+    }
+
+    /// The command that mounts the volume `target` with it.
+    pub fn how_to_mount(&self, target: &Path) -> String {
+        let option = match self.is_found {
+            true => String::new(),
+            false => format!("-o journal={} ", self.path.display()),
+        };
+        format!("onejournal mount {option}{} DIR", target.display())
+    }
+
+    /// Says what its place costs.
+    pub fn warn(&self, target: &Path) {
+        if self.is_on_same_disk {
+            eprintln!(
+                "onejournal: {}: warning: it is on the same disk as {}, so it is no faster than a journal in the \
+                 volume",
+                self.path.display(),
+                target.display()
+            );
+        }
+    }
+}
