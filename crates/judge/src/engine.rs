@@ -9,6 +9,7 @@
 //! All programs of an engine run as a user who is not root: some servers refuse to run as root.
 
 mod load;
+pub mod mariadb;
 pub mod postgres;
 
 use std::fmt::Debug;

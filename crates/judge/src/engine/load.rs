@@ -21,9 +21,61 @@ pub fn changed_rows(actor: usize, number: u64) -> String {
     rows.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// What a session's tables hold, as a server prints it: numbers with `|` between.
+pub struct Counts<'c> {
+    pub actor: usize,
+    /// The transactions and changes that are counted in a row of its own; the rows of the table, the
+    /// sum of their changes, the largest key, and the number of rows that lack their text.
+    pub counts: &'c str,
+    /// Of the table of this module: its rows, the sum of their versions, and the number of rows whose
+    /// columns do not agree.
+    pub wide: Option<&'c str>,
+}
+
+impl Counts<'_> {
+    /// The number of transactions. An error is a part of a transaction.
+    pub fn transaction_count(&self) -> Result<u64, String> {
+        let Counts { actor, counts, wide } = self;
+        let numbers: Vec<u64> = counts.split('|').filter_map(|word| word.parse().ok()).collect();
+        let count = match numbers[..] {
+            [count, ref others @ .., 0]
+                if others.len() == 4 && others.iter().all(|other| *other == count) =>
+            {
+                count
+            }
+            _ => return Err(format!("actor {actor}: a part of a transaction: {counts}")),
+        };
+        let wanted = format!("{ROW_COUNT}|{}|0", count * CHANGED_COUNT);
+        match wide {
+            Some(wide) if *wide != wanted => Err(format!(
+                "actor {actor}: a part of a transaction: {counts}; of the large table {wide}, not {wanted}"
+            )),
+            _ => Ok(count),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_of_a_transaction_is_noticed() {
+        let count = |counts, wide| Counts { actor: 0, counts, wide }.transaction_count();
+        assert_eq!(count("3|3|3|3|3|0", None), Ok(3));
+        assert_eq!(count("3|3|3|3|3|0", Some("2000|30|0")), Ok(3));
+        for (counts, wide) in [
+            ("3|3|2|3|3|0", None),
+            ("3|3|3|3|3|1", None),
+            ("3|3|3|3|0", None),
+            ("", None),
+            ("3|3|3|3|3|0", Some("2000|29|0")),
+            ("3|3|3|3|3|0", Some("2000|30|1")),
+            ("3|3|3|3|3|0", Some("1999|30|0")),
+        ] {
+            assert!(count(counts, wide).unwrap_err().contains("a part of"), "{counts} {wide:?}");
+        }
+    }
 
     #[test]
     fn a_transaction_changes_so_many_different_rows() {

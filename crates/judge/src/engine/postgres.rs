@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use super::load::{CHANGED_COUNT, REPEAT_COUNT, ROW_COUNT, changed_rows};
+use super::load::{Counts, REPEAT_COUNT, ROW_COUNT, changed_rows};
 use super::{Answers, Client, Engine, Place, SESSION_COUNT_MAX, Server, Session};
 use crate::command::{outcome, run, spawn};
 use crate::rig::{USER, command};
@@ -166,26 +166,14 @@ impl Postgres {
             "select rows, changes, (select count(*) from t{actor}), (select coalesce(sum(changes), 0) from t{actor}),
              (select coalesce(max(k), 0) from t{actor}), (select count(*) from t{actor} where v is null) from total{actor}"
         )))?;
-        let part = || format!("actor {actor}: a part of a transaction: {counts}");
-        let numbers: Vec<u64> = counts.split('|').filter_map(|word| word.parse().ok()).collect();
-        let count = match numbers[..] {
-            [rows, ref others @ .., 0]
-                if others.len() == 4 && others.iter().all(|n| *n == rows) =>
-            {
-                rows
-            }
-            _ => return Err(part()),
-        };
-        if self.is_untorn {
-            let wide = run(psql(place).arg("--command").arg(format!(
+        let wide = self.is_untorn.then(|| {
+            run(psql(place).arg("--command").arg(format!(
                 "select count(*), sum(version), count(*) filter (where
                  mark <> md5(k || ':' || version) or filler <> repeat(mark, {REPEAT_COUNT})) from wide{actor}"
-            )))?;
-            if wide != format!("{ROW_COUNT}|{}|0", count * CHANGED_COUNT) {
-                return Err(format!("{}; {wide}", part()));
-            }
-        }
-        Ok(count)
+            )))
+        });
+        let wide = wide.transpose()?;
+        Counts { actor, counts: &counts, wide: wide.as_deref() }.transaction_count()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The kinds of runs.
 
+use crate::engine::mariadb::MariaDb;
 use crate::engine::{Engine, postgres};
 
 use super::{Actor, Attach, Database, Hosted, LogPlace, Promise, Scenario};
@@ -70,7 +71,7 @@ const fn engine(engine: &'static dyn Engine) -> Scenario {
 }
 
 /// All scenarios in which every image must pass.
-pub const SCENARIOS: [Scenario; 42] = [
+pub const SCENARIOS: [Scenario; 43] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -299,15 +300,22 @@ pub const SCENARIOS: [Scenario; 42] = [
         ..CACHED
     },
     Scenario { name: "postgres-untorn", ..engine(&postgres::UNTORN) },
+    Scenario { name: "mariadb-untorn", ..engine(&MariaDb) },
 ];
 
 /// Scenarios that promise nothing of torn pages. The load of an engine is strong enough if torn
 /// pages are found in these.
-pub const CANARIES: [Scenario; 2] = [
+pub const CANARIES: [Scenario; 4] = [
     Scenario {
         name: "postgres-untorn-ordered",
         options: "data=ordered,order=history",
         ..engine(&postgres::UNTORN)
     },
     Scenario { name: "postgres-untorn-ext4", is_on_ext4: true, ..engine(&postgres::UNTORN) },
+    Scenario {
+        name: "mariadb-untorn-ordered",
+        options: "data=ordered,order=history",
+        ..engine(&MariaDb)
+    },
+    Scenario { name: "mariadb-untorn-ext4", is_on_ext4: true, ..engine(&MariaDb) },
 ];
