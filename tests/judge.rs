@@ -2,7 +2,7 @@
 //! how; `onejournal-judge run` does more of it.
 //!
 //! `ONEJOURNAL_JUDGE_IMAGES` sets how many crash images each kind of run gets (15; with the journal on NVRAM 30, with programs on
-//! the log service 8, with PostgreSQL 6), `ONEJOURNAL_JUDGE_SEED` the seed.
+//! the log service 8, with a database engine 6), `ONEJOURNAL_JUDGE_SEED` the seed.
 
 mod support;
 
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use judge::campaign::{Failure, Plan, Tally, judge};
 use judge::crash::Fault;
+use judge::databases::{self, Outcome};
 use judge::host::Programs;
 use judge::obstacle::obstacle;
 use judge::open_fuse;
@@ -105,8 +106,32 @@ fn crash_images_of_programs_that_use_the_log_service_have_what_was_acknowledged(
 }
 
 #[test]
-fn crash_images_of_postgresql_on_a_volume_have_what_was_acknowledged() {
+fn crash_images_of_database_engines_on_a_volume_have_what_was_acknowledged() {
     judged(6, |_, scenario| scenario.engine.is_some());
+}
+
+/// The load of an engine must find torn pages where only metadata are journaled.
+fn finds_torn_pages(canary: &str) {
+    if !support::can_mount() || !Path::new("/dev/shm").is_dir() {
+        return;
+    }
+    let scenario = Scenario::named(canary).unwrap();
+    let report = |text: &str| println!("{text}");
+    match databases::check_canary(&plan(Fault::Honest, 0), scenario, 1, report) {
+        Outcome::Passed(figures) => println!("{canary}: {figures}"),
+        Outcome::Failed(figures) => panic!("{canary}: no torn page is found: {figures}"),
+        Outcome::Skipped(why) => eprintln!("{canary}: skipped: {why}"),
+    }
+}
+
+#[test]
+fn canary_torn_pages_of_postgresql_are_found_out() {
+    finds_torn_pages("postgres-untorn-ordered");
+}
+
+#[test]
+fn canary_torn_pages_of_mariadb_are_found_out() {
+    finds_torn_pages("mariadb-untorn-ordered");
 }
 
 #[test]

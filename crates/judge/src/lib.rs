@@ -32,6 +32,7 @@ mod command;
 mod contents;
 pub mod crash;
 mod database;
+pub mod databases;
 pub mod engine;
 mod found;
 mod hands;

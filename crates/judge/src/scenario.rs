@@ -161,6 +161,11 @@ impl Scenario {
         })
     }
 
+    /// Whether failures are expected.
+    pub fn is_canary(&self) -> bool {
+        CANARIES.iter().any(|canary| canary.name == self.name)
+    }
+
     /// Whether the first disk has the kernel's ext4 instead of a volume.
     pub fn has_kernel_ext4(&self) -> bool {
         self.hosted.is_some() || self.is_on_ext4
