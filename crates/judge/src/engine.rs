@@ -8,14 +8,18 @@
 //!
 //! All programs of an engine run as a user who is not root: some servers refuse to run as root.
 
+pub mod etcd;
+pub mod lmdb;
 mod load;
 pub mod mariadb;
 pub mod postgres;
+pub mod redis;
 
 use std::fmt::Debug;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
@@ -31,8 +35,8 @@ use crate::space::{Door, ROOT, Space};
 
 /// The most sessions of a run.
 pub const SESSION_COUNT_MAX: usize = 4;
-/// Size of the disk.
-const DISK_BYTES: u64 = 96 << 20;
+/// Size of a usual disk.
+pub const DISK_BYTES: u64 = 96 << 20;
 /// The directory of an engine's files.
 const DATA: &str = "data";
 /// What a server prints, beside its sockets.
@@ -42,6 +46,11 @@ const LOG: &str = "server.log";
 pub trait Engine: Debug + Sync {
     /// Engines with the same name begin with the same files.
     fn name(&self) -> &'static str;
+
+    /// Size of the disk that its files need.
+    fn disk_bytes(&self) -> u64 {
+        DISK_BYTES
+    }
 
     /// Why it cannot be run here.
     fn obstacle(&self) -> Option<String>;
@@ -145,7 +154,12 @@ impl Server {
         let told = kill_process(Pid::from_child(&self.child), self.signals[0]);
         told.map_err(|e| e.to_string())?;
         let status = self.child.wait().map_err(|e| e.to_string())?;
-        if status.success() { Ok(()) } else { Err(format!("the server ended with {status}")) }
+        // etcd, having stopped, sends the signal to itself.
+        let is_told = status.signal() == Some(self.signals[0].as_raw());
+        match status.success() || is_told {
+            true => Ok(()),
+            false => Err(format!("the server ended with {status}")),
+        }
     }
 }
 
@@ -237,7 +251,7 @@ pub fn base(
 
 fn make_on_volume(engine: &dyn Engine, onejournal: &Path, file: &Path) -> Result<(), String> {
     let mnt = file.with_extension("mnt");
-    let size = format!("{}M", DISK_BYTES >> 20);
+    let size = format!("{}M", engine.disk_bytes() >> 20);
     run(command(onejournal, false).args(["mkfs", "--size", &size]).arg(file))?;
     fs::create_dir(&mnt).map_err(|e| e.to_string())?;
     let volume = Volume::mount(onejournal, file, &mnt, "", false)?;
@@ -247,7 +261,7 @@ fn make_on_volume(engine: &dyn Engine, onejournal: &Path, file: &Path) -> Result
 }
 
 fn make_on_ext4(engine: &dyn Engine, file: &Path) -> Result<(), String> {
-    let made = File::create(file).and_then(|made| made.set_len(DISK_BYTES));
+    let made = File::create(file).and_then(|made| made.set_len(engine.disk_bytes()));
     made.map_err(|e| e.to_string())?;
     run(tool("mkfs.ext4").args(["-q", "-b", "4096"]).arg(file))?;
     let device = Loop::attach(file, 512, false)?;

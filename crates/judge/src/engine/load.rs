@@ -1,6 +1,6 @@
-//! The part of a transaction that makes a server write many pages in place.
+//! What transactions write, and what is counted of them.
 //!
-//! Each session has a table that is larger than its share of the server's memory. A transaction
+//! A part of a transaction makes a server write many pages in place. Each session has a table that is larger than its share of the server's memory. A transaction
 //! changes rows in random places of it, and each changed row has a new random key in an index. So
 //! between two checkpoints the server writes many old pages of the table and of the index.
 //!
@@ -55,9 +55,44 @@ impl Counts<'_> {
     }
 }
 
+/// The record that transaction `number` adds to a store of keys and values: a word.
+pub fn record(number: u64) -> String {
+    let mut rng = fastrand::Rng::with_seed(number);
+    let count = [2, 40, 600][rng.usize(..3)];
+    let words = (0..count).map(|_| format!("{:016x}", rng.u64(..)));
+    format!("{number}:{}", words.collect::<String>())
+}
+
+/// The number of transactions of a session, by its records in order and by the total that it counts.
+/// An error is a part of a transaction.
+pub fn count_records(actor: usize, records: &[&str], total: &str) -> Result<u64, String> {
+    let is_right = |(number, found): (u64, &&str)| **found == record(number);
+    let count = records.len() as u64;
+    let total = if total.is_empty() { "0" } else { total };
+    match (1..).zip(records).all(is_right) && total == count.to_string() {
+        true => Ok(count),
+        false => Err(format!(
+            "actor {actor}: a part of a transaction: {count} records, the total is {total}"
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_that_are_missing_or_wrong_are_noticed() {
+        let records: Vec<String> = (1..=3).map(record).collect();
+        let records: Vec<&str> = records.iter().map(String::as_str).collect();
+        assert_eq!(count_records(0, &records, "3"), Ok(3));
+        assert_eq!(count_records(0, &[], ""), Ok(0));
+        for (records, total) in
+            [(&records[..], "2"), (&records[1..], "2"), (&records[..2], "3"), (&["1:00"], "1")]
+        {
+            assert!(count_records(0, records, total).is_err(), "{records:?} {total}");
+        }
+    }
 
     #[test]
     fn half_of_a_transaction_is_noticed() {
