@@ -183,6 +183,11 @@ fn canary_a_disk_that_drops_flushes_is_found_out_by_redis() {
 }
 
 #[test]
+fn canary_an_order_that_is_no_history_is_found_out_by_commits_without_syncs() {
+    found_out(Fault::Honest, "sqlite-unsynced-cached");
+}
+
+#[test]
 fn canary_nvram_that_drops_fences_is_found_out() {
     found_out(Fault::DropsFences, "nvram-writers");
 }

@@ -29,6 +29,10 @@ const TRUNCATE: Database = database("truncate", "full", "unix");
 const PERSIST: Database = database("persist", "full", "unix");
 const WAL: Database = database("wal", "full", "unix");
 const WAL_EXTRA: Database = database("wal", "extra", "unix");
+/// Commits of these are not synced.
+const WAL_NORMAL: Database = Database { is_durable: false, ..database("wal", "normal", "unix") };
+const WAL_OFF: Database = Database { is_durable: false, ..database("wal", "off", "unix") };
+const DELETE_OFF: Database = Database { is_durable: false, ..database("delete", "off", "unix") };
 /// With `-o atomic_writes` a transaction is an atomic write.
 const BATCH: Database = database("delete", "full", "unix");
 const BATCH_PERSIST: Database = database("persist", "full", "unix");
@@ -66,6 +70,15 @@ const fn hosted(log: LogPlace, is_one_process: bool) -> Scenario {
     Scenario { promise: Promise::Each, hosted, ..USUAL }
 }
 
+/// The syncs of the first one commit what the others have written so far.
+const UNSYNCED: &[Actor] = &[
+    Actor::Database(&WAL),
+    Actor::Database(&WAL_NORMAL),
+    Actor::Database(&WAL_NORMAL),
+    Actor::Database(&WAL_OFF),
+    Actor::Database(&DELETE_OFF),
+];
+
 const SESSIONS: &[Actor] = &[Actor::Session, Actor::Session, Actor::Session];
 
 /// Sessions of a database engine on a volume.
@@ -74,7 +87,7 @@ const fn engine(engine: &'static dyn Engine) -> Scenario {
 }
 
 /// All scenarios in which every image must pass.
-pub const SCENARIOS: [Scenario; 46] = [
+pub const SCENARIOS: [Scenario; 47] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -199,6 +212,7 @@ pub const SCENARIOS: [Scenario; 46] = [
         actors: &[Actor::Database(&WAL), Actor::Database(&WAL_EXTRA), Actor::Tree],
         ..USUAL
     },
+    Scenario { name: "sqlite-unsynced", actors: UNSYNCED, ..USUAL },
     Scenario {
         name: "sqlite-atomic",
         options: "atomic_writes",
@@ -311,7 +325,7 @@ pub const SCENARIOS: [Scenario; 46] = [
 
 /// Scenarios whose mounts do not promise what the judge expects. The load of an engine is strong
 /// enough if torn pages are found in these, and the other loads if anything wrong is found.
-pub const CANARIES: [Scenario; 4] = [
+pub const CANARIES: [Scenario; 5] = [
     Scenario {
         name: "postgres-untorn-ordered",
         options: "data=ordered,order=history",
@@ -324,4 +338,5 @@ pub const CANARIES: [Scenario; 4] = [
         ..engine(&MariaDb)
     },
     Scenario { name: "mariadb-untorn-ext4", is_on_ext4: true, ..engine(&MariaDb) },
+    Scenario { name: "sqlite-unsynced-cached", options: "order=sync", actors: UNSYNCED, ..USUAL },
 ];
