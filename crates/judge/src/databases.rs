@@ -140,3 +140,22 @@ pub fn check_canary(
     }
     Outcome::Failed(figures)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_that_does_not_protect_its_pages_has_canaries() {
+        let [scenarios, canaries] = chosen(&[]);
+        let names = |scenarios: &[&Scenario]| -> Vec<&str> {
+            scenarios.iter().map(|scenario| scenario.name).collect()
+        };
+        let untorn = names(&scenarios).into_iter().filter(|name| name.ends_with("-untorn"));
+        let wanted = untorn.flat_map(|name| ["ordered", "ext4"].map(|how| format!("{name}-{how}")));
+        assert_eq!(names(&canaries), wanted.collect::<Vec<_>>());
+        let [scenarios, canaries] = chosen(&["mariadb".into(), "redis".into()]);
+        assert_eq!(names(&scenarios), ["mariadb-untorn", "redis"]);
+        assert_eq!(names(&canaries), ["mariadb-untorn-ordered", "mariadb-untorn-ext4"]);
+    }
+}

@@ -50,6 +50,15 @@ const SETTINGS: [&str; 10] = [
 /// A session asks that all changed pages of its tables are written after so many transactions.
 const EXPORT_EVERY: u64 = 12;
 
+/// What the server and `innochecksum` say of a page with a wrong checksum.
+const TORN: [&str; 5] = [
+    "corrupted page",
+    "of corrupted file",
+    "Page read from tablespace is corrupted",
+    "page corruption",
+    "Fail: page",
+];
+
 /// MariaDB without `innodb_doublewrite`.
 #[derive(Debug)]
 pub struct MariaDb;
@@ -106,14 +115,7 @@ impl Engine for MariaDb {
     }
 
     fn is_torn_page(&self, failure: &str) -> bool {
-        [
-            "corrupted page",
-            "Page read from tablespace is corrupted",
-            "page corruption",
-            "Fail: page",
-        ]
-        .iter()
-        .any(|message| failure.contains(message))
+        TORN.iter().any(|message| failure.contains(message))
     }
 }
 
@@ -219,5 +221,24 @@ impl Session for Sql {
              {after}"
         );
         self.client.ask(&commands, &format!("done {number}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_page_is_distinguished_from_other_failures() {
+        for text in [
+            "[ERROR] InnoDB: Unable to apply log to corrupted page 9 in file ./judge/wide0.ibd",
+            "InnoDB: Cannot apply log to [page id: space=11, page number=0] of corrupted file './judge/t2.ibd'",
+            "innochecksum ended with 1: Fail: page::64 invalid",
+        ] {
+            assert!(MariaDb.is_torn_page(text), "{text}");
+        }
+        for text in ["[ERROR] Aborting", "actor 0: a part of a transaction: 3|3|2|3|3|0"] {
+            assert!(!MariaDb.is_torn_page(text), "{text}");
+        }
     }
 }
