@@ -1,5 +1,5 @@
 //! The documents: every link and anchor leads somewhere, the book names every page, and every command of the README, the
-//! tutorials and the how-to pages runs.
+//! tutorials, the how-to pages and the pages on databases runs.
 //!
 //! A fenced block whose language is `sh`, `python`, `c`, `cpp` or `rust` belongs to one of these, by the comment in the line
 //! before its fence:
@@ -11,15 +11,21 @@
 //! - `<!-- same as: PATH -->`: it equals the file of that path in the repository, which other tests compile;
 //! - `<!-- not run: REASON -->`: it is not run; [`blocks_that_are_not_run_say_why`] lists them;
 //! - `<!-- needs: PROGRAM ... -->` before the first block, or before one of them: the page, or the block, is left out
-//!   where a program is missing; `python3:NAME` is a module of Python (`PYTHONPATH` may name where it is).
+//!   where a program is missing; `python3:NAME` is a module of Python (`PYTHONPATH` may name where it is), and a path that
+//!   begins with `/` is a file.
+//!
+//! `ONEJOURNAL_PAGES=databases/redis cargo test -p onejournal-cli --test docs every_command -- --nocapture` runs only pages
+//! whose path contains this word.
 
 mod support;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use support::{LET_GO, ONEJOURNAL, alone, can_mount, has, run, scratch_dir};
 
@@ -228,6 +234,7 @@ fn tried_pages() -> Vec<PathBuf> {
         name == "README.md"
             || name.starts_with("docs/tutorial/")
             || name.starts_with("docs/how-to/")
+            || name.starts_with("docs/databases/")
     };
     pages().into_iter().filter(of_users).collect()
 }
@@ -342,7 +349,8 @@ fn has_program(name: &str) -> bool {
     has_module
 }
 
-/// Everything that a page's commands find, in a directory of their own.
+/// Everything that a page's commands find, in a directory of their own, which other users may enter: a server runs as its
+/// own user.
 struct Place {
     dir: tempfile::TempDir,
 }
@@ -350,6 +358,7 @@ struct Place {
 impl Place {
     fn new() -> Place {
         let dir = scratch_dir();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let place = Place { dir };
         let link = |from: &Path, to: &str| {
             let to = place.dir.path().join(to);
@@ -364,6 +373,7 @@ impl Place {
             }
         }
         link(&root().join("crates"), "source/crates");
+        link(&root().join("plugins"), "source/plugins");
         link(Path::new(ONEJOURNAL), "bin/onejournal");
         if let Some(python) = python() {
             link(Path::new(python), "bin/python3");
@@ -371,7 +381,8 @@ impl Place {
         place
     }
 
-    /// Runs a script where it can break nothing: with mounts, processes and shared memory of its own, which end with it.
+    /// Runs a script where it can break nothing: with mounts, processes and shared memory of its own, which end with it,
+    /// also when it fails and a server still runs.
     fn run(&self, script: &str) -> support::Ran {
         let path = std::env::var("PATH").unwrap_or_default();
         let modules = std::env::var("PYTHONPATH").unwrap_or_default();
@@ -380,7 +391,8 @@ impl Place {
         let start = format!("{LET_GO}\nmount -t tmpfs tmpfs /dev/shm && exec bash -c \"$2\" page");
         let mut command = Command::new("unshare");
         command
-            .args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c"])
+            .args(["--mount", "--ipc", "--pid", "--fork", "--mount-proc", "--kill-child"])
+            .args(["sh", "-c"])
             .args([&start, "sh", "no directory", script])
             .current_dir(self.dir.path().join("work"))
             .env("PATH", format!("{}:{path}:/usr/sbin:/sbin", bin.display()))
@@ -400,14 +412,17 @@ fn every_command_runs() {
         return;
     }
     let mut failed = String::new();
-    for page in tried_pages() {
+    let wanted = std::env::var("ONEJOURNAL_PAGES").unwrap_or_default();
+    for page in tried_pages().into_iter().filter(|page| name(page).contains(&wanted)) {
         let (needs, blocks) = blocks(&fs::read_to_string(&page).unwrap());
         let has_python = !needs.iter().any(|program| program == "python3") || python().is_some();
         if !has_python || !needs.iter().all(|program| has(program)) {
             eprintln!("skipped: {}", name(&page));
             continue;
         }
+        let began = Instant::now();
         let ran = Place::new().run(&script(&page, &blocks));
+        println!("{}: {:?} after {:.1} s", name(&page), ran.code, began.elapsed().as_secs_f64());
         if ran.code != Some(0) {
             writeln!(failed, "{}: {:?}\n{}{}", name(&page), ran.code, ran.out, ran.err).unwrap();
         }
@@ -433,6 +448,21 @@ fn a_command_that_fails_is_found() {
     };
     assert_eq!(shows("b").code, Some(0));
     assert_eq!(shows("c").code, Some(1));
+}
+
+/// The server that a page started is gone when a command after it has failed: it holds no lock any more.
+#[test]
+fn servers_end_with_their_page() {
+    if !can_mount() || !has("unshare") || !has("setsid") || !has("flock") {
+        return;
+    }
+    let (page, place) = (root().join("docs/x.md"), Place::new());
+    let text = "```sh\nsetsid flock lock sh -c 'echo > held; exec sleep 1000' </dev/null >/dev/null 2>&1 &\n\
+                until [ -e held ]; do sleep 0.01; done\nfalse\n```\n";
+    let ran = place.run(&script(&page, &blocks(text).1));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let lock = fs::File::open(place.dir.path().join("work/lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
 }
 
 /// Words of STYLE that leave open who or what is meant.

@@ -26,7 +26,7 @@ fn wait_until_no_process_asks(dir: &Path) {
     let asks = |process: std::fs::DirEntry| {
         let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line);
-        line.contains("\0probe\0") && line.contains(text(dir))
+        line.contains("\0ask\0") && line.contains(text(dir))
     };
     let begun = std::time::Instant::now();
     while std::fs::read_dir("/proc").unwrap().flatten().any(asks) {

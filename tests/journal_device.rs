@@ -7,7 +7,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::{self, JoinHandle};
 
+use drive::{Disk, Emulator, Mounted, Parameters};
+use mount::MountHandle;
 use support::{
     Loop, ONEJOURNAL, Partition, Ran, Scratch, TempMount, check_clean, has, onejournal, run,
     system, text,
@@ -338,6 +341,57 @@ fn a_small_journal_is_reused_and_a_smaller_one_is_refused() {
     scratch.close_and_check();
 }
 
+/// An emulated disk; its file can have a loop device.
+struct EmulatedDisk {
+    dir: PathBuf,
+    handle: MountHandle,
+    service: Option<JoinHandle<()>>,
+}
+
+impl EmulatedDisk {
+    fn new(dir: PathBuf, preset: &str, size_bytes: u64) -> EmulatedDisk {
+        fs::create_dir(&dir).unwrap();
+        let emulator = Emulator::new(Parameters::preset(preset).unwrap(), Disk::new(size_bytes));
+        let mounted = Mounted::new(&dir, "emulated-disk").unwrap();
+        let handle = mounted.handle();
+        let service = thread::spawn(move || drop(mounted.serve(emulator).unwrap()));
+        EmulatedDisk { dir, handle, service: Some(service) }
+    }
+}
+
+impl Drop for EmulatedDisk {
+    fn drop(&mut self) {
+        let _ = self.handle.unmount_lazily();
+        // The daemon of a test that failed has the disk open, and is ended later.
+        if let Some(service) = self.service.take().filter(|_| !thread::panicking()) {
+            let _ = service.join();
+        }
+    }
+}
+
+/// A disk with the latency of a tablet's flash, below a volume on a faster one.
+#[test]
+fn a_journal_on_a_slower_disk_works() {
+    let Some(mut scratch) = Scratch::empty() else { return };
+    let disk = EmulatedDisk::new(scratch.root().join("slow"), "emmc", 8 << 20);
+    let journal = Loop::attach(&disk.dir.join("disk"));
+    mkfs(&scratch, &["--journal", text(&journal.path)]).good();
+    for name in ["first", "second"] {
+        scratch.mount(OPTIONS);
+        scratch.write_synced(name);
+        let stat = scratch.stat();
+        assert_eq!(stat["journal_target"], text(&journal.path));
+        assert!(stat["commit_latency_ns"]["p50"].as_u64().unwrap() > 0);
+        scratch.kill();
+    }
+    scratch.mount(OPTIONS);
+    for name in ["first", "second"] {
+        assert_eq!(fs::read_to_string(scratch.path(name)).unwrap(), name);
+    }
+    scratch.umount();
+    scratch.check();
+}
+
 #[test]
 fn a_partition_of_the_same_disk_works_and_is_warned_of() {
     let Some(mut scratch) = Scratch::empty().filter(|_| has("addpart")) else { return };
@@ -374,6 +428,9 @@ fn the_volume_is_no_journal_of_itself() {
         let words = ["set-journal", "--force", text(&image), text(journal)];
         onejournal(words).refused(OPERATIONAL, "has bytes in common with the volume");
         mkfs(&scratch, &["--force", "--journal", text(journal)])
+            .refused(OPERATIONAL, "has bytes in common with the volume");
+        let options = format!("journal={}", journal.display());
+        mount(&scratch, &image, &options)
             .refused(OPERATIONAL, "has bytes in common with the volume");
         scratch.check();
     }
@@ -548,6 +605,8 @@ fn a_volume_with_a_new_uuid_gets_its_journal_again() {
     world.crash_with("f");
     world.has(&["f"]);
     let image = world.scratch.image();
+    // tune2fs changes the UUID only of a volume that was checked since its last mount.
+    system("e2fsck", ["-fy", text(&image)]).good();
     system("tune2fs", ["-f", "-U", "random", text(&image)]).good();
     world.refused("If this is a copy that got another UUID");
     let journal = text(world.journal()).to_owned();

@@ -134,6 +134,14 @@ fn common_failures_say_what_to_do() {
         (vec!["umount", text(&volume)], &volume, mounted(), OPERATIONAL),
         (vec!["stat", text(&dir)], &dir, mounted(), OPERATIONAL),
         (vec!["get-mode", text(&full)], &full, mounted(), OPERATIONAL),
+        (
+            vec!["probe", text(&no_dir)],
+            &no_dir,
+            "name a directory or a block device".into(),
+            OPERATIONAL,
+        ),
+        (vec!["probe", text(&full)], &full, "name the directory that it is in".into(), OPERATIONAL),
+        (vec!["probe", "--destroy", text(&dir)], &dir, "leave --destroy out".into(), USAGE),
         (vec!["log", "ls", "--dir", text(&dir)], &dir, "give the directory".into(), OPERATIONAL),
         (
             vec!["log", "ls", "--dir", text(&no_dir)],

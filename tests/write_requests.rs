@@ -68,19 +68,24 @@ const SEVERAL_REQUESTS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The requests of a write, after it was prepared.
+#[track_caller]
+fn request_count(scratch: &Scratch, peer: &mut Peer, prepare: &str, write: &str) -> u64 {
+    peer.good(prepare);
+    let before = scratch.counter("app_writes");
+    peer.good(write);
+    let requests = scratch.counter("app_writes") - before;
+    peer.good("os.close(fd)");
+    requests
+}
+
 #[test]
 fn the_writes_that_are_called_atomic_are_one_request() {
     let Some(scratch) = Scratch::mounted("order=history") else { return };
     let Some(mut peer) = Peer::new(&scratch.dir()) else { return };
     peer.good(SETUP);
-    let mut count = |(prepare, write): &(&str, &str)| {
-        peer.good(prepare);
-        let before = scratch.counter("app_writes");
-        peer.good(write);
-        let requests = scratch.counter("app_writes") - before;
-        peer.good("os.close(fd)");
-        requests
-    };
+    let mut count =
+        |(prepare, write): &(&str, &str)| request_count(&scratch, &mut peer, prepare, write);
     for case in ONE_REQUEST {
         assert_eq!(count(case), 1, "{case:?}");
     }
@@ -89,6 +94,44 @@ fn the_writes_that_are_called_atomic_are_one_request() {
     }
     drop(peer);
     scratch.close_and_check();
+}
+
+/// What `atomic_write_bytes` says: of any size up to it, from memory at any address, over whatever the kernel has of
+/// the file.
+#[test]
+fn aligned_pages_up_to_atomic_write_bytes_are_one_request() {
+    for transport in ["off", "auto"] {
+        let Some(mut scratch) = Scratch::with_size("256M") else { return };
+        scratch.mount(&format!("order=history,io_uring={transport}"));
+        aligned_pages_are_one_request(&scratch);
+        scratch.close_and_check();
+    }
+}
+
+fn aligned_pages_are_one_request(scratch: &Scratch) {
+    let Some(mut peer) = Peer::new(&scratch.dir()) else { return };
+    peer.good(SETUP);
+    let most = scratch.counter("atomic_write_bytes");
+    assert_eq!(most, 512 << 10);
+    let sizes = std::iter::successors(Some(4096), |bytes| Some(2 * bytes));
+    for bytes in sizes.take_while(|bytes| *bytes <= most) {
+        for prepare in ["fd = fresh()", "fd = cached()", "fd = fresh(os.O_DIRECT)"] {
+            for address in [0, 1, 16, 4095] {
+                let write = format!("os.pwrite(fd, view[{address}:{}], {bytes})", address + bytes);
+                let requests = request_count(scratch, &mut peer, prepare, &write);
+                assert_eq!(requests, 1, "{prepare}, {write}");
+            }
+        }
+        // Memory that is not resident, at the beginning of a page.
+        let prepare = "fd = fresh(); new = memoryview(mmap.mmap(-1, 1 << 20))";
+        let write = format!("os.pwrite(fd, new[:{bytes}], {bytes})");
+        assert_eq!(request_count(scratch, &mut peer, prepare, &write), 1, "{write}");
+    }
+    // Larger ones are cut at 1 MiB from their start, if their memory begins at the beginning of a page.
+    for prepare in ["fd = fresh()", "fd = fresh(os.O_DIRECT)"] {
+        let write = "os.pwrite(fd, view[:3 << 20], 16384)";
+        assert_eq!(request_count(scratch, &mut peer, prepare, write), 3, "{prepare}");
+    }
 }
 
 const WRITER_COUNT: usize = 3;
@@ -104,6 +147,11 @@ struct How {
     len_bytes: usize,
     /// A second write begins here.
     split_at: Option<usize>,
+}
+
+/// Aligned pages, one after the other.
+fn page(name: &'static str, flags: rustix::fs::OFlags, bytes: usize) -> How {
+    How { name, flags, start: bytes as u64, stride: bytes, len_bytes: bytes, split_at: None }
 }
 
 fn record(number: u64, len_bytes: usize) -> Vec<u8> {
@@ -212,6 +260,9 @@ fn records_of_several_writers_survive_a_killed_daemon_whole() {
             len_bytes: 512,
             split_at: None,
         },
+        page("pages of PostgreSQL", buffered, 8 << 10),
+        page("pages of InnoDB", direct, 16 << 10),
+        page("the largest pages", buffered, 64 << 10),
     ];
     let mut random = fastrand::Rng::with_seed(13);
     let mut written_count = 0;

@@ -16,6 +16,9 @@ _onejournal() {
             ",$1")
                 cmd="onejournal"
                 ;;
+            onejournal,ask)
+                cmd="onejournal__subcmd__ask"
+                ;;
             onejournal,detach)
                 cmd="onejournal__subcmd__detach"
                 ;;
@@ -66,6 +69,9 @@ _onejournal() {
                 ;;
             onejournal,umount)
                 cmd="onejournal__subcmd__umount"
+                ;;
+            onejournal__subcmd__help,ask)
+                cmd="onejournal__subcmd__help__subcmd__ask"
                 ;;
             onejournal__subcmd__help,detach)
                 cmd="onejournal__subcmd__help__subcmd__detach"
@@ -203,8 +209,22 @@ _onejournal() {
 
     case "${cmd}" in
         onejournal)
-            opts="-h -V --help --version mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help"
+            opts="-h -V --help --version mkfs mount umount detach guard ask fsck dump stat probe ls top set-journal set-mode get-mode logd log help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__ask)
+            opts="-h --files --of-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -295,8 +315,22 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__help)
-            opts="mkfs mount umount detach guard probe fsck dump stat ls top set-journal set-mode get-mode logd log help"
+            opts="mkfs mount umount detach guard ask fsck dump stat probe ls top set-journal set-mode get-mode logd log help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        onejournal__subcmd__help__subcmd__ask)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1161,12 +1195,36 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__probe)
-            opts="-h --files --of-file --help"
+            opts="-h --seconds --size --destroy --for --protected-cache --json --watch --interval --count --tbw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -W "etcd postgresql sqlite" -- "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tbw)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1193,12 +1251,16 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__set__subcmd__mode)
-            opts="-h --help"
+            opts="-h --atomic --no-atomic --forget-atomic --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --atomic)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -11,7 +11,7 @@
 //
 // COMPILING   c++ app.cc $(pkg-config --cflags --libs onejournal-leveldb)
 //
-// NOTES   docs/how-to/leveldb-rocksdb.md
+// NOTES   docs/databases/rocksdb-leveldb.md
 
 #ifndef ONEJOURNAL_PLUGINS_LEVELDB_H_
 #define ONEJOURNAL_PLUGINS_LEVELDB_H_

@@ -20,7 +20,7 @@
 //
 // COMPILING   c++ app.cc $(pkg-config --cflags --libs onejournal-rocksdb)
 //
-// NOTES   docs/how-to/leveldb-rocksdb.md
+// NOTES   docs/databases/rocksdb-leveldb.md
 
 #ifndef ONEJOURNAL_PLUGINS_ROCKSDB_H_
 #define ONEJOURNAL_PLUGINS_ROCKSDB_H_

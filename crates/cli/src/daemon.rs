@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered, Trust};
+use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered};
 use ext4::{InodeNo, JournalChoice, Volume};
 use journal::Medium;
-use mount::{Session, SessionOptions, Source, StatSource};
+use mount::{Session, SessionError, SessionOptions, Source, StatSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -82,8 +82,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         Ok(()) | Err(_) => error,
     })?;
     drop(as_device);
-    let trust = target::trust(&path);
-    let journal = place.as_ref().map(|place| open_journal(place, &parsed, trust)).transpose()?;
+    let journal = place.as_ref().map(|place| open_journal(&path, place, &parsed)).transpose()?;
     let (journal, journal_counters) = journal.map(|j| (j.medium, j.counters)).unzip();
     let durability = journal.iter().map(Medium::durability).fold(durability, Ord::min);
     let durability = durability.name();
@@ -130,9 +129,15 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         order: parsed.order,
         atomic_writes: parsed.atomic_writes,
         no_xattr: parsed.no_xattr,
+        may_tear: parsed.may_tear,
     };
-    let mut session = Session::mount(volume, &source, &args.dir, &options, stat_source)
-        .map_err(|error| CliError::new(error.to_string()))?;
+    let mut session =
+        Session::mount(volume, &source, &args.dir, &options, stat_source).map_err(|error| {
+            match error {
+                SessionError::MayTear(why) => CliError::at(&path, why),
+                error => CliError::new(error.to_string()),
+            }
+        })?;
     drop(attached);
     if let Some(listener) = metrics {
         session.serve_metrics(listener);
@@ -244,8 +249,9 @@ fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, bool)> {
     }
 }
 
-fn open_journal(options: &JournalOptions, parsed: &Parsed, trust: Trust) -> Result<OpenJournal> {
-    let journal = journal_path::open_for_mount(options, parsed.durability, trust)?;
+fn open_journal(target: &Path, options: &JournalOptions, parsed: &Parsed) -> Result<OpenJournal> {
+    let trust = target::trust(target);
+    let journal = journal_path::open_for_mount(target, options, parsed.durability, trust)?;
     check_durability(&options.path, journal.medium.durability(), parsed)?;
     Ok(journal)
 }

@@ -40,13 +40,16 @@ pub struct JournalOptions {
     pub latency_ns_per_line: u64,
 }
 
-/// Opens the journal for a mount. `asked`: the durability class that the user asked for, if any.
+/// Opens the journal for a mount of the volume `target`. `asked`: the durability class that the user
+/// asked for, if any.
 pub fn open_for_mount(
+    target: &Path,
     options: &JournalOptions,
     asked: Option<Durability>,
     trust: Trust,
 ) -> Result<OpenJournal> {
     let path = &options.path;
+    check_apart(path, target)?;
     let how = "does not exist; to make it: -o journal=TARGET,journal_size=64M";
     let is_made = make(path, options.size_bytes, how)?;
     let opened = open(path, Access::ReadWrite, asked, Some(trust));
@@ -146,6 +149,18 @@ fn slow_down(opened: Opened, options: &JournalOptions) -> Result<Opened> {
             Err(CliError::at(&options.path, "is not NVRAM: leave journal_latency out"))
         }
     }
+}
+
+/// The journal at `path` is neither the volume `target` nor a part of it, nor its disk.
+pub fn check_apart(path: &Path, target: &Path) -> Result<()> {
+    if !device::share_bytes(target, path).unwrap_or(false) {
+        return Ok(());
+    }
+    let why = format!(
+        "has bytes in common with the volume {}: name another device for the journal",
+        target.display()
+    );
+    Err(CliError::at(path, why))
 }
 
 /// Makes the file if it does not exist. `true` if it was made. `how`: what to say of a file that

@@ -40,6 +40,10 @@ pub const OPTIONS: &[(&str, &str)] = &[
     ),
     ("atomic_writes", "the ioctls of F2FS, for SQLite with batch atomic writes"),
     (
+        "may_tear",
+        "mounts also if files are declared to need atomic writes that this mount does not give",
+    ),
+    (
         "noxattr",
         "no extended attributes; small files are faster; files with access lists are refused",
     ),
@@ -79,6 +83,8 @@ pub struct Parsed {
     pub order: Order,
     /// Offers the ioctls for atomic writes.
     pub atomic_writes: bool,
+    /// Mounts although files are declared to need atomic writes that it does not give.
+    pub may_tear: bool,
     /// Offers no extended attributes.
     pub no_xattr: bool,
     /// Where file data goes.
@@ -114,6 +120,7 @@ impl Default for Parsed {
             mount: MountOptions::default(),
             order: Order::default(),
             atomic_writes: false,
+            may_tear: false,
             no_xattr: false,
             data_mode: DataMode::Auto,
             threshold_bytes: 4096,
@@ -318,6 +325,7 @@ fn set_flag(parsed: &mut Parsed, name: &str, value: Option<&str>) -> bool {
         "noatime" => mount.noatime = true,
         "relatime" => mount.noatime = false,
         "atomic_writes" => parsed.atomic_writes = true,
+        "may_tear" => parsed.may_tear = true,
         "noxattr" => parsed.no_xattr = true,
         _ => return false,
     }
@@ -451,6 +459,7 @@ mod tests {
         let parsed = parse_text("takeover,heartbeat=5").unwrap();
         assert_eq!((parsed.take_over, parsed.heartbeat_s), (true, 5));
         assert!(parse_text("noxattr").unwrap().no_xattr && !parsed.no_xattr);
+        assert!(parse_text("may_tear,order=sync").unwrap().may_tear && !parsed.may_tear);
     }
 
     #[test]

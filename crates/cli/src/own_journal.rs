@@ -31,13 +31,7 @@ pub fn open(
     size_bytes: Option<u64>,
     force: bool,
 ) -> Result<Opened> {
-    if device::share_bytes(target, path).unwrap_or(false) {
-        let why = format!(
-            "has bytes in common with the volume {}: name another device for the journal",
-            target.display()
-        );
-        return Err(CliError::at(path, why));
-    }
+    journal_path::check_apart(path, target)?;
     let how = "does not exist; to make a file there, add: --journal-size 64M";
     let is_made = journal_path::make(path, size_bytes, how)?;
     let medium = journal_path::open_as_it_is(path, Access::ReadWrite, target);

@@ -3,16 +3,15 @@
 //! Nothing of the mount is kept open in between, so that it can be unmounted meanwhile.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::counters::Counters;
-use crate::inventory::{Probe, Subject};
+use crate::inventory::{Asker, Subject};
+use crate::signals::EndSignals;
 use crate::{CliError, Result};
 
 /// Lines of text from one heading to the next.
@@ -20,17 +19,17 @@ const HEADING_EVERY: usize = 20;
 
 /// Prints a line every `seconds` until SIGINT or SIGTERM, or until nobody reads them any more.
 pub fn run(path: &Path, seconds: f64, as_json: bool) -> Result<u8> {
-    let mut ended = end_signals()?;
+    let mut ended = EndSignals::catch()?;
     let interval = Duration::from_secs_f64(seconds);
-    let mut probe = Probe::start(path, Subject::Volume).map_err(|e| CliError::at(path, e))?;
-    let mut before = Sample::take(path, &mut probe)?;
+    let mut asker = Asker::start(path, Subject::Volume).map_err(|e| CliError::at(path, e))?;
+    let mut before = Sample::take(path, &mut asker)?;
     let mut due = before.at;
     for line_index in 0.. {
         due += interval;
-        if wait_until(&mut ended, due)? {
+        if ended.wait_until(due)? {
             return Ok(0);
         }
-        let now = Sample::take(path, &mut probe)?;
+        let now = Sample::take(path, &mut asker)?;
         let rates = Rates::between(&before, &now);
         let with_heading = line_index % HEADING_EVERY == 0;
         let text = if as_json { rates.json() } else { rates.text(with_heading) };
@@ -44,37 +43,6 @@ pub fn run(path: &Path, seconds: f64, as_json: bool) -> Result<u8> {
     Ok(0)
 }
 
-/// Becomes readable with the first signal that is to end the command.
-fn end_signals() -> Result<UnixStream> {
-    let failed = |error: std::io::Error| CliError::new(format!("signals: {error}"));
-    let (reader, writer) = UnixStream::pair().map_err(failed)?;
-    for signal in [SIGINT, SIGTERM] {
-        let writer = writer.try_clone().map_err(failed)?;
-        signal_hook::low_level::pipe::register(signal, writer).map_err(failed)?;
-    }
-    Ok(reader)
-}
-
-/// `true` when a signal came before `due`.
-fn wait_until(ended: &mut UnixStream, due: Instant) -> Result<bool> {
-    loop {
-        let left = due.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(false);
-        }
-        let read = ended.set_read_timeout(Some(left)).and_then(|()| ended.read(&mut [0]));
-        match read {
-            Ok(_) => return Ok(true),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-                ) => {}
-            Err(error) => return Err(CliError::new(format!("signals: {error}"))),
-        }
-    }
-}
-
 /// The counters at a time.
 struct Sample {
     at: Instant,
@@ -82,8 +50,8 @@ struct Sample {
 }
 
 impl Sample {
-    fn take(path: &Path, probe: &mut Probe) -> Result<Sample> {
-        let answer = probe.ask_now(path)?;
+    fn take(path: &Path, asker: &mut Asker) -> Result<Sample> {
+        let answer = asker.ask_now(path)?;
         match answer.error {
             None => Ok(Sample { at: Instant::now(), counters: Counters(answer.counters) }),
             Some(error) => Err(CliError::new(error)),

@@ -15,9 +15,10 @@ use std::io::{self, IoSlice, Write as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use io_uring::{IoUring, opcode, types};
+use onejournal_device::probe::{Latencies, disk_stats};
 use onejournal_device::{Access, AlignedBuf, BlockDevice, Disk};
 use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
@@ -33,13 +34,13 @@ type Write<'a> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 'a;
 struct Way<'a> {
     name: &'static str,
     write: Box<Write<'a>>,
-    times: Vec<Duration>,
+    times: Latencies,
     flush_count: u64,
 }
 
 impl<'a> Way<'a> {
     fn new(name: &'static str, write: impl FnMut(u64, &[u8]) -> io::Result<()> + 'a) -> Self {
-        Way { name, write: Box::new(write), times: Vec::new(), flush_count: 0 }
+        Way { name, write: Box::new(write), times: Latencies::default(), flush_count: 0 }
     }
 }
 
@@ -71,10 +72,10 @@ fn measure(path: &Path, sizes_kib: &[usize], round_count: u64) -> Outcome<()> {
     let flags = OFlags::DIRECT.bits().cast_signed();
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
     let mut ring = IoUring::builder().setup_coop_taskrun().build(2)?;
-    let stat = stat_path(path)?;
+    let device = device_of(path)?;
     let area_bytes = disk.size_bytes().min(AREA_BYTES);
     println!("{} sector {} bytes", path.display(), disk.sector_bytes());
-    println!("{:>9} {:<24} {:>10} {:>10} {:>8}", "KiB", "way", "median us", "p90 us", "flushes");
+    println!("{:>9} {:<24} {:>10} {:>10} {:>8}", "KiB", "way", "median us", "p99 us", "flushes");
     for &size_kib in sizes_kib {
         let data = AlignedBuf::from_slice(&vec![0x5a; size_kib << 10]);
         let mut ways = [
@@ -92,24 +93,23 @@ fn measure(path: &Path, sizes_kib: &[usize], round_count: u64) -> Outcome<()> {
         for slot in 0..round_count * ways.len() as u64 {
             let way_count = ways.len() as u64;
             let way = &mut ways[usize::try_from(slot % way_count)?];
-            let before = flush_count(&stat)?;
+            let before = flush_count(device)?;
             let start = Instant::now();
             (way.write)(slot % slot_count * data.len() as u64, &data)?;
-            way.times.push(start.elapsed());
-            way.flush_count += flush_count(&stat)? - before;
+            way.times.add(start.elapsed());
+            way.flush_count += flush_count(device)? - before;
         }
-        ways.iter_mut().for_each(|way| print(size_kib, way));
+        ways.iter().for_each(|way| print(size_kib, way));
     }
     Ok(())
 }
 
-fn print(size_kib: usize, way: &mut Way<'_>) {
-    way.times.sort();
-    let count = way.times.len();
-    let micros = |index: usize| way.times[index].as_secs_f64() * 1e6;
-    let flushes = way.flush_count as f64 / count as f64;
-    let (median, p90) = (micros(count / 2), micros(count * 9 / 10));
-    println!("{size_kib:>9} {:<24} {median:>10.1} {p90:>10.1} {flushes:>8.2}", way.name);
+fn print(size_kib: usize, way: &Way<'_>) {
+    let Some(times) = way.times.percentiles() else { return };
+    let micros = |ns: u64| ns as f64 / 1e3;
+    let flushes = way.flush_count as f64 / times.count as f64;
+    let (median, p99) = (micros(times.p50_ns), micros(times.p99_ns));
+    println!("{size_kib:>9} {:<24} {median:>10.1} {p99:>10.1} {flushes:>8.2}", way.name);
 }
 
 fn pwrite(file: &File, offset: u64, data: &[u8], dsync: bool) -> io::Result<()> {
@@ -144,18 +144,24 @@ fn whole(count: usize, data: &[u8]) -> io::Result<()> {
     if count == data.len() { Ok(()) } else { Err(io::Error::other("a short write")) }
 }
 
-/// The statistics file of the block device that `path` is, or is stored on.
-fn stat_path(path: &Path) -> Outcome<PathBuf> {
+/// The numbers of the block device that `path` is, or is stored on; of the whole disk for a
+/// partition, because the kernel counts no flushes of a partition.
+fn device_of(path: &Path) -> Outcome<(u32, u32)> {
     let metadata = fs::metadata(path)?;
     let is_block = metadata.file_type().is_block_device();
     let device = if is_block { metadata.rdev() } else { metadata.dev() };
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let own = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    Ok(if own.join("partition").exists() { own.join("../stat") } else { own.join("stat") })
+    if !own.join("partition").exists() {
+        return Ok((major, minor));
+    }
+    let whole = fs::read_to_string(own.join("../dev"))?;
+    let (major, minor) = whole.trim().split_once(':').ok_or("no device number in sysfs")?;
+    Ok((major.parse()?, minor.parse()?))
 }
 
-/// Flushes that the device has completed; 0 if it has no statistics.
-fn flush_count(stat: &Path) -> Outcome<u64> {
-    let Ok(stat) = fs::read_to_string(stat) else { return Ok(0) };
-    Ok(stat.split_whitespace().nth(15).map(str::parse).transpose()?.unwrap_or(0))
+/// Flushes that the device has completed; 0 if the kernel does not count them.
+fn flush_count(device: (u32, u32)) -> Outcome<u64> {
+    let stats = disk_stats()?.into_iter().find(|stats| stats.device == device);
+    Ok(stats.and_then(|stats| stats.flush_count).unwrap_or(0))
 }

@@ -48,6 +48,7 @@ mod files;
 mod mapping;
 mod meter;
 mod nvram;
+pub mod probe;
 mod process;
 pub mod sync;
 mod uring;

@@ -112,6 +112,9 @@ pub enum Error {
     /// An extended attribute value, or set of attributes, that is too large.
     #[error("attribute too large")]
     AttributeTooLarge,
+    /// Writes that are declared to be atomic could be torn. Nothing was changed.
+    #[error("writes that are declared to be atomic could be torn")]
+    WouldTear,
     /// This driver, or this type of file, does not support that.
     #[error("not supported")]
     NotSupported,

@@ -1,10 +1,17 @@
-//! The faults of the driver that a test can switch on. Each must be found by a crash check.
+//! The faults of the file system that a test can switch on. Each must be found by a crash check.
 
-/// A fault of the driver.
+/// A fault of the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
+    /// Each block of a write is an operation of its own.
+    WriteInBlocks,
     /// A volume records its new journal before that is complete.
     RecordBeforeJournal,
 }
 
 fault::switches!(Fault, cfg!(feature = "canary"));
+
+/// All of `data`; with [`Fault::WriteInBlocks`] its first block.
+pub(crate) fn first_operation(data: &[u8]) -> &[u8] {
+    if is(Fault::WriteInBlocks) { &data[..data.len().min(journal::BLOCK_BYTES)] } else { data }
+}

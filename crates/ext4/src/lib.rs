@@ -85,7 +85,7 @@ mod types;
 mod volume;
 mod xattr;
 
-pub use data_mode::{DATA_MODE_XATTR, DataMode};
+pub use data_mode::{ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, DATA_MODE_XATTR, DECLARED_BYTES, DataMode};
 pub use error::{Error, Holder, Result};
 pub use facts::{Spender, spending_as};
 #[cfg(feature = "canary")]

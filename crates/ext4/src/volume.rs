@@ -281,9 +281,55 @@ impl Volume {
     }
 
     /// Sets the mode of a file or directory; `None`: the volume's. What the journal holds is brought
-    /// home first, so that no block's history mixes modes (FAST'14 §2.2).
+    /// home first, so that no block's history mixes modes (FAST'14 §2.2). [`crate::Error::WouldTear`]
+    /// if the inode is declared to need atomic writes, and the mode does not give them.
     pub fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
         self.mounted().set_data_mode(ino, mode)
+    }
+}
+
+/// Writes that a crash does not tear. A file or directory is declared to need them by
+/// [`Volume::set_xattr`] with [`crate::ATOMIC_XATTR`]. New files inherit the declaration.
+impl Volume {
+    /// Says how the caller calls [`Volume::write`]: it passes writes of programs on whole that are
+    /// aligned and have at most `bytes` bytes. 0: it may cut or join any writes. Without this call
+    /// it passes on everything.
+    pub fn set_unsplit_write_bytes(&self, bytes: u64) {
+        self.mounted().set_unsplit_write_bytes(bytes);
+    }
+
+    /// The largest power of two, at most 1 MiB, such that a write of that many bytes at a multiple
+    /// of it is in one transaction, in data modes with atomic writes. A larger write is cut at
+    /// multiples of it. 0 on a read-only volume.
+    pub fn untorn_bytes(&self) -> u64 {
+        self.mounted().untorn_bytes()
+    }
+
+    /// [`Volume::untorn_bytes`] with the volume's data mode; 0 if its writes are not atomic.
+    pub fn atomic_write_bytes(&self) -> u64 {
+        self.mounted().atomic_write_bytes()
+    }
+
+    /// The same for a file. For a directory: for new files in it. `InvalidArgument` for other
+    /// inodes.
+    pub fn atomic_write_bytes_of(&self, ino: InodeNo) -> Result<u64> {
+        self.mounted().atomic_write_bytes_of(ino)
+    }
+
+    /// Aligned writes of up to so many bytes are declared to need to be atomic.
+    pub fn declared_bytes_of(&self, ino: InodeNo) -> Result<Option<u64>> {
+        self.mounted().declared_bytes_of(ino)
+    }
+
+    /// The largest size that an inode of the volume was declared to need since the volume was made,
+    /// or since [`Volume::forget_declared`]; 0: none, or a read-only volume.
+    pub fn declared_bytes(&self) -> u64 {
+        self.mounted().declared_bytes()
+    }
+
+    /// Forgets that inodes of the volume were declared. Inodes that are declared stay so.
+    pub fn forget_declared(&self) -> Result<()> {
+        self.mounted().forget_declared()
     }
 }
 

@@ -119,6 +119,7 @@ mod options;
 mod reply;
 mod request;
 mod transport;
+mod unsplit;
 
 pub use caller::{CAP_FOWNER, CAP_FSETID, CAP_LINUX_IMMUTABLE, Caller};
 pub use connection::Connection;
@@ -136,3 +137,4 @@ pub use request::{Body, Request};
 pub use rustix::io::Errno;
 pub use transport::polled::{Polled, Taken};
 pub use transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES};
+pub use unsplit::unsplit_write_bytes;

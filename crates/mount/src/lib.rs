@@ -9,6 +9,7 @@ mod adapter;
 mod closing;
 mod convert;
 mod daemon_gone;
+mod declared;
 mod errno;
 mod metrics;
 mod metrics_server;
@@ -20,6 +21,7 @@ mod stat;
 pub use access_lists::has_access_list;
 pub use closing::CLOSING_NAME;
 pub use daemon_gone::{DAEMON_GONE, check_directory};
+pub use declared::{Limit, MayTear};
 pub use errno::errno;
 pub use fuse::{
     Guard, IoUring, MountError, MountHandle, MountOptions, Source, Unmounter, is_daemon_gone,
@@ -31,5 +33,6 @@ pub use one_file::{MountedFile, OneFile};
 pub use session::{Closer, Session, SessionError};
 pub use session_options::{Order, SessionOptions};
 pub use stat::{
-    FILE_XATTR, FILES_XATTR, JournalCounters, MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource,
+    ATOMIC_WRITE_BYTES_XATTR, FILE_XATTR, FILES_XATTR, JournalCounters, MODE_XATTR, PID_XATTR,
+    STAT_XATTR, StatSource,
 };

@@ -118,6 +118,10 @@ fn put_identity(text: &mut MetricsText, stat: &Stat<'_>) {
     text.gauge("read_only", "1 after a failed write, or if asked for.", read_only);
     let has_error = u8::from(stat.last_error.is_some());
     text.gauge("has_error", "1 after a grave error: see last_error of stat.", has_error);
+    let help = "Aligned writes of up to so many bytes are atomic; 0: none.";
+    text.gauge("atomic_write_bytes", help, stat.atomic_write_bytes);
+    let help = "The largest atomic writes that files were declared to need.";
+    text.gauge("atomic_declared_bytes", help, stat.atomic_declared_bytes);
     let help = "When the volume was ready, in seconds since 1970.";
     text.gauge("mount_time_seconds", help, stat.mount_time_s);
 }

@@ -11,6 +11,7 @@ use fuse::{Connection, Guard, MountError, MountHandle, Source};
 use crate::adapter::{Adapter, AtomicWrites};
 use crate::closing::mark_closing;
 use crate::daemon_gone::with_advice;
+use crate::declared::{self, MayTear};
 use crate::metrics_server::serve_during;
 use crate::session_options::{Order, SessionOptions};
 use crate::stat::StatSource;
@@ -24,6 +25,10 @@ pub enum SessionError {
     /// The volume could not be closed: it is recovered at its next mount.
     #[error("closing the volume: {0}; it will be recovered at the next mount")]
     Close(ext4::Error),
+    /// The mount could tear writes that files on the volume are declared to need whole. Nothing was
+    /// mounted, and the volume was closed.
+    #[error("{0}")]
+    MayTear(MayTear),
 }
 
 /// A volume that is mounted and usable as soon as [`Session::run`] runs.
@@ -58,7 +63,15 @@ impl Session {
         dir: &Path,
         options: &SessionOptions,
         stat_source: StatSource,
-    ) -> Result<Session, MountError> {
+    ) -> Result<Session, SessionError> {
+        match declared::check(&volume, options) {
+            Some(may_tear) if !options.may_tear => {
+                give_back(volume);
+                return Err(SessionError::MayTear(may_tear));
+            }
+            Some(may_tear) => tracing::warn!("mounted with may_tear: {may_tear}"),
+            None => {}
+        }
         let has_atomic = may_offer_atomic_writes(&volume, options);
         let connection = Connection::mount(source, dir, &options.of_connection());
         let mounted = connection.map_err(with_advice).and_then(|connection| {
@@ -81,10 +94,8 @@ impl Session {
                 Ok(Session { adapter, connection, metrics: None, closer })
             }
             Err(error) => {
-                if let Err(error) = volume.close() {
-                    tracing::error!(%error, "closing the volume");
-                }
-                Err(error)
+                give_back(volume);
+                Err(error.into())
             }
         }
     }
@@ -134,6 +145,13 @@ impl Session {
         mark_closing();
         adapter.close().map_err(SessionError::Close)?;
         Ok(served?)
+    }
+}
+
+/// Closes a volume that is not mounted.
+fn give_back(volume: Volume) {
+    if let Err(error) = volume.close() {
+        tracing::error!(%error, "closing the volume");
     }
 }
 

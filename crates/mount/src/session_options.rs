@@ -49,6 +49,9 @@ pub struct SessionOptions {
     /// Offers no extended attributes: then the kernel asks for none, which it does twice for a new file
     /// otherwise. A file with an access list, which the kernel would not obey, cannot be looked up.
     pub no_xattr: bool,
+    /// Mounts also if it could tear writes that files on the volume are declared to need whole
+    /// ([`crate::MayTear`]).
+    pub may_tear: bool,
 }
 
 impl SessionOptions {

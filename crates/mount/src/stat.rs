@@ -1,8 +1,12 @@
-//! What the mount tells about itself through extended attributes: `user.onejournal.stat` (counters, as
-//! JSON), `user.onejournal.pid` (the serving process) and `user.onejournal.mode` (the data mode that
-//! holds) of every file and directory, `user.onejournal.file` (counters of the file, as JSON) of
-//! regular files, and `user.onejournal.files` (the files for which most was written, as JSON).
-//! They are not listed and cannot be set.
+//! What the mount tells about itself through extended attributes. Of every file and directory:
+//! - `user.onejournal.stat`: counters, as JSON;
+//! - `user.onejournal.pid`: the serving process;
+//! - `user.onejournal.mode`: the data mode that holds;
+//! - `user.onejournal.atomic_write_bytes`: up to how many bytes aligned writes are atomic;
+//! - `user.onejournal.files`: the files for which most was written, as JSON.
+//!
+//! And `user.onejournal.file` of regular files: counters of the file, as JSON. They are not listed
+//! and cannot be set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +21,8 @@ use crate::session_options::Order;
 pub const STAT_XATTR: &[u8] = b"user.onejournal.stat";
 /// The attribute that says which data mode holds for a file, whoever asked for it.
 pub const MODE_XATTR: &[u8] = b"user.onejournal.mode";
+/// The attribute that says up to how many bytes aligned writes of a file are atomic. Of a directory: of new files in it.
+pub const ATOMIC_WRITE_BYTES_XATTR: &[u8] = b"user.onejournal.atomic_write_bytes";
 /// The attribute of a regular file that holds its own counters.
 pub const FILE_XATTR: &[u8] = b"user.onejournal.file";
 /// The attribute that holds the counters of the files for which most was written.
@@ -115,6 +121,10 @@ pub(crate) struct Stat<'a> {
     pub(crate) transport: &'a str,
     /// The order of writes: `history` or `sync`.
     pub(crate) order: &'a str,
+    /// Aligned writes of up to so many bytes are atomic, in files that do not ask for another mode.
+    pub(crate) atomic_write_bytes: u64,
+    /// The largest size that files on the volume were declared to need.
+    pub(crate) atomic_declared_bytes: u64,
     pub(crate) read_only: bool,
     /// When the volume was ready, in seconds since 1970.
     pub(crate) mount_time_s: u64,
@@ -292,6 +302,8 @@ impl<'a> Stat<'a> {
             data_mode: volume.data_mode().name(),
             transport,
             order: order.name(),
+            atomic_write_bytes: volume.atomic_write_bytes(),
+            atomic_declared_bytes: volume.declared_bytes(),
             read_only: volume.is_read_only(),
             mount_time_s: counters.opening.time_s,
             requests: load(&counters.requests),
@@ -372,6 +384,20 @@ pub(crate) struct FileReport {
     write_amplification: Option<f64>,
     /// Counters of files that were long unused have been dropped, perhaps of this one.
     may_be_partial: bool,
+    /// Not in a list of files.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    atomic: Option<AtomicReport>,
+}
+
+/// Which writes of a file are atomic.
+#[derive(Debug, Serialize)]
+pub(crate) struct AtomicReport {
+    /// Aligned writes of up to so many bytes.
+    #[serde(rename = "atomic_write_bytes")]
+    pub(crate) write_bytes: u64,
+    /// What the file is declared to need; 0: nothing.
+    #[serde(rename = "atomic_declared_bytes")]
+    pub(crate) declared_bytes: u64,
 }
 
 impl FileReport {
@@ -389,7 +415,13 @@ impl FileReport {
             home_bytes: stat.home_bytes,
             write_amplification: amplification(stat.written_bytes(), stat.app_bytes),
             may_be_partial: stat.may_be_partial,
+            atomic: None,
         }
+    }
+
+    /// The same with what is known of atomic writes.
+    pub(crate) fn with_atomic(self, atomic: AtomicReport) -> FileReport {
+        FileReport { atomic: Some(atomic), ..self }
     }
 }
 

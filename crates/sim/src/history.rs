@@ -10,8 +10,9 @@
 //!    content or size, or created the file. Both also cover the last rename of a directory, because
 //!    the file may be below it.
 //! 2. *k* is at most `acked + 1`: the operation that was in progress may be in it.
-//! 3. A write or reservation of more than one block is done in several steps, so its first blocks
-//!    may be there without the rest.
+//! 3. A reservation of more than one block is done in several steps, so its first blocks may be
+//!    there without the rest. So is a write. In the atomic data modes, each step of a write ends at a
+//!    multiple of the volume's unit ([`ext4::Volume::untorn_bytes`]), so no aligned page is torn.
 //!
 //! In the atomic data modes, the tree equals such a state, including contents. In the others, the
 //! tree without contents equals such a state. In each file, each byte is that of some version of
@@ -56,6 +57,9 @@ struct Step {
 pub struct History {
     /// Whether contents are part of the states: no file has data in place that a crash may show.
     atomic: bool,
+    /// In the atomic data modes: where in a file a write may be cut, at multiples of this. 0 before
+    /// the first operation.
+    unit_bytes: u64,
     steps: Vec<Step>,
     /// `states[k]`: after `k` operations.
     states: Vec<Model>,
@@ -74,6 +78,7 @@ impl History {
     pub fn new(case: &Case) -> History {
         let mut history = History {
             atomic: case.data_mode.is_atomic() && case.workload != Workload::Modes,
+            unit_bytes: 0,
             steps: Vec::new(),
             states: Vec::new(),
             fingerprints: Vec::new(),
@@ -111,6 +116,7 @@ impl History {
     pub fn step(&mut self, session: &mut Session, op: &Op) -> Result<Option<Error>, String> {
         let promise = self.promise(op);
         let mut model = self.model().clone();
+        self.unit_bytes = session.volume().untorn_bytes();
         let index = self.steps.len();
         match lockstep::step(session, &mut model, op)
             .map_err(|text| format!("operation {index} ({op}): {text}"))?
@@ -262,7 +268,11 @@ impl History {
             _ => return false,
         };
         let ends = self.part_ends(tree, state, target);
-        let possible = ends.into_iter().filter(|end| *end > offset && *end < offset + len_bytes);
+        let is_write = matches!(step.op, Op::Write { .. });
+        let may_be_cut =
+            |end: &u64| !is_write || !self.atomic || end.is_multiple_of(self.unit_bytes);
+        let ends = ends.into_iter().filter(may_be_cut);
+        let possible = ends.filter(|end| *end > offset && *end < offset + len_bytes);
         possible.into_iter().any(|end| {
             let mut model = self.states[state].clone();
             let part = part_of(&step.op, end - offset);

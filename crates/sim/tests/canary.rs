@@ -145,6 +145,18 @@ mod faulty_engines {
         }
     }
 
+    /// A write in several transactions, in every mode whose aligned pages are atomic.
+    #[test]
+    fn a_page_in_several_operations_is_found_out() {
+        for mode in DataMode::ALL.into_iter().filter(|mode| mode.is_atomic()) {
+            let (workloads, kind) = ([Workload::Pages], JournalKind::default());
+            let find = || find_on(&Stage::sound(), &workloads, kind, [mode; 2]);
+            let failure = fault::with(ext4::Fault::WriteInBlocks, find);
+            println!("{mode:?}: {:.300}", failure.clone().unwrap_or_default());
+            assert!(failure.is_some(), "{mode:?}: it must be found");
+        }
+    }
+
     #[test]
     fn ignoring_checksums_is_found_out() {
         is_found(Fault::ChecksumIgnored);

@@ -52,7 +52,7 @@ macro_rules! crashes {
     };
 }
 
-// 30 times at least 150 states: more than 4,000 in all.
+// Each time at least 150 states: more than 6,000 in all.
 crashes! {
     random_journal: Random, Journal, 0..8;
     random_ordered: Random, Ordered, 0..8;
@@ -93,6 +93,10 @@ crashes! {
     atomic_journal: Atomic, Journal, 0..6;
     zeroes_auto: Zeroes, Auto, 0..6;
     zeroes_ordered: Zeroes, Ordered, 0..2;
+    pages_journal: Pages, Journal, 0..3;
+    pages_wasteless: Pages, Wasteless, 0..3;
+    pages_delta: Pages, Delta, 0..3;
+    pages_auto: Pages, Auto, 0..6;
 }
 
 // Journals elsewhere and DJFS' codec: each with workloads that use it most.
@@ -104,6 +108,9 @@ crashes! {
     nvram_modes_auto: Modes, Auto, "nvram", 0..2;
     nvram_orphans_ordered: Orphans, Ordered, "nvram:xor-lzo", 0..2;
     nvram_rounds_delta: Rounds, Delta, "nvram:xor-lzo", 0..1;
+    nvram_pages_auto: Pages, Auto, "nvram", 0..2;
+    device_pages_auto: Pages, Auto, "device", 0..2;
+    copies_pages_delta: Pages, Delta, "volume:copies", 0..2;
     device_random_auto: Random, Auto, "device:xor-lzo", 0..2;
     device_writers_ordered: Writers, Ordered, "device", 0..2;
     copies_random_delta: Random, Delta, "volume:copies", 0..2;

@@ -4,22 +4,22 @@
 //! [`ANSWER_LIMIT`].
 
 mod answer;
+mod ask;
 mod detached;
 mod files;
 mod logs;
 mod mounts;
-mod probe;
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 #[cfg(test)]
 pub use answer::MountState;
+pub use ask::{AskArgs, Asker, Subject, ask_once, run_ask};
 pub use detached::{DetachedVolume, detached};
 pub use files::FileCounters;
 pub use logs::{SeenLog, StreamCounters, logs, logs_with_counters};
 pub use mounts::{Mounts, SeenMount};
-pub use probe::{Probe, ProbeArgs, Subject, ask_once, run_probe};
 
 /// How long all answers together may take. A daemon may be stopped, or stuck in its disk.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);

@@ -9,8 +9,8 @@ use serde_json::Map;
 
 use super::ANSWER_LIMIT;
 use super::answer::{Answer, MountState};
+use super::ask::{Asker, Subject};
 use super::files::FileCounters;
-use super::probe::{Probe, Subject};
 use crate::counters::Counters;
 use crate::namespaces::{self, NamespaceId};
 use crate::volumes::backing_file;
@@ -38,19 +38,19 @@ pub struct SeenMount {
 /// State that is kept from one look at the mounts to the next.
 pub struct Mounts {
     /// The asking processes, by the path that they ask.
-    probes: HashMap<PathBuf, Probe>,
+    askers: HashMap<PathBuf, Asker>,
     subject: Subject,
 }
 
 impl Mounts {
     /// Reads the files of each volume, too.
     pub fn with_files() -> Mounts {
-        Mounts { probes: HashMap::new(), subject: Subject::VolumeWithFiles }
+        Mounts { askers: HashMap::new(), subject: Subject::VolumeWithFiles }
     }
 
     /// Does not read files.
     pub fn without_files() -> Mounts {
-        Mounts { probes: HashMap::new(), subject: Subject::Volume }
+        Mounts { askers: HashMap::new(), subject: Subject::Volume }
     }
 
     /// All mounts in this namespace, and one mount of each volume that is mounted only in other
@@ -61,13 +61,13 @@ impl Mounts {
         let mut found = namespaces::all_mounts();
         found.retain(|(holder, entry)| seen.insert(entry.device) || own == Some(holder.namespace));
         let paths: Vec<PathBuf> = found.iter().map(|(holder, _)| holder.reachable_dir()).collect();
-        self.probes.retain(|path, _| paths.contains(path));
+        self.askers.retain(|path, _| paths.contains(path));
         for path in &paths {
             self.ask(path);
         }
         let give_up = Instant::now() + ANSWER_LIMIT;
         let seen = found.into_iter().zip(paths).map(|((holder, entry), path)| {
-            let answer = self.probes.get_mut(&path).and_then(|probe| probe.answer(give_up));
+            let answer = self.askers.get_mut(&path).and_then(|asker| asker.answer(give_up));
             let is_own = own == Some(holder.namespace);
             seen_mount(entry, path, (!is_own).then_some(holder.pid), answer)
         });
@@ -76,13 +76,13 @@ impl Mounts {
 
     /// Asks the mount at `path`, unless its last answer is still missing.
     fn ask(&mut self, path: &Path) {
-        if !self.probes.contains_key(path) {
+        if !self.askers.contains_key(path) {
             // Without one it does not answer.
-            let Ok(probe) = Probe::start(path, self.subject) else { return };
-            self.probes.insert(path.to_owned(), probe);
+            let Ok(asker) = Asker::start(path, self.subject) else { return };
+            self.askers.insert(path.to_owned(), asker);
         }
-        if let Some(probe) = self.probes.get_mut(path).filter(|probe| !probe.is_asked()) {
-            probe.ask();
+        if let Some(asker) = self.askers.get_mut(path).filter(|asker| !asker.is_asked()) {
+            asker.ask();
         }
     }
 }

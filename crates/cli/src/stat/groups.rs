@@ -4,7 +4,8 @@
 use crate::counters::Counters;
 use crate::units::{bytes, count, nanoseconds};
 
-/// Title and counters, by their names in `--json`. Every number of a volume is in one of them.
+/// Title and counters, by their names in `--json`. Every number of a volume that
+/// is not in the summary is in one of them.
 const GROUPS: [(&str, &[&str]); 8] = [
     (
         "Requests",

@@ -96,6 +96,7 @@ pub fn lines(counters: &Counters, now_s: u64) -> Vec<(String, String)> {
     let mut lines = vec![
         ("mounted", format!("{} ago, {}", span(mounted_s), state(counters))),
         ("durability", durability(counters)),
+        ("atomic writes", atomic_writes(counters)),
         ("flushes per fsync", Flushes::of(counters).describe()),
         ("write amplification", Amplification::of(counters).describe()),
         (
@@ -134,6 +135,22 @@ fn durability(counters: &Counters) -> String {
         _ => "unknown",
     };
     format!("{class} ({meaning})")
+}
+
+/// Which writes of a program are never torn.
+fn atomic_writes(counters: &Counters) -> String {
+    let kib = |name: &str| format!("{} KiB", counters.number(name) / 1024);
+    let needed = match counters.number("atomic_declared_bytes") {
+        0 => String::new(),
+        _ => format!("; files were declared to need {}", kib("atomic_declared_bytes")),
+    };
+    let text = |name: &str| counters.text(name).unwrap_or_default();
+    match counters.number("atomic_write_bytes") {
+        0 if counters.is_set("read_only") => format!("none (read-only){needed}"),
+        0 if text("order") == "sync" => format!("none (order=sync){needed}"),
+        0 => format!("none by default (data={}){needed}", text("data_mode")),
+        _ => format!("aligned writes of up to {}{needed}", kib("atomic_write_bytes")),
+    }
 }
 
 fn journal_medium(counters: &Counters) -> Option<String> {
@@ -176,10 +193,11 @@ mod tests {
     #[test]
     fn regression_one_small_write_has_no_amplification() {
         let fresh = counters(
-            r#"{"durability":"power","mount_time_s":1000,"app_bytes":241,"fsyncs":1,"device_flushes":8,
+            r#"{"durability":"power","atomic_write_bytes":524288,"mount_time_s":1000,"app_bytes":241,"fsyncs":1,"device_flushes":8,
                 "opening_flushes":6,"device_bytes_written":16818176,"opening_bytes":16777216}"#,
         );
         assert_eq!(line(&fresh, "mounted"), "2 h 13 min ago, read-write");
+        assert_eq!(line(&fresh, "atomic writes"), "aligned writes of up to 512 KiB");
         let amplification = line(&fresh, "write amplification");
         assert_eq!(
             amplification,
@@ -193,6 +211,21 @@ mod tests {
             (line(&fresh, "stalls"), line(&fresh, "last error")),
             ("none".into(), "none".into())
         );
+    }
+
+    #[test]
+    fn a_mount_without_atomic_writes_says_why() {
+        for (text, expected) in [
+            (r#"{"order":"sync","data_mode":"auto"}"#, "none (order=sync)"),
+            (r#"{"order":"history","data_mode":"ordered"}"#, "none by default (data=ordered)"),
+            (r#"{"order":"history","data_mode":"auto","read_only":true}"#, "none (read-only)"),
+            (
+                r#"{"order":"sync","atomic_declared_bytes":16384}"#,
+                "none (order=sync); files were declared to need 16 KiB",
+            ),
+        ] {
+            assert_eq!(line(&counters(text), "atomic writes"), expected);
+        }
     }
 
     #[test]

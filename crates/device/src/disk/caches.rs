@@ -51,7 +51,7 @@ pub(crate) fn below(kind: Kind, stat: &Stat) -> Vec<u64> {
 }
 
 /// The devices that a device-mapper or RAID device is made of.
-fn members(device: u64) -> Vec<u64> {
+pub(crate) fn members(device: u64) -> Vec<u64> {
     let Ok(entries) = fs::read_dir(sysfs_directory(device).join("slaves")) else {
         return Vec::new();
     };

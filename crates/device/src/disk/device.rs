@@ -25,6 +25,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::sync::Mutex;
+use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::caches;
@@ -147,6 +148,16 @@ impl Disk {
     /// block device itself. The disk stays open and locked. Does nothing for a file.
     pub fn release_exclusive(&self) {
         self.exclusive.lock().take();
+    }
+
+    /// Whether its I/O bypasses the page cache.
+    pub fn is_direct(&self) -> bool {
+        rustix::fs::fcntl_getfl(&self.fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
+    }
+
+    /// The open file or device.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// Whether direct I/O accepts memory at `address`.

@@ -96,7 +96,7 @@ fn clamp_sector(bytes: u32) -> usize {
 }
 
 /// A RAM disk survives nothing. A loop device survives what its file survives.
-fn block_durability(device: u64) -> Durability {
+pub(crate) fn block_durability(device: u64) -> Durability {
     let Ok(backing) = Backing::of_device(device) else { return Durability::Power };
     match backing.root {
         Root::Disk(disk) => {

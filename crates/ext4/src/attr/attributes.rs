@@ -1,5 +1,6 @@
 //! Reading and setting the attributes of an inode.
 
+use super::declared::check_declared;
 use crate::error::{Error, Result};
 use crate::file::FILE_BYTES_MAX;
 use crate::inode::{Inode, flags, read_inode};
@@ -56,8 +57,12 @@ impl Mounted {
             self.with_op(2 * xattr::STORE_CREDITS + credits::PUT_INODE, |op| {
                 let mut inode = op.inode(ino)?;
                 check(&inode, set)?;
+                let changes_flag = changes_mode_flag(&inode, set);
                 apply(&mut inode, set, op.now());
                 apply_to_xattrs(op, &mut inode, set)?;
+                if changes_flag {
+                    check_declared(op, &inode)?;
+                }
                 inode.bump_version();
                 if is_times_only(set) { op.put_inode_times(&inode) } else { op.put_inode(&inode) }
             })?;
@@ -85,8 +90,13 @@ impl Mounted {
 
 /// `chattr +j` and `-j` change the data mode of a file.
 fn changes_data_mode(inode: &Inode, set: &SetAttr) -> bool {
+    inode.kind() == FileKind::Regular && set.size_bytes.is_none() && changes_mode_flag(inode, set)
+}
+
+/// Whether the flag of `chattr +j` changes.
+fn changes_mode_flag(inode: &Inode, set: &SetAttr) -> bool {
     let changes = |wanted: u32| (wanted ^ inode.flags()) & flags::JOURNAL_DATA != 0;
-    inode.kind() == FileKind::Regular && set.size_bytes.is_none() && set.flags.is_some_and(changes)
+    set.flags.is_some_and(changes)
 }
 
 /// Whether an fdatasync need not commit this change.

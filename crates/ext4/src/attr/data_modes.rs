@@ -1,10 +1,9 @@
 //! Reading and setting the data mode of a file or directory.
 
-use crate::data_mode::{DATA_MODE_XATTR, DataMode};
-use crate::file::mode_attribute;
+use crate::data_mode::{DATA_MODE_XATTR, DataMode, parse_declared};
 use crate::inode::read_inode;
 use crate::memory::Mounted;
-use crate::xattr::XattrName;
+use crate::xattr::{XattrName, atomic_attribute, atomic_volume_attribute, mode_attribute};
 use crate::{Error, InodeNo, Result, XattrFlags};
 
 impl Mounted {
@@ -32,8 +31,20 @@ impl Mounted {
     }
 }
 
-/// Refuses a value of the attribute that is not the name of a mode.
+/// Refuses a value that makes no sense of an attribute of this project, and an attribute that only
+/// the volume itself sets.
 pub(super) fn check_value(name: &XattrName, value: &[u8]) -> Result<()> {
     let names_mode = || std::str::from_utf8(value).ok().and_then(DataMode::from_name).is_some();
-    if *name == mode_attribute() && !names_mode() { Err(Error::InvalidArgument) } else { Ok(()) }
+    match name {
+        name if *name == mode_attribute() && !names_mode() => Err(Error::InvalidArgument),
+        name if *name == atomic_attribute() && parse_declared(value).is_none() => {
+            Err(Error::InvalidArgument)
+        }
+        name => check_ours(name),
+    }
+}
+
+/// Refuses the attribute that only the volume itself sets and removes.
+pub(super) fn check_ours(name: &XattrName) -> Result<()> {
+    if *name == atomic_volume_attribute() { Err(Error::NotPermitted) } else { Ok(()) }
 }

@@ -2,6 +2,7 @@
 
 mod attributes;
 mod data_modes;
+mod declared;
 mod label;
 mod stat_fs;
 mod xattrs;

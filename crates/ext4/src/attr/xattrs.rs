@@ -3,19 +3,21 @@
 //! Access control lists are converted between their form on disk and Linux's. Setting the access list also sets the mode.
 
 use super::attributes::SET_GROUP_ID;
-use super::data_modes::check_value;
+use super::data_modes::{check_ours, check_value};
+use super::declared::check_declared;
+use crate::data_mode::parse_declared;
 use crate::error::{Error, Result};
-use crate::file::mode_attribute;
 use crate::inode::{Inode, flags, read_inode};
 use crate::memory::Mounted;
 use crate::op::{Op, credits};
 use crate::types::{FileKind, InodeNo, XattrFlags};
 use crate::xattr::{
-    ACL_ACCESS, ACL_DEFAULT, Acl, STORE_CREDITS, USER_INDEX, XattrName, get, load, store,
+    ACL_ACCESS, ACL_DEFAULT, Acl, STORE_CREDITS, USER_INDEX, XattrName, atomic_attribute,
+    atomic_volume_attribute, get, load, mode_attribute, store,
 };
 
 /// Refuses attributes that this kind of inode cannot have, and inodes that must not change.
-fn check_change(inode: &Inode, name: &XattrName) -> Result<()> {
+pub(super) fn check_change(inode: &Inode, name: &XattrName) -> Result<()> {
     if inode.has_flag(flags::IMMUTABLE | flags::APPEND) {
         return Err(Error::NotPermitted);
     }
@@ -62,7 +64,10 @@ impl Mounted {
         let _xattr = in_core.xattr.read();
         let stored = load(self, &read_inode(self, ino)?)?;
         let all = stored.in_inode.0.iter().chain(&stored.in_block.0);
-        Ok(all.filter_map(|xattr| xattr.name.full()).collect())
+        // A copy of the root directory must not take it along.
+        let ours = atomic_volume_attribute();
+        let shown = all.filter(|xattr| xattr.name != ours);
+        Ok(shown.filter_map(|xattr| xattr.name.full()).collect())
     }
 
     /// [`Volume::set_xattr`](crate::Volume::set_xattr).
@@ -99,6 +104,12 @@ impl Mounted {
     ) -> Result<()> {
         let name = XattrName::parse(name)?;
         check_value(&name, value)?;
+        let declared_bytes = (name == atomic_attribute()).then(|| parse_declared(value)).flatten();
+        if let Some(bytes) = declared_bytes {
+            self.check_writable()?;
+            self.check_declaration(ino, bytes)?;
+            self.note_declared(bytes)?;
+        }
         self.change_xattrs(ino, &name, |op, inode| {
             check_change(inode, &name)?;
             let exists = get(op, inode, &name)?.is_some();
@@ -113,12 +124,15 @@ impl Mounted {
             }
             let acl = prepare_acl(inode, &name, value)?;
             store(op, inode, &name, acl.as_deref())
-        })
+        })?;
+        // Once more, if the volume was told to forget it meanwhile.
+        declared_bytes.map_or(Ok(()), |bytes| self.note_declared(bytes))
     }
 
     /// [`Volume::remove_xattr`](crate::Volume::remove_xattr).
     pub(crate) fn remove_xattr(&self, ino: InodeNo, name: &[u8]) -> Result<()> {
         let name = XattrName::parse(name)?;
+        check_ours(&name)?;
         self.change_xattrs(ino, &name, |op, inode| {
             check_change(inode, &name)?;
             // Linux lets a list that is not there be removed.
@@ -136,7 +150,9 @@ impl Mounted {
         change: impl Fn(&mut Op<'_>, &mut Inode) -> Result<()>,
     ) -> Result<()> {
         let in_core = self.in_core(ino);
-        let changes_mode = *name == mode_attribute();
+        let (is_mode, is_declaration) = (*name == mode_attribute(), *name == atomic_attribute());
+        // A declared file does not take each default.
+        let changes_mode = is_mode || is_declaration && !self.settings.data_mode.is_atomic();
         let is_file = || Ok::<_, Error>(read_inode(self, ino)?.kind() == FileKind::Regular);
         let _content =
             if changes_mode && is_file()? { Some(in_core.content.write()) } else { None };
@@ -148,12 +164,15 @@ impl Mounted {
         let changed = self.with_op(STORE_CREDITS + credits::PUT_INODE, |op| {
             let mut inode = op.inode(ino)?;
             change(op, &mut inode)?;
+            if is_mode || is_declaration {
+                check_declared(op, &inode)?;
+            }
             inode.set_ctime(op.now());
             inode.bump_version();
             op.put_inode(&inode)
         });
-        if changes_mode {
-            in_core.set_mode_code(None);
+        if is_mode || is_declaration {
+            in_core.set_asked(None);
         }
         changed
     }

@@ -6,15 +6,12 @@
 //! place over existing data do not offer atomic writes.
 
 use super::content::{FILE_BYTES_MAX, block_of, regular_file};
-use super::write::{Chunk, EDIT_COUNT, GROWTH_LEVEL_COUNT, Undone, edits_credit_count};
+use super::write::{Chunk, DEPTH_MAX, EDIT_COUNT, GROWTH_LEVEL_COUNT, Undone, edits_credit_count};
 use crate::extent::{self, Target};
 use crate::inode::Inode;
 use crate::memory::Mounted;
 use crate::op::Op;
 use crate::{Error, InodeNo, Result};
-
-/// The largest possible depth of a tree.
-const DEPTH_MAX: u16 = 5;
 
 /// Some bytes of a file and where they go.
 pub type Piece<'a> = (u64, &'a [u8]);
@@ -95,7 +92,9 @@ fn write_chunks(op: &mut Op<'_>, chunks: &[Chunk<'_>]) -> Result<usize> {
         appended_bytes += match chunk.write(op, data_count) {
             Ok(written) => written.appended_bytes(),
             // Without credits: the transaction has no room for so many changes of the tree.
-            Err(Undone::NeedsCredits | Undone::NoSpace { .. }) => return Err(Error::NoSpace),
+            Err(Undone::NeedsCredits { .. } | Undone::NoSpace { .. }) => {
+                return Err(Error::NoSpace);
+            }
             Err(Undone::NeedsCopies) => unreachable!("chunks of an atomic write have copies"),
             Err(Undone::Failed(error)) => return Err(error),
         };

@@ -17,9 +17,10 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod truncate;
+mod untorn;
 mod write;
 
 pub use atomic::Piece;
 pub(crate) use content::{FILE_BYTES_MAX, regular_file};
 pub use fallocate::Allocate;
-pub(crate) use plan::mode_attribute;
+pub(crate) use plan::flagged_mode;

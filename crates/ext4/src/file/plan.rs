@@ -6,12 +6,12 @@ use journal::codec::extent::Ranges;
 use journal::{BlockRef, Form, HomeBlock};
 
 use crate::Result;
-use crate::data_mode::{DATA_MODE_XATTR, DataMode};
+use crate::data_mode::{Asked, DataMode};
 use crate::facts::Source;
 use crate::inode::{Inode, flags, read_inode};
 use crate::memory::{InCoreInode, Mounted};
 use crate::op::Op;
-use crate::xattr::{self, XattrName};
+use crate::xattr;
 
 /// A shorter append goes through the journal in `auto` mode.
 const AUTO_IN_PLACE_BYTES: usize = 256 << 10;
@@ -132,40 +132,36 @@ fn extent(put: &Put) -> Form {
     Form::Extent(ranges)
 }
 
-/// The mode that the inode asks for, if it is known without reading its attributes.
-fn known_mode(inode: &Inode, in_core: &InCoreInode) -> Option<Option<DataMode>> {
-    if inode.has_flag(flags::JOURNAL_DATA) {
-        return Some(Some(DataMode::Journal));
-    }
-    in_core.mode_code().map(|code| DataMode::from_number(u32::from(code)))
+/// The mode of an inode with the flag of `chattr +j`, which counts before its attributes.
+pub(crate) fn flagged_mode(inode: &Inode) -> Option<DataMode> {
+    inode.has_flag(flags::JOURNAL_DATA).then_some(DataMode::Journal)
 }
 
-/// The mode that the inode asks for. No other thread may be setting it meanwhile, because the
-/// result would overwrite the new mode. So the source is an operation, or the caller holds the
+/// What the attributes of the inode ask for. No other thread may be setting them meanwhile, because
+/// the result would overwrite what it set. So the source is an operation, or the caller holds the
 /// inode's attribute lock and read the inode under it.
-fn look_up(source: &impl Source, inode: &Inode, in_core: &InCoreInode) -> Result<Option<DataMode>> {
-    if let Some(mode) = known_mode(inode, in_core) {
-        return Ok(mode);
+fn look_up(source: &impl Source, inode: &Inode, in_core: &InCoreInode) -> Result<Asked> {
+    if let Some(asked) = in_core.asked() {
+        return Ok(asked);
     }
-    let mode = match xattr::get(source, inode, &mode_attribute())? {
-        // Whoever wrote something else with other tools gets the volume's default.
-        Some(value) => std::str::from_utf8(&value).ok().and_then(DataMode::from_name),
-        None => None,
-    };
-    in_core.set_mode_code(Some(mode.map_or(0, |mode| mode.number() as u8)));
-    Ok(mode)
+    let asked = xattr::asked(source, inode)?;
+    in_core.set_asked(Some(asked));
+    Ok(asked)
 }
 
 impl Op<'_> {
-    /// The mode that the inode itself asks for.
-    pub(crate) fn mode_of(&self, inode: &Inode) -> Result<Option<DataMode>> {
+    /// What the attributes of the inode ask for.
+    pub(crate) fn asked(&self, inode: &Inode) -> Result<Asked> {
         look_up(self, inode, &self.mounted().in_core(inode.ino))
     }
 
     /// How this operation, which writes `len_bytes` bytes to this file, writes them.
     pub(crate) fn plan(&self, inode: &Inode, len_bytes: usize) -> Result<Plan> {
         let volume = self.mounted();
-        let mode = self.mode_of(inode)?.unwrap_or(volume.settings.data_mode);
+        let mode = match flagged_mode(inode) {
+            Some(mode) => mode,
+            None => self.asked(inode)?.mode_with(volume.settings.data_mode),
+        };
         Ok(volume.plan_in(mode, &volume.in_core(inode.ino), len_bytes))
     }
 }
@@ -195,18 +191,16 @@ impl Mounted {
     /// The mode in effect: the inode's own, or the volume's. Takes the inode's attribute lock, so
     /// never call it inside an operation.
     pub(crate) fn mode_in(&self, inode: &Inode, in_core: &InCoreInode) -> Result<DataMode> {
-        let own = match known_mode(inode, in_core) {
-            Some(mode) => mode,
+        if let Some(mode) = flagged_mode(inode) {
+            return Ok(mode);
+        }
+        let asked = match in_core.asked() {
+            Some(asked) => asked,
             None => {
                 let _xattr = in_core.xattr.read();
                 look_up(self, &read_inode(self, inode.ino)?, in_core)?
             }
         };
-        Ok(own.unwrap_or(self.settings.data_mode))
+        Ok(asked.mode_with(self.settings.data_mode))
     }
-}
-
-/// The name of the attribute, parsed.
-pub(crate) fn mode_attribute() -> XattrName {
-    XattrName::parse(DATA_MODE_XATTR.as_bytes()).expect("a good name")
 }

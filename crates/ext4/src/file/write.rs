@@ -1,8 +1,10 @@
 //! Writing a file.
 //!
 //! A write is one operation if a transaction can hold it. Otherwise it is cut into chunks, each of
-//! which is one operation. An operation maps blocks, allocates missing ones, and sets the size. All
-//! of this is in one transaction with the data, or ordered after them:
+//! which is one operation. A chunk that is cut ends at a multiple of [`Mounted::unit_bytes`] in the
+//! file, so that no aligned page of that size is in two operations (`untorn.rs`). An operation maps
+//! blocks, allocates missing ones, and sets the size. All of this is in one transaction with the
+//! data, or ordered after them:
 //!
 //! - Data that go through the journal are blocks of the same operation.
 //! - Data that go in place (`data_mode` decides) are written in one of two ways. A run of at least
@@ -21,17 +23,21 @@ use super::content::{
 };
 use super::plan::{Plan, Put};
 use super::truncate::budget;
+use super::untorn::cut_at_unit;
 use crate::extent::{self, FREE_CREDIT_COUNT, Target, edit_credit_count};
 use crate::facts::Source;
 use crate::inode::Inode;
 use crate::memory::{InCoreInode, Mounted};
 use crate::op::{Op, Undo};
-use crate::{DataMode, Error, InodeNo, Result};
+use crate::{DataMode, Error, InodeNo, Result, faults};
 
 /// The number of allocations and conversions that an operation asks credits for at first. Most of
 /// them change the same blocks, so the operation can do many more. If the credits run out, it is
 /// repeated with as many as it may take.
 pub(super) const EDIT_COUNT: usize = 8;
+
+/// The largest possible depth of a tree.
+pub(super) const DEPTH_MAX: u16 = 5;
 
 /// The number of levels by which a tree may grow during one operation.
 pub(super) const GROWTH_LEVEL_COUNT: u16 = 2;
@@ -103,15 +109,16 @@ pub(super) struct Chunk<'a> {
     /// If they do not: copies of the whole blocks in `data`, made before the handle was opened.
     copies: Vec<BlockRef>,
     kill_privileges: bool,
-    /// Whether the operation may write only a part of it. Otherwise it writes all of it or is
-    /// undone.
-    may_stop: bool,
+    /// Whether the operation asks for credits for an allocation of each block, as far as a
+    /// transaction has them. Otherwise for a few allocations.
+    asks_for_most: bool,
 }
 
 /// Why the operation of a chunk is undone.
 pub(super) enum Undone {
-    /// The operation has not enough credits for all of the chunk.
-    NeedsCredits,
+    /// The operation has not enough credits for all of the chunk. They were enough for the first
+    /// `fitting_bytes` of the data.
+    NeedsCredits { fitting_bytes: usize },
     /// Some of the whole blocks cannot go home directly.
     NeedsCopies,
     /// The volume is full. Blocks were found for the first `fitting_bytes` of the data.
@@ -207,15 +214,20 @@ impl Mounted {
         let plan = self.plan(&inode, in_core, data.len())?;
         let direct = plan.allows_direct();
         let count_max = if direct { DIRECT_CHUNK_COUNT } else { journaled_max };
-        let room = |count: usize| count.saturating_mul(BLOCK_BYTES) - place_in_block(offset);
-        let data = &data[..data.len().min(room(count_max))];
+        let unit_bytes = self.unit_bytes();
+        let cut = |len_bytes: usize, count: usize| {
+            let room = count.saturating_mul(BLOCK_BYTES) - place_in_block(offset);
+            cut_at_unit(offset, len_bytes, room, unit_bytes)
+        };
+        let data = &data[..cut(data.len(), count_max)];
+        let data = faults::first_operation(data);
         let mut chunk = Chunk::new(plan, ino, offset, data, kill, direct);
         let may_redirect = chunk.direct && plan.may_redirect() && self.has_room_to_redirect();
         let held_count = if may_redirect { chunk.held_count(self, &inode)? } else { 0 };
         chunk.redirect = held_count > 0
             && chunk.credit_count(EDIT_COUNT, depth) + FREE_CREDIT_COUNT <= credits_max;
         let written = loop {
-            let credit_count = if chunk.may_stop {
+            let credit_count = if chunk.asks_for_most {
                 chunk.credit_count(usize::MAX, depth + GROWTH_LEVEL_COUNT).min(credits_max)
             } else if chunk.redirect {
                 chunk.credit_count(EDIT_COUNT, depth) + FREE_CREDIT_COUNT
@@ -225,15 +237,21 @@ impl Mounted {
             let (len_bytes, direct) = match self.try_op(credit_count, |op| chunk.write(op, 0)) {
                 Ok(written) => break written,
                 // What cannot be redirected as a whole goes through the journal.
-                Err(Undone::NeedsCredits | Undone::NoSpace { .. }) if chunk.redirect => {
-                    (chunk.data.len().min(room(journaled_max)), false)
+                Err(Undone::NeedsCredits { .. } | Undone::NoSpace { .. }) if chunk.redirect => {
+                    (cut(chunk.data.len(), journaled_max), false)
                 }
-                // A chunk that even the largest operation cannot write is cut.
-                Err(Undone::NeedsCredits) => {
-                    chunk.may_stop = true;
+                Err(Undone::NeedsCredits { .. }) if !chunk.asks_for_most => {
+                    chunk.asks_for_most = true;
                     continue;
                 }
-                Err(Undone::NeedsCopies) => (chunk.data.len().min(room(journaled_max)), false),
+                // A chunk that even the largest operation cannot write is cut.
+                Err(Undone::NeedsCredits { fitting_bytes }) => {
+                    assert!(fitting_bytes > 0, "a transaction has room for one block of data");
+                    let len_bytes =
+                        cut_at_unit(offset, chunk.data.len(), fitting_bytes, unit_bytes);
+                    (len_bytes, chunk.direct)
+                }
+                Err(Undone::NeedsCopies) => (cut(chunk.data.len(), journaled_max), false),
                 Err(Undone::NoSpace { fitting_bytes: 0 }) => return Err(Error::NoSpace),
                 // The blocks of the last piece may have no node to be mapped by: nothing of this
                 // operation can be kept. What fits is written once more, alone.
@@ -307,7 +325,7 @@ impl<'a> Chunk<'a> {
             redirect: false,
             copies: Vec::new(),
             kill_privileges,
-            may_stop: false,
+            asks_for_most: false,
         };
         let whole = chunk.whole_blocks();
         chunk.direct &= whole.len() >= IN_PLACE_COUNT_MIN * BLOCK_BYTES;
@@ -456,8 +474,7 @@ impl<'a> Chunk<'a> {
         Ok(written)
     }
 
-    /// Finds a block for each block of the chunk, from its start on: for all, or, if the chunk may
-    /// stop, for as many as the operation has credits for, but at least one.
+    /// Finds a block for each block of the chunk, from its start on.
     fn map(
         &self,
         op: &mut Op<'_>,
@@ -469,13 +486,10 @@ impl<'a> Chunk<'a> {
         let mut next = block_of(self.offset);
         let last = block_of(self.end() - 1);
         while next <= last {
-            if !has_room_for_edit(op, inode, other_count) {
-                if self.may_stop {
-                    break;
-                }
-                return Err(Undone::NeedsCredits);
-            }
             let fitting_bytes = pieces.last().map_or(0, |p| self.range_of(p.logical, p.count).end);
+            if !has_room_for_edit(op, inode, other_count) {
+                return Err(Undone::NeedsCredits { fitting_bytes });
+            }
             let piece = map_piece(op, inode, next, last - next + 1);
             let piece = piece.map_err(|error| Undone::new(error, fitting_bytes))?;
             next += piece.count;

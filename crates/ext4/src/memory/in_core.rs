@@ -20,6 +20,7 @@ use device::sync::{Mutex, RwLock};
 use journal::Tid;
 
 use crate::InodeNo;
+use crate::data_mode::Asked;
 
 const SHARD_COUNT: usize = 16;
 
@@ -40,19 +41,20 @@ pub(crate) struct InCoreInode {
 
 /// What a write to the content needs to know first; see `data_mode`.
 struct DataHints {
-    /// The mode that the inode asks for, as a number. [`UNKNOWN_MODE`]: not looked up yet.
-    mode_code: AtomicU8,
+    /// The code of what the inode asks for. [`UNKNOWN`]: not looked up yet.
+    asked_code: AtomicU8,
     was_synced: AtomicBool,
     /// Bytes written since the last sync to blocks that held nothing.
     appended_bytes: AtomicU64,
 }
 
-const UNKNOWN_MODE: u8 = u8::MAX;
+/// No [`Asked::code`].
+const UNKNOWN: u8 = u8::MAX;
 
 impl Default for DataHints {
     fn default() -> DataHints {
         DataHints {
-            mode_code: AtomicU8::new(UNKNOWN_MODE),
+            asked_code: AtomicU8::new(UNKNOWN),
             was_synced: AtomicBool::new(false),
             appended_bytes: AtomicU64::new(0),
         }
@@ -104,14 +106,15 @@ impl InCoreInode {
         self.is_linkable.store(is_linkable, Ordering::Release);
     }
 
-    /// The mode as it was last set; `None`: look it up.
-    pub(crate) fn mode_code(&self) -> Option<u8> {
-        Some(self.data.mode_code.load(Ordering::Acquire)).filter(|code| *code != UNKNOWN_MODE)
+    /// What the inode asks for, as it was last set; `None`: look it up.
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        let code = self.data.asked_code.load(Ordering::Acquire);
+        (code != UNKNOWN).then(|| Asked::from_code(code))
     }
 
     /// `None`: it has to be looked up.
-    pub(crate) fn set_mode_code(&self, code: Option<u8>) {
-        self.data.mode_code.store(code.unwrap_or(UNKNOWN_MODE), Ordering::Release);
+    pub(crate) fn set_asked(&self, asked: Option<Asked>) {
+        self.data.asked_code.store(asked.map_or(UNKNOWN, Asked::code), Ordering::Release);
     }
 
     /// Whether the file was synced since its inode is in memory.

@@ -46,6 +46,11 @@ pub struct Mounted {
     /// Held shared from the answer to a write in `writeback` mode until its data are home. No
     /// transaction waits for these data, but a sync of the volume must.
     pub(crate) answered: RwLock<()>,
+    /// See [`crate::Volume::set_unsplit_write_bytes`].
+    pub(crate) unsplit_write_bytes: AtomicU64,
+    /// The largest size that was declared on the volume ([`crate::ATOMIC_VOLUME_XATTR`]), 0: none.
+    /// Changed with the root's attribute lock held.
+    pub(crate) declared_bytes: AtomicU64,
 }
 
 /// The published state.

@@ -4,12 +4,11 @@ use super::lookup::{self, change_dir, read_dir_inode};
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::extent;
-use crate::file::mode_attribute;
 use crate::inode::{Inode, flags};
 use crate::memory::Mounted;
 use crate::op::{Op, credits};
 use crate::types::{Attr, FileKind, InodeNo, NewNode, Owner};
-use crate::xattr::{self, ACL_ACCESS, ACL_DEFAULT, Acl};
+use crate::xattr::{self, ACL_ACCESS, ACL_DEFAULT, Acl, atomic_attribute, mode_attribute};
 
 /// Longest target of a symbolic link in bytes.
 const TARGET_MAX: usize = 4095;
@@ -102,21 +101,26 @@ fn new_inode(op: &mut Op<'_>, dir: &Inode, kind: FileKind, owner: Owner) -> Resu
     Ok(inode)
 }
 
-/// New files and directories inherit the data mode of their directory.
+/// New files and directories inherit the data mode of their directory, and its declaration of atomic
+/// writes.
 fn hand_down_data_mode(op: &mut Op<'_>, dir: &Inode, inode: &mut Inode) -> Result<()> {
     let in_core = op.mounted().in_core(inode.ino);
     // The in-core inode may still be there of the inode's former incarnation.
-    in_core.set_mode_code(None);
+    in_core.set_asked(None);
     in_core.set_synced(false);
     in_core.set_linkable(false);
-    let by_flag = dir.has_flag(flags::JOURNAL_DATA);
-    let takes = matches!(inode.kind(), FileKind::Regular | FileKind::Directory);
-    match op.mode_of(dir)? {
-        Some(mode) if takes && !by_flag => {
-            xattr::store(op, inode, &mode_attribute(), Some(mode.name().as_bytes()))
-        }
-        _ => Ok(()),
+    if !matches!(inode.kind(), FileKind::Regular | FileKind::Directory) {
+        return Ok(());
     }
+    let asked = op.asked(dir)?;
+    // A flag was inherited as a flag.
+    if let Some(mode) = asked.mode.filter(|_| !dir.has_flag(flags::JOURNAL_DATA)) {
+        xattr::store(op, inode, &mode_attribute(), Some(mode.name().as_bytes()))?;
+    }
+    if let Some(bytes) = asked.declared_bytes {
+        xattr::store(op, inode, &atomic_attribute(), Some(bytes.to_string().as_bytes()))?;
+    }
+    Ok(())
 }
 
 /// Writes the content that the kind of the new inode requires.
@@ -211,7 +215,8 @@ impl Mounted {
     fn make_credit_count(&self, parent: InodeNo) -> Result<usize> {
         let dir = lookup::dir_to_grow(self, parent)?;
         let own_block = 1 + extent::append_credit_count(&dir);
-        let attributes = 3 * xattr::STORE_CREDITS;
+        // Two access lists, a mode, a declaration.
+        let attributes = 4 * xattr::STORE_CREDITS;
         let inode = credits::ALLOC_INODE + credits::PUT_INODE;
         Ok(lookup::insert_credit_count(&dir) + own_block + attributes + inode)
     }

@@ -135,6 +135,7 @@ fn start(volume: &Mounted, crashed: bool) -> Result<()> {
         superblock.s_mtime_hi = (now.seconds >> 32 & 0xFF) as u8;
     })?;
     op.finish(&[])?;
+    volume.load_declared_bytes()?;
     volume.clean_up_orphans()
 }
 
@@ -269,6 +270,8 @@ fn build(
         orphans: Orphans::new(orphan_file),
         in_core: InCoreInodes::default(),
         file_stats,
+        unsplit_write_bytes: AtomicU64::new(u64::MAX),
+        declared_bytes: AtomicU64::new(0),
         pending_frees: PendingFrees::default(),
         journal,
         settings: options.settings(),

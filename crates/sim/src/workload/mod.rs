@@ -5,6 +5,7 @@ mod directory;
 mod exhaustion;
 mod modes;
 mod orphans;
+mod pages;
 mod random;
 mod reuse;
 mod rounds;
@@ -48,11 +49,13 @@ pub enum Workload {
     Atomic,
     /// Large files that are zeroed, punched out or cut, and written again.
     Zeroes,
+    /// Databases that rely on aligned pages being atomic.
+    Pages,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Workload; 12] = [
+    pub const ALL: [Workload; 13] = [
         Workload::Random,
         Workload::Sqlite,
         Workload::Directory,
@@ -65,6 +68,7 @@ impl Workload {
         Workload::Modes,
         Workload::Atomic,
         Workload::Zeroes,
+        Workload::Pages,
     ];
 
     /// The operations. The same arguments give the same list. A larger `op_count` gives a list that
@@ -83,6 +87,7 @@ impl Workload {
             Workload::Modes => modes::ops,
             Workload::Atomic => atomic::ops,
             Workload::Zeroes => zeroes::ops,
+            Workload::Pages => pages::ops,
         };
         let mut ops = script(seed, op_count);
         ops.truncate(op_count);
@@ -104,6 +109,7 @@ impl Workload {
             Workload::Modes => 90,
             Workload::Atomic => 60,
             Workload::Zeroes => 50,
+            Workload::Pages => 150,
         }
     }
 
@@ -121,6 +127,7 @@ impl Workload {
             Workload::Modes => "modes",
             Workload::Atomic => "atomic",
             Workload::Zeroes => "zeroes",
+            Workload::Pages => "pages",
         }
     }
 }

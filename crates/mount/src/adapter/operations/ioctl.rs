@@ -190,7 +190,7 @@ impl Call<'_, '_> {
     }
 
     /// An ioctl needs no more than an open file, and kernels before 5.14 check nothing for those they know either.
-    fn check_owner(&self, ino: InodeNo, caller: &Caller) -> Outcome {
+    pub(super) fn check_owner(&self, ino: InodeNo, caller: &Caller) -> Outcome {
         let is_owner = self.volume.get_attr(ino)?.uid == self.header.uid;
         if is_owner || caller.has_capability(CAP_FOWNER) { Ok(()) } else { Err(Errno::PERM.into()) }
     }

@@ -1,7 +1,8 @@
 //! Extended attributes, and those of our own that no file holds (see `crate::stat`).
 
 use device::RANGES_XATTR;
-use ext4::{Error, InodeNo, XattrFlags};
+use ext4::{ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, Error, InodeNo, XattrFlags};
+use fuse::Caller;
 use fuse::abi::{
     GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInShort, init,
 };
@@ -10,7 +11,8 @@ use rustix::io::Errno;
 use crate::adapter::call::Call;
 use crate::adapter::failure::{Failure, Outcome};
 use crate::stat::{
-    FILE_XATTR, FILES_XATTR, FileReport, MODE_XATTR, PID_XATTR, RENDER_BYTES, STAT_XATTR, render,
+    ATOMIC_WRITE_BYTES_XATTR, AtomicReport, FILE_XATTR, FILES_XATTR, FileReport, MODE_XATTR,
+    PID_XATTR, RENDER_BYTES, STAT_XATTR, render,
 };
 
 const XATTR_CREATE: u32 = 1;
@@ -35,7 +37,7 @@ impl Call<'_, '_> {
         self.push_sized(get.size, &value)
     }
 
-    /// The value of an attribute that no file holds; `None`: it is none of ours.
+    /// The value of an attribute that no file holds, or whose value the volume knows; `None`: it is none of ours.
     pub(super) fn virtual_attribute(
         &self,
         ino: InodeNo,
@@ -47,6 +49,18 @@ impl Call<'_, '_> {
             FILES_XATTR => self.files_report(FILE_LIMIT),
             PID_XATTR => std::process::id().to_string().into_bytes(),
             MODE_XATTR => self.volume.data_mode_of(ino)?.name().into(),
+            ATOMIC_WRITE_BYTES_XATTR => {
+                let bytes = or_no_data(self.volume.atomic_write_bytes_of(ino))?;
+                bytes.to_string().into_bytes()
+            }
+            _ if name == ATOMIC_XATTR.as_bytes() => {
+                let bytes = self.volume.declared_bytes_of(ino)?.ok_or(Errno::NODATA)?;
+                bytes.to_string().into_bytes()
+            }
+            _ if name == ATOMIC_VOLUME_XATTR.as_bytes() => {
+                let bytes = Some(self.volume.declared_bytes()).filter(|bytes| *bytes > 0);
+                bytes.ok_or(Errno::NODATA)?.to_string().into_bytes()
+            }
             _ if name == RANGES_XATTR.as_bytes() => {
                 let bytes = self.ranges_bytes_max().ok_or(Errno::NODATA)?;
                 bytes.to_string().into_bytes()
@@ -77,11 +91,12 @@ impl Call<'_, '_> {
     }
 
     fn file_report(&self, ino: InodeNo) -> Result<Vec<u8>, Failure> {
-        match self.volume.file_stat(ino) {
-            Ok(stat) => Ok(render(&FileReport::new(ino, &stat))),
-            Err(Error::IsDirectory | Error::InvalidArgument) => Err(Errno::NODATA.into()),
-            Err(error) => Err(error.into()),
-        }
+        let stat = or_no_data(self.volume.file_stat(ino))?;
+        let atomic = AtomicReport {
+            write_bytes: or_no_data(self.volume.atomic_write_bytes_of(ino))?,
+            declared_bytes: self.volume.declared_bytes_of(ino)?.unwrap_or(0),
+        };
+        Ok(render(&FileReport::new(ino, &stat).with_atomic(atomic)))
     }
 
     /// The files for which most was written, the first one most of all.
@@ -151,13 +166,27 @@ impl Call<'_, '_> {
     pub(super) fn removexattr(&mut self) -> Outcome {
         let name = self.body.take_string()?;
         refuse_our_own(name)?;
+        if name == ATOMIC_VOLUME_XATTR.as_bytes() {
+            // It is the volume's, whatever file was named.
+            self.check_owner(InodeNo::ROOT, &Caller::of(&self.header))?;
+            return Ok(self.volume.forget_declared()?);
+        }
         Ok(self.volume.remove_xattr(self.ino()?, name)?)
     }
 }
 
 fn refuse_our_own(name: &[u8]) -> Result<(), Errno> {
-    let ours = [STAT_XATTR, FILE_XATTR, FILES_XATTR, PID_XATTR, MODE_XATTR];
+    let ours =
+        [STAT_XATTR, FILE_XATTR, FILES_XATTR, PID_XATTR, MODE_XATTR, ATOMIC_WRITE_BYTES_XATTR];
     if ours.contains(&name) { Err(Errno::PERM) } else { Ok(()) }
+}
+
+/// What is asked of a kind of inode that has none is no data.
+fn or_no_data<T>(result: ext4::Result<T>) -> Result<T, Failure> {
+    match result {
+        Err(Error::IsDirectory | Error::InvalidArgument) => Err(Errno::NODATA.into()),
+        result => Ok(result?),
+    }
 }
 
 #[cfg(test)]

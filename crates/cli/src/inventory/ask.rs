@@ -1,7 +1,7 @@
 //! Asks a mount, or a file on it, through a process of its own.
 //!
 //! A process that waits for an answer of a stopped daemon cannot be ended, and a thread that waits
-//! for it keeps its process from ending. So another process asks: `onejournal probe DIR`. It
+//! for it keeps its process from ending. So another process asks: `onejournal ask DIR`. It
 //! answers each line of its input with a line of JSON, and remembers the names of files that it has
 //! found.
 
@@ -33,34 +33,34 @@ pub enum Subject {
 
 /// Asks at `path`. An error if there is no answer within [`ANSWER_LIMIT`].
 pub fn ask_once(path: &Path, subject: Subject) -> Result<Answer> {
-    Probe::start(path, subject).map_err(|error| CliError::at(path, error))?.ask_now(path)
+    Asker::start(path, subject).map_err(|error| CliError::at(path, error))?.ask_now(path)
 }
 
 /// A process that asks a mount.
 #[derive(Debug)]
-pub struct Probe {
+pub struct Asker {
     questions: ChildStdin,
     answers: Receiver<Answer>,
     /// Whether its answer to the last question is still missing.
     is_asked: bool,
 }
 
-impl Probe {
-    pub fn start(path: &Path, subject: Subject) -> std::io::Result<Probe> {
+impl Asker {
+    pub fn start(path: &Path, subject: Subject) -> std::io::Result<Asker> {
         let flag = match subject {
             Subject::Volume => None,
             Subject::VolumeWithFiles => Some("--files"),
             Subject::File => Some("--of-file"),
         };
         let mut command = Command::new("/proc/self/exe");
-        command.arg("probe").args(flag).arg("--").arg(path);
+        command.arg("ask").args(flag).arg("--").arg(path);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let questions = child.stdin.take().expect("it was asked for");
         let (sender, answers) = channel();
         let body = move || pass_on(child, |answer| sender.send(answer).is_ok());
-        std::thread::Builder::new().name("oj-probe".into()).spawn(body)?;
-        Ok(Probe { questions, answers, is_asked: false })
+        std::thread::Builder::new().name("oj-ask".into()).spawn(body)?;
+        Ok(Asker { questions, answers, is_asked: false })
     }
 
     /// Asks, unless the last question is not answered yet.
@@ -107,7 +107,7 @@ fn pass_on(mut child: Child, mut take: impl FnMut(Answer) -> bool) {
 }
 
 #[derive(Args)]
-pub struct ProbeArgs {
+pub struct AskArgs {
     /// With the files for which most was written
     #[arg(long)]
     files: bool,
@@ -117,8 +117,8 @@ pub struct ProbeArgs {
     path: PathBuf,
 }
 
-/// `onejournal probe`, which [`Probe`] runs.
-pub fn run_probe(args: &ProbeArgs) -> Result<u8> {
+/// `onejournal ask`, which [`Asker`] runs.
+pub fn run_ask(args: &AskArgs) -> Result<u8> {
     let mut names = FileNames::default();
     for line in std::io::stdin().lock().lines() {
         line.map_err(|error| CliError::new(format!("standard input: {error}")))?;

@@ -1,0 +1,143 @@
+//! What is measured: a directory, or a block device that may be overwritten.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use device::probe::{Area, DisksBelow, disks_below, mount_of};
+use device::{Access, DeviceError, Durability};
+use serde::Serialize;
+
+use super::commit::kib;
+use super::flushes::Cache;
+use crate::{CliError, Result, target};
+
+/// What is known without measuring.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    pub path: String,
+    pub kind: Kind,
+    /// The type of the file system; nothing for a device.
+    pub file_system: Option<String>,
+    pub is_onejournal_volume: bool,
+    /// Names of the whole disks below.
+    pub disks: Vec<String>,
+    pub durability: &'static str,
+    /// Whether writes bypass the page cache.
+    pub direct_io: bool,
+    pub area_bytes: u64,
+}
+
+/// What is measured, open.
+pub struct Place {
+    pub area: Area,
+    pub disks: DisksBelow,
+    pub facts: Facts,
+    pub cache: Cache,
+}
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Directory,
+    Device,
+}
+
+impl Kind {
+    /// What an interrupted measurement leaves, for people.
+    pub fn what_is_left(self) -> &'static str {
+        match self {
+            Kind::Directory => "its files are removed",
+            Kind::Device => "the beginning of the device is overwritten",
+        }
+    }
+
+    pub fn of(path: &Path) -> Result<Kind> {
+        let found = fs::metadata(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                CliError::at(path, "does not exist; name a directory or a block device")
+            }
+            _ => CliError::at(path, error),
+        })?;
+        match found.file_type() {
+            kind if kind.is_dir() => Ok(Kind::Directory),
+            kind if kind.is_block_device() => Ok(Kind::Device),
+            kind if kind.is_file() => Err(CliError::at(
+                path,
+                "is a file; name the directory that it is in, or a block device",
+            )),
+            _ => Err(CliError::at(
+                path,
+                "is neither a directory nor a block device; name one of these",
+            )),
+        }
+    }
+}
+
+impl Place {
+    /// Opens the place. Nothing is written yet. A device is opened only if `may_destroy`.
+    pub fn open(path: &Path, area_bytes: u64, may_destroy: bool) -> Result<Place> {
+        let kind = Kind::of(path)?;
+        let area = match kind {
+            Kind::Directory => directory(path, area_bytes, may_destroy)?,
+            Kind::Device => device(path, area_bytes, may_destroy)?,
+        };
+        let disks = disks_below(path).map_err(|error| CliError::at(path, error))?;
+        let mount = (kind == Kind::Directory).then(|| mount_of(path)).flatten();
+        let facts = Facts {
+            path: path.display().to_string(),
+            kind,
+            is_onejournal_volume: mount.as_ref().is_some_and(|mount| mount.is_volume()),
+            file_system: mount.map(|mount| mount.kind),
+            disks: disks.disks.iter().map(|disk| disk.name.clone()).collect(),
+            durability: area.durability().name(),
+            direct_io: area.is_direct(),
+            area_bytes: area.area_bytes(),
+        };
+        let is_power_safe = area.durability() == Durability::Power;
+        let cache = Cache::of(is_power_safe, disks.write_cache());
+        Ok(Place { area, disks, facts, cache })
+    }
+}
+
+fn directory(path: &Path, area_bytes: u64, may_destroy: bool) -> Result<Area> {
+    if may_destroy {
+        let why = "is a directory, of which nothing is destroyed; leave --destroy out";
+        return Err(CliError { code: crate::error::USAGE, ..CliError::at(path, why) });
+    }
+    Area::in_directory(path, area_bytes).map_err(|error| refusal(path, &error))
+}
+
+/// Why no file can be made in a directory, and what to do.
+fn refusal(path: &Path, error: &DeviceError) -> CliError {
+    let error = &error.source;
+    let text = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            format!("{error}; free some space, or give a smaller --size")
+        }
+        ErrorKind::ReadOnlyFilesystem => {
+            "its file system is read-only, and a measurement has to write; name another directory"
+                .into()
+        }
+        ErrorKind::PermissionDenied => {
+            format!("{error}; the user who runs this has to be allowed to make files in it")
+        }
+        _ => error.to_string(),
+    };
+    CliError::at(path, text)
+}
+
+fn device(path: &Path, area_bytes: u64, may_destroy: bool) -> Result<Area> {
+    if !may_destroy {
+        let why = format!(
+            "is a block device, and measuring overwrites its first {}; nothing was written. To lose what it holds: \
+             onejournal probe --destroy TARGET. To measure without loss, name a directory on it",
+            kib(area_bytes)
+        );
+        return Err(CliError::at(path, why));
+    }
+    let disk = target::open(path, Access::ReadWrite)?;
+    Area::on_device(disk, area_bytes).map_err(|error| CliError::at(path, error.source))
+}

@@ -1,0 +1,123 @@
+//! Everything that a measurement says: the figures and what follows from them. As JSON, it is
+//! printed as it is.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::commit::{Commit, commits};
+use super::figures::Figures;
+use super::flushes::{Cache, Cost, Reason, Sent};
+use super::place::Facts;
+use super::suitable::{Program, Suitability};
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    #[serde(flatten)]
+    pub facts: Facts,
+    pub write_cache: &'static str,
+    #[serde(flatten)]
+    pub figures: Figures,
+    pub flushes: Flushes,
+    /// Nothing in memory and on a OneJournal volume: no disk was measured there.
+    pub commits: Option<Vec<Commit>>,
+    pub suitable: BTreeMap<&'static str, Suitability>,
+}
+
+/// The verdict about flushes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Flushes {
+    pub verdict: &'static str,
+    pub reason: &'static str,
+    pub explanation: &'static str,
+    #[serde(skip)]
+    pub because: Reason,
+}
+
+impl Report {
+    /// Judges the figures. `is_protected`: the user says that the disk's cache survives a power
+    /// cut.
+    pub fn of(facts: Facts, cache: Cache, figures: Figures, is_protected: bool) -> Report {
+        let cost = Cost::of(&figures, facts.direct_io);
+        let because = Reason::of(cache, Sent::of(&figures), cost, is_protected);
+        let is_disk = cache != Cache::Memory && !facts.is_onejournal_volume;
+        let judged = |program| Suitability::of(program, &figures, because);
+        Report {
+            write_cache: cache.name(),
+            flushes: Flushes {
+                verdict: because.verdict().name(),
+                reason: because.name(),
+                explanation: because.sentence(),
+                because,
+            },
+            commits: is_disk.then(|| commits(&figures)),
+            suitable: Program::ALL.map(|program| (program.key(), judged(program))).into(),
+            facts,
+            figures,
+        }
+    }
+
+    /// The judgement for one program.
+    pub fn of_program(&self, program: Program) -> &Suitability {
+        &self.suitable[program.key()]
+    }
+
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data")
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::super::figures::tests::figures;
+    use super::super::place::Kind;
+    use super::*;
+
+    pub fn facts() -> Facts {
+        Facts {
+            path: "/srv/data".into(),
+            kind: Kind::Directory,
+            file_system: Some("ext4".into()),
+            is_onejournal_volume: false,
+            disks: vec!["nvme0n1".into()],
+            durability: "power",
+            direct_io: true,
+            area_bytes: 64 << 20,
+        }
+    }
+
+    #[test]
+    fn the_json_has_every_part() {
+        let report = Report::of(facts(), Cache::Volatile, figures(20_000, 600_000), false);
+        let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(json["flushes"]["verdict"], "honoured");
+        assert_eq!(json["flushes"]["reason"], "costs_more_than_a_write");
+        assert_eq!(json["sizes"][1]["write_and_flush"]["p50_ns"], 620_000);
+        assert_eq!(json["append_sync"]["len_bytes"], 2300);
+        assert_eq!(json["append_sync"]["p99_ns"], 620_000);
+        assert_eq!(json["commits"][1]["commit"], "append");
+        assert_eq!(json["suitable"]["etcd"]["is_suitable"], true);
+        assert_eq!(json["write_cache"], "volatile");
+    }
+
+    #[test]
+    fn memory_and_a_volume_have_no_commits_to_compare() {
+        let has_commits = |is_onejournal_volume, cache| {
+            let facts = Facts { is_onejournal_volume, ..facts() };
+            let report = Report::of(facts, cache, figures(20_000, 600_000), false);
+            let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+            json["commits"].is_array()
+        };
+        assert!(has_commits(false, Cache::Unknown));
+        assert!(!has_commits(true, Cache::Unknown) && !has_commits(false, Cache::Memory));
+    }
+
+    #[test]
+    fn the_user_may_vouch_for_the_cache() {
+        let report = |is_protected| {
+            let report = Report::of(facts(), Cache::Volatile, figures(20_000, 9_000), is_protected);
+            (report.flushes.verdict, report.of_program(Program::Etcd).is_suitable)
+        };
+        assert_eq!([report(false), report(true)], [("suspicious", false), ("honoured", true)]);
+    }
+}
