@@ -6,7 +6,7 @@ ifeq (,$(shell $(CARGO) --version 2>/dev/null))
 export RUSTUP_TOOLCHAIN := stable
 endif
 
-.PHONY: build install uninstall demo test bench bench-quick bench-full fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite bench-plugins python-wheel book
+.PHONY: build install uninstall demo test bench bench-quick bench-full fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite test-databases bench-plugins python-wheel book
 
 # What is installed; the other crates only test it.
 PRODUCT := -p onejournal-cli -p onejournal-capi -p onejournal-sqlite
@@ -81,6 +81,10 @@ test-plugins: plugins
 # SQLite's own test suite, on a volume and through the extension; as root, on Debian or Ubuntu.
 test-sqlite-suite: setup
 	@scripts/test-sqlite-suite $(WAYS)
+
+# Power cuts under database servers, and the canaries of that test; as root, on Debian or Ubuntu. CUTS=20 for each kind of run.
+test-databases: setup
+	@scripts/test-databases
 
 # The Python package with the SQLite extension, for any Python 3; needs pip, setuptools and wheel.
 PYTHON ?= /usr/bin/python3

@@ -2,7 +2,7 @@
 //! how; `onejournal-judge run` does more of it.
 //!
 //! `ONEJOURNAL_JUDGE_IMAGES` sets how many crash images each kind of run gets (15; with the journal on NVRAM 30, with programs on
-//! the log service 8, with PostgreSQL 6), `ONEJOURNAL_JUDGE_SEED` the seed.
+//! the log service 8, with a database engine 6), `ONEJOURNAL_JUDGE_SEED` the seed.
 
 mod support;
 
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use judge::campaign::{Failure, Plan, Tally, judge};
 use judge::crash::Fault;
+use judge::databases::{self, Outcome};
+use judge::engine::{DISK_BYTES, Engine};
 use judge::host::Programs;
 use judge::obstacle::obstacle;
 use judge::open_fuse;
@@ -77,7 +79,7 @@ fn crash_images_of_mounted_runs_keep_what_was_synced() {
 
 /// With its journal on a disk, and no server on it.
 fn has_volume(scenario: &Scenario) -> bool {
-    !scenario.nvram && scenario.hosted.is_none() && !scenario.has_server() && !scenario.by_user
+    !scenario.nvram && scenario.hosted.is_none() && scenario.engine.is_none() && !scenario.by_user
 }
 
 #[test]
@@ -105,8 +107,34 @@ fn crash_images_of_programs_that_use_the_log_service_have_what_was_acknowledged(
 }
 
 #[test]
-fn crash_images_of_postgresql_on_a_volume_have_what_was_acknowledged() {
-    judged(6, |_, scenario| scenario.has_server());
+fn crash_images_of_database_engines_on_a_volume_have_what_was_acknowledged() {
+    // Larger ones need more memory than other tests. `make test-databases` runs them, too.
+    let is_usual = |engine: &dyn Engine| engine.disk_bytes() == DISK_BYTES;
+    judged(6, |_, scenario| scenario.engine.is_some_and(is_usual));
+}
+
+/// The load of an engine must find torn pages where only metadata are journaled.
+fn finds_torn_pages(canary: &str) {
+    if !support::can_mount() || !Path::new("/dev/shm").is_dir() {
+        return;
+    }
+    let scenario = Scenario::named(canary).unwrap();
+    let report = |text: &str| println!("{text}");
+    match databases::check_canary(&plan(Fault::Honest, 0), scenario, 1, report) {
+        Outcome::Passed(figures) => println!("{canary}: {figures}"),
+        Outcome::Failed(figures) => panic!("{canary}: no torn page is found: {figures}"),
+        Outcome::Skipped(why) => eprintln!("{canary}: skipped: {why}"),
+    }
+}
+
+#[test]
+fn canary_torn_pages_of_postgresql_are_found_out() {
+    finds_torn_pages("postgres-untorn-ordered");
+}
+
+#[test]
+fn canary_torn_pages_of_mariadb_are_found_out() {
+    finds_torn_pages("mariadb-untorn-ordered");
 }
 
 #[test]
@@ -120,6 +148,10 @@ fn found_out(fault: Fault, scenario: &str) {
         return;
     }
     let scenario = Scenario::named(scenario).unwrap();
+    if let Some(why) = obstacle(scenario) {
+        eprintln!("{}: skipped: {why}", scenario.name);
+        return;
+    }
     // Whether a fault of the medium matters at one of 24 cuts depends on how the threads run, also with the same seed.
     let is_found = |seed| !judge(&plan(fault, 24), scenario, seed).unwrap().1.is_empty();
     assert!((5..9).any(is_found), "{fault:?} is not found out by four runs of 24 crash images");
@@ -143,6 +175,16 @@ fn canary_a_disk_that_drops_flushes_is_found_out_by_clients_of_the_daemon() {
 #[test]
 fn canary_a_disk_that_tears_what_is_durable_is_found_out() {
     found_out(Fault::TearsDurable, "writers");
+}
+
+#[test]
+fn canary_a_disk_that_drops_flushes_is_found_out_by_redis() {
+    found_out(Fault::DropsFlushes, "redis");
+}
+
+#[test]
+fn canary_an_order_that_is_no_history_is_found_out_by_commits_without_syncs() {
+    found_out(Fault::Honest, "sqlite-unsynced-cached");
 }
 
 #[test]

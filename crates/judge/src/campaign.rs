@@ -68,11 +68,31 @@ impl std::fmt::Display for Tally {
     }
 }
 
+/// What is wrong with a crash image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A page of a database engine is torn.
+    Torn,
+    /// What is found is no state that the promises allow, such as one without an acknowledged
+    /// transaction.
+    Lost,
+    /// Anything else: it is not recovered, or a check of it fails.
+    Damaged,
+}
+
+/// Why an image does not pass.
+#[derive(Debug, Clone)]
+struct Wrong {
+    kind: Kind,
+    what: String,
+}
+
 /// A crash image with a wrong result.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// The command that replays it.
     pub replay: String,
+    pub kind: Kind,
     /// What is wrong.
     pub what: String,
 }
@@ -100,10 +120,12 @@ pub fn judge(
     if failed.is_empty() {
         return Ok((tally, Vec::new()));
     }
-    // A lying disk is expected to be found out, so its runs are not kept.
-    let path = if plan.fault == Fault::Honest { keep(plan, &run)? } else { PathBuf::new() };
-    let failures = failed.into_iter().map(|(case, what)| Failure {
+    // Runs that are expected to be found out are not kept.
+    let is_expected = plan.fault != Fault::Honest || scenario.is_canary();
+    let path = if is_expected { PathBuf::new() } else { keep(plan, &run)? };
+    let failures = failed.into_iter().map(|(case, Wrong { kind, what })| Failure {
         replay: format!("onejournal-judge replay {} {case}", path.display()),
+        kind,
         what,
     });
     Ok((tally, failures.collect()))
@@ -151,7 +173,7 @@ pub fn replay(
         images[0].write_to(&file).map_err(|e| e.to_string())?;
     }
     let last = case.cuts.last().expect("there is a first");
-    session.judge_one(&images, last, first.event)
+    session.judge_one(&images, last, first.event).map_err(|wrong| wrong.what)
 }
 
 /// A run that is being judged.
@@ -164,7 +186,7 @@ struct Session<'r> {
     tally: Tally,
 }
 
-type Failed = Vec<(Case, String)>;
+type Failed = Vec<(Case, Wrong)>;
 
 impl<'r> Session<'r> {
     fn new(plan: &Plan, run: &'r Run) -> Result<Session<'r>, String> {
@@ -189,8 +211,8 @@ impl<'r> Session<'r> {
             let sector_bytes = SECTOR_BYTES[number / 8 % 2];
             let cut = Cut { event, survival, how, sector_bytes };
             let images = cursor.crash(survival);
-            if let Err(what) = self.judge_one(&images, &cut, event) {
-                failed.push((Case { cuts: vec![cut] }, what));
+            if let Err(wrong) = self.judge_one(&images, &cut, event) {
+                failed.push((Case { cuts: vec![cut] }, wrong));
             }
             let nested_count = match number % 24 {
                 // The stores of a command to NVRAM are not recorded.
@@ -230,8 +252,8 @@ impl<'r> Session<'r> {
             };
             let again = Cut { event, survival, how, ..*cut };
             self.tally.nested += 1;
-            if let Err(what) = self.judge_one(&cursor.crash(survival), &again, cut.event) {
-                failed.push((Case { cuts: vec![*cut, again] }, what));
+            if let Err(wrong) = self.judge_one(&cursor.crash(survival), &again, cut.event) {
+                failed.push((Case { cuts: vec![*cut, again] }, wrong));
             }
         }
         Ok(failed)
@@ -249,6 +271,7 @@ impl<'r> Session<'r> {
                 Ok(Stand::recover_here(images, cut.sector_bytes, self.run.scenario.nvram)?.1)
             }
             How::Fsck | How::Mount => self.stand.record_fsck(images, cut.sector_bytes),
+            How::Kernel => Err("recoveries by the kernel are not recorded".into()),
             How::Opened | How::Served => {
                 self.stand.record_open(images, cut.sector_bytes, cut.how, is_read)
             }
@@ -261,24 +284,43 @@ impl<'r> Session<'r> {
         images: &[onejournal_testing::Image],
         cut: &Cut,
         event: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), Wrong> {
         self.tally.images += 1;
         let is_read = self.run.is_ready(event);
-        let found = match cut.how {
+        let found = self.recover(images, cut, is_read).map_err(|what| {
+            let engine = self.run.scenario.engine;
+            let is_torn = engine.is_some_and(|engine| engine.is_torn_page(&what));
+            Wrong { kind: if is_torn { Kind::Torn } else { Kind::Damaged }, what }
+        })?;
+        if !is_read {
+            return Ok(());
+        }
+        let judged = self.run.judge(&self.histories, &found, event);
+        judged.map_err(|what| Wrong { kind: Kind::Lost, what })
+    }
+
+    /// Recovers an image, and reads it if `is_read`.
+    fn recover(
+        &mut self,
+        images: &[onejournal_testing::Image],
+        cut: &Cut,
+        is_read: bool,
+    ) -> Result<Vec<Survivor>, String> {
+        match cut.how {
             How::Here => {
                 let has_nvram = self.run.scenario.nvram;
                 let (recovered, _) = Stand::recover_here(images, cut.sector_bytes, has_nvram)?;
-                self.stand.look(&recovered, is_read)?
+                self.stand.look(&recovered, is_read)
             }
             How::Opened | How::Served => {
-                self.stand.open(images, cut.sector_bytes, cut.how, is_read)?
+                self.stand.open(images, cut.sector_bytes, cut.how, is_read)
             }
+            How::Kernel => self.stand.mount_by_kernel(images, cut.sector_bytes, is_read),
             How::Fsck | How::Mount => {
                 self.tally.by_command += 1;
-                self.recover_by_command(images, cut, is_read)?
+                self.recover_by_command(images, cut, is_read)
             }
-        };
-        if is_read { self.run.judge(&self.histories, &found, event) } else { Ok(()) }
+        }
     }
 
     fn recover_by_command(
@@ -302,6 +344,7 @@ fn how(scenario: &Scenario, number: usize) -> How {
         Some(_) if scenario.begins_empty() => How::Served,
         Some(LogPlace::Daemon) => How::Served,
         Some(LogPlace::Beside | LogPlace::Directory) => How::Opened,
+        None if scenario.is_on_ext4 => How::Kernel,
         None => match number % 8 {
             2 => How::Fsck,
             5 => How::Mount,

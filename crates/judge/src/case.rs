@@ -14,6 +14,8 @@ pub enum How {
     Fsck,
     /// By `onejournal mount`.
     Mount,
+    /// By the kernel's ext4, which mounts it.
+    Kernel,
     /// By programs that open their databases or streams.
     Opened,
     /// The same, through `onejournal logd`.
@@ -43,6 +45,7 @@ impl fmt::Display for Cut {
             How::Here => "here",
             How::Fsck => "fsck",
             How::Mount => "mount",
+            How::Kernel => "kernel",
             How::Opened => "opened",
             How::Served => "served",
         };
@@ -68,6 +71,7 @@ impl FromStr for Case {
                 "here" => How::Here,
                 "fsck" => How::Fsck,
                 "mount" => How::Mount,
+                "kernel" => How::Kernel,
                 "opened" => How::Opened,
                 "served" => How::Served,
                 _ => return None,
@@ -91,6 +95,7 @@ mod tests {
             "812.s50-7.here.512",
             "9.w0-1.fsck.4096+17.s97-3.mount.512",
             "3.w0-1.opened.512+9.w0-1.served.512",
+            "3.w0-1.kernel.512",
         ] {
             assert_eq!(text.parse::<Case>().unwrap().to_string(), text);
         }

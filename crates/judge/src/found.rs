@@ -6,9 +6,9 @@ use sim::calls::read_tree;
 use tempfile::TempDir;
 
 use crate::database::{self, DatabasePlace};
+use crate::engine::{self, Engine};
 use crate::history::Survivor;
 use crate::paths::{database_dir, record_file, tree_dir};
-use crate::postgres;
 use crate::replaced;
 use crate::rig::USER;
 use crate::scenario::{Actor, Scenario};
@@ -17,16 +17,17 @@ use crate::script::places;
 /// What was read from a mounted volume.
 pub enum Read {
     Survivors(Vec<Survivor>),
-    /// A copy of a PostgreSQL cluster. Programs must read it, and no program is started while files
-    /// of the mount are open.
-    Cluster(TempDir),
+    /// A copy of the files of a database engine. Programs must read it, and no program is started
+    /// while files of the mount are open.
+    Copy(&'static dyn Engine, TempDir),
 }
 
 impl Read {
     /// Reads a mounted volume.
     pub fn take(root: &Path, scenario: &Scenario) -> Result<Read, String> {
-        if scenario.has_server() {
-            return postgres::copy(root).map(Read::Cluster).map_err(|e| format!("copying: {e}"));
+        if let Some(engine) = scenario.engine {
+            let copy = engine::copy(root).map_err(|e| format!("copying: {e}"))?;
+            return Ok(Read::Copy(engine, copy));
         }
         read(root, scenario).map(Read::Survivors)
     }
@@ -35,7 +36,10 @@ impl Read {
     pub fn found(self, scenario: &Scenario) -> Result<Vec<Survivor>, String> {
         match self {
             Read::Survivors(found) => Ok(found),
-            Read::Cluster(copy) => postgres::count_all(copy.path(), scenario.actors.len()),
+            Read::Copy(engine, copy) => {
+                let counts = engine::count_all(engine, copy.path(), scenario.actors.len())?;
+                Ok(counts.into_iter().map(Survivor::Count).collect())
+            }
         }
     }
 }

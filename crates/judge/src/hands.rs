@@ -14,9 +14,9 @@ use sim::op::Op;
 
 use crate::command::{spawn, without_children};
 use crate::database::{Client, DatabasePlace};
+use crate::engine::{Place, Session};
 use crate::mark::{Mark, Moment};
 use crate::paths::{database_dir, record_file, tree_dir};
-use crate::postgres;
 use crate::replaced::{self, Replacer};
 use crate::scenario::{Actor, Scenario};
 use crate::script::{Step, places};
@@ -36,8 +36,8 @@ pub fn prepare(root: &Path, scenario: &Scenario) -> io::Result<()> {
             Replacer::make(&replaced::dir(root, actor))?;
             continue;
         }
-        if let Actor::Postgres = kind {
-            continue; // The volume is made with its tables.
+        if let Actor::Session = kind {
+            continue; // The disk is made with its tables.
         }
         if let Actor::Database(how) = kind {
             let dir = database_dir(root, actor);
@@ -68,7 +68,7 @@ pub enum Hands {
     Tree(Calls),
     Slots(Records, Places),
     Database(Client),
-    Session(postgres::Session),
+    Session(Box<dyn Session>),
     Replacer(Replacer),
     /// In another process.
     Hired(Hand),
@@ -124,8 +124,8 @@ fn is_refusal(error: &io::Error) -> bool {
     !bad.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Opens what an actor of a mounted volume uses. PostgreSQL's socket is beside the mount.
-pub fn open(root: &Path, scenario: &Scenario, actor: usize) -> io::Result<Hands> {
+/// Opens what an actor of a mounted volume uses. `place` is where a database engine has its files.
+pub fn open(root: &Path, scenario: &Scenario, actor: usize, place: &Place) -> io::Result<Hands> {
     let path = record_file(root, scenario, actor);
     let places = places(scenario, actor);
     let open = |flags: OFlags| {
@@ -147,9 +147,9 @@ pub fn open(root: &Path, scenario: &Scenario, actor: usize) -> io::Result<Hands>
             let client = Client::open(DatabasePlace::of(&dir), how);
             return Ok(Hands::Database(client.map_err(io::Error::other)?));
         }
-        Actor::Postgres => {
-            let sockets = root.with_extension(postgres::SOCKETS);
-            return Ok(Hands::Session(postgres::Session::open(&sockets, actor)?));
+        Actor::Session => {
+            let engine = scenario.engine.expect("sessions are for these");
+            return Ok(Hands::Session(engine.open(place, actor)?));
         }
         Actor::Together(_) | Actor::Stream => unreachable!("these are hired"),
     };

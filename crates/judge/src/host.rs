@@ -1,24 +1,18 @@
 //! The kernel's ext4 on a disk, with programs on it that use the log service.
 
 use std::ffi::OsString;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::case::How;
 use crate::command::spawn;
 use crate::history::Survivor;
+use crate::notices::Notices;
 use crate::scenario::{LogPlace, Scenario};
 use crate::space::Space;
 use crate::worker::{self, Hand, Worker, log_dir};
-
-/// The longest time until the daemon must be ready.
-const BEGIN_LIMIT: Duration = Duration::from_secs(60);
 
 /// The programs that a judge starts.
 #[derive(Debug, Clone)]
@@ -90,33 +84,21 @@ impl Host {
 /// `onejournal logd`.
 struct Daemon {
     child: Child,
-    /// Its notifications that it is ready, and that it ends.
-    news: UnixDatagram,
+    /// Where it says that it ends.
+    notices: Notices,
 }
 
 impl Daemon {
     fn start(space: &Space, onejournal: &Path) -> Result<Daemon, String> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("onejournal-judge-{}-{number}", std::process::id());
-        let address = SocketAddr::from_abstract_name(&name).map_err(|e| e.to_string())?;
-        let news = UnixDatagram::bind_addr(&address).map_err(|e| e.to_string())?;
-        news.set_read_timeout(Some(Duration::from_millis(50))).map_err(|e| e.to_string())?;
         let mut logd = space.command(onejournal);
         logd.args(["logd", "--pool", "1M", "--segment", "64K", "--dir"]).arg(log_dir());
-        logd.env("NOTIFY_SOCKET", format!("@{name}")).stdin(Stdio::null()).stdout(Stdio::null());
+        let notices = Notices::new()?;
+        notices.apply(&mut logd);
+        logd.stdin(Stdio::null()).stdout(Stdio::null());
         let child = spawn(&mut logd).map_err(|e| format!("{logd:?}: {e}"))?;
-        let mut daemon = Daemon { child, news };
-        let begin = Instant::now();
-        while !matches!(daemon.news.recv(&mut [0; 64]), Ok(1..)) {
-            let ended = daemon.child.try_wait().map_err(|e| e.to_string())?;
-            if let Some(status) = ended {
-                return Err(format!("onejournal logd ended with {status}"));
-            }
-            if begin.elapsed() > BEGIN_LIMIT {
-                return Err("onejournal logd does not begin".into());
-            }
-        }
+        let mut daemon = Daemon { child, notices };
+        let ready = daemon.notices.wait(&mut daemon.child);
+        ready.map_err(|why| format!("onejournal logd {why}"))?;
         Ok(daemon)
     }
 

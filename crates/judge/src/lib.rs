@@ -16,8 +16,8 @@
 //! `memory`).
 //!
 //! Programs that use the log service run on the kernel's ext4, in processes of their own
-//! (`worker`). There the machine looks as if it had just been started (`space`, `host`). PostgreSQL
-//! runs on a volume (`postgres`).
+//! (`worker`). There the machine looks as if it had just been started (`space`, `host`). Database
+//! engines run on a volume, or for canaries on the kernel's ext4 (`engine`).
 //!
 //! The workload uses a mounted directory by system calls only. The model is that of crate `sim`,
 //! which knows names and bytes. A recovered volume is checked by e2fsck and read through the
@@ -32,16 +32,18 @@ mod command;
 mod contents;
 pub mod crash;
 mod database;
+pub mod databases;
+pub mod engine;
 mod found;
 mod hands;
 pub mod history;
 pub mod host;
 mod mark;
 mod memory;
+mod notices;
 pub mod obstacle;
 pub mod open_fuse;
 mod paths;
-mod postgres;
 mod ram;
 mod replaced;
 mod rig;

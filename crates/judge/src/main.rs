@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use onejournal_judge::campaign::{self, Plan, Tally};
 use onejournal_judge::case::Case;
 use onejournal_judge::crash::Fault;
+use onejournal_judge::databases::{self, Outcome};
 use onejournal_judge::host::Programs;
 use onejournal_judge::obstacle::obstacle;
 use onejournal_judge::open_fuse;
@@ -46,6 +47,21 @@ enum Command {
         /// Do not cut recoveries by commands
         #[arg(long)]
         whole_commands: bool,
+        /// Where runs with failures are kept
+        #[arg(long, default_value = "target/judge")]
+        keep: PathBuf,
+    },
+    /// Judges crash images of database engines, and runs the canaries of their load
+    Databases {
+        /// Images of each kind of run
+        #[arg(long, default_value_t = 20)]
+        images: usize,
+        /// Seed of the first run of each kind
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Only kinds of runs whose names begin so
+        #[arg(long)]
+        only: Vec<String>,
         /// Where runs with failures are kept
         #[arg(long, default_value = "target/judge")]
         keep: PathBuf,
@@ -105,6 +121,11 @@ fn run() -> Result<bool, Box<dyn Error>> {
             println!("as it must be");
             Ok(true)
         }
+        Command::Databases { images, seed, only, keep } => {
+            let (fault, image_count) = (Fault::Honest, images);
+            let plan = Plan { programs, image_count, fault, cuts_commands: true, keep };
+            Ok(judge_databases(&plan, &only, seed))
+        }
         Command::Run { images, images_per_run, seed, scenario, fault, whole_commands, keep } => {
             let fault = match fault {
                 Lie::None => Fault::Honest,
@@ -154,4 +175,36 @@ fn judge_all(plan: &Plan, scenarios: &[&'static Scenario], image_count: usize, s
     }
     println!("{tally}; {failure_count} failures");
     failure_count == 0
+}
+
+/// Returns whether every image passed and every canary was found out. What cannot run here is
+/// skipped.
+fn judge_databases(plan: &Plan, names: &[String], seed: u64) -> bool {
+    let [scenarios, canaries] = databases::chosen(names);
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let report = |text: &str| println!("{text}");
+    let mut count = |name: &str, outcome: Outcome| match outcome {
+        Outcome::Passed(figures) => {
+            println!("{name}: {figures}");
+            passed += 1;
+        }
+        Outcome::Failed(figures) => {
+            println!("{name}: FAILED: {figures}");
+            failed += 1;
+        }
+        Outcome::Skipped(why) => {
+            println!("{name}: skipped: {why}");
+            skipped += 1;
+        }
+    };
+    for scenario in scenarios {
+        let outcome = databases::check(plan, scenario, plan.image_count, seed, report);
+        count(scenario.name, outcome);
+    }
+    for scenario in canaries {
+        let outcome = databases::check_canary(plan, scenario, seed, report);
+        count(&format!("{} (canary: a torn page must be found)", scenario.name), outcome);
+    }
+    println!("{passed} kinds of runs passed, {failed} failed, {skipped} skipped");
+    failed == 0
 }

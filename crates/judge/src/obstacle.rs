@@ -1,7 +1,7 @@
 //! What is missing here for a scenario.
 
+use crate::open_fuse;
 use crate::scenario::{Actor, Scenario};
-use crate::{open_fuse, postgres};
 
 /// Why `scenario` cannot be recorded here.
 pub fn obstacle(scenario: &Scenario) -> Option<String> {
@@ -15,8 +15,8 @@ pub fn obstacle(scenario: &Scenario) -> Option<String> {
     if scenario.actors.contains(&Actor::Mapped) && !has("/usr/bin/python3") {
         return Some("needs /usr/bin/python3".into());
     }
-    if scenario.hosted.is_some() && !has("/usr/bin/unshare") {
+    if scenario.has_kernel_ext4() && !has("/usr/bin/unshare") {
         return Some("needs unshare and nsenter".into());
     }
-    if scenario.has_server() { postgres::obstacle() } else { None }
+    scenario.engine.and_then(|engine| engine.obstacle())
 }

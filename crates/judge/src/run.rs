@@ -11,15 +11,16 @@ use tempfile::TempDir;
 
 use crate::command::{run, tool};
 use crate::crash::{Cursor, Fault, Survival, Trace};
+use crate::engine::{self, Place, Server};
 use crate::found;
 use crate::hands::{self, Hands, prepare, work};
 use crate::history::{History, Survivor};
 use crate::host::{Host, Programs};
-use crate::postgres::{self, Server};
 use crate::rig::{Drive, Loop, USER, Volume, command, open_to_all, wait_until_free};
 use crate::scenario::{Actor, Attach, Scenario};
 use crate::script::{ActorState, Step, steps};
 use crate::served::Served;
+use crate::space::Space;
 
 /// Size of a volume, and of an external journal.
 const VOLUME: &str = "32M";
@@ -64,6 +65,8 @@ struct Rig {
     server: Option<Server>,
     served: Option<Served>,
     volume: Option<Volume>,
+    /// The mount of the kernel's ext4, if an engine's files are on it.
+    space: Option<Space>,
     attached: Vec<Loop>,
     drives: Vec<Drive>,
     recorder: Recorder,
@@ -115,7 +118,8 @@ impl Run {
         rig.umount()?;
         let closed = (begin, rig.recorder.len());
         let events = rig.recorder.take();
-        let trace = Trace { bases, events, has_nvram: scenario.nvram, has_kernel_ext4: false };
+        let has_kernel_ext4 = scenario.has_kernel_ext4();
+        let trace = Trace { bases, events, has_nvram: scenario.nvram, has_kernel_ext4 };
         let start = vec![0; scenario.actors.len()];
         Ok(Run { scenario, seed, start, trace, incarnations, closed })
     }
@@ -279,10 +283,10 @@ impl Rig {
     /// Makes disks and their first content.
     fn new(onejournal: &Path, scenario: &Scenario) -> Result<(Rig, Vec<Image>), String> {
         let root = Rig::root()?;
-        let mut bases = match scenario.has_server() {
-            true => vec![postgres::base(onejournal, root.path())?],
-            false => vec![format(onejournal, root.path(), scenario.by_user)?],
-        };
+        let mut bases = vec![match scenario.engine {
+            Some(engine) => engine::base(engine, scenario.is_on_ext4, onejournal, root.path())?,
+            None => format(onejournal, root.path(), scenario.by_user)?,
+        }];
         if scenario.second_disk {
             bases.push(Image::zeroed(JOURNAL_BYTES));
         }
@@ -319,8 +323,18 @@ impl Rig {
         }
         let dir = root.path().join("mnt");
         fs::create_dir(&dir).map_err(|e| e.to_string())?;
-        let (host, server, served, volume) = (None, None, None, None);
-        Ok(Rig { host, server, served, volume, attached, drives, recorder, dir, _root: root })
+        Ok(Rig {
+            host: None,
+            server: None,
+            served: None,
+            volume: None,
+            space: None,
+            attached,
+            drives,
+            recorder,
+            dir,
+            _root: root,
+        })
     }
 
     fn serve(&mut self, scenario: &Scenario, bases: &[Image]) -> Result<(), String> {
@@ -352,6 +366,10 @@ impl Rig {
         if scenario.nvram {
             return self.serve(scenario, bases);
         }
+        if scenario.is_on_ext4 {
+            self.space = Some(Space::start(&self.target(0))?);
+            return Ok(());
+        }
         let mut options = vec!["commit=1".to_owned()];
         options.extend((!scenario.options.is_empty()).then(|| scenario.options.to_owned()));
         if scenario.second_disk {
@@ -365,18 +383,25 @@ impl Rig {
     }
 
     fn start_server(&mut self, scenario: &Scenario) -> Result<(), String> {
-        if scenario.has_server() {
-            let sockets = self.dir.with_extension(postgres::SOCKETS);
-            fs::create_dir(&sockets).map_err(|e| e.to_string())?;
-            open_to_all(&sockets)?;
-            self.server = Some(Server::start(&self.dir.join(postgres::DIR), &sockets)?);
+        if let Some(engine) = scenario.engine {
+            let place = self.place();
+            place.make_sockets()?;
+            self.server = engine.start(&place)?;
         }
         Ok(())
+    }
+
+    /// Where a database engine has its files.
+    fn place(&self) -> Place {
+        Place::new(&self.dir, self.space.as_ref().map(Space::door))
     }
 
     fn umount(&mut self) -> Result<(), String> {
         if let Some(server) = self.server.take() {
             server.stop()?;
+        }
+        if let Some(space) = self.space.take() {
+            return space.umount();
         }
         match self.served.take() {
             Some(served) => served.umount(),
@@ -387,7 +412,8 @@ impl Rig {
     /// Lets all actors perform their steps. If the scenario kills the daemon, that happens in the
     /// middle, and the mount is removed.
     fn live(&mut self, scenario: &Scenario, steps: &[Vec<Step>], seed: u64) -> Result<(), String> {
-        let (dir, recorder) = (&self.dir, &self.recorder);
+        let place = self.place();
+        let (dir, recorder, place) = (&self.dir, &self.recorder, &place);
         let mut hired: Vec<Option<Hands>> = match &mut self.host {
             Some(host) => {
                 (0..steps.len()).map(|actor| Some(Hands::Hired(host.hand(actor)))).collect()
@@ -402,8 +428,8 @@ impl Rig {
                 .enumerate()
                 .map(|(actor, (steps, hired))| {
                     let body = move || {
-                        let opened =
-                            hired.take().map_or_else(|| hands::open(dir, scenario, actor), Ok);
+                        let open = || hands::open(dir, scenario, actor, place);
+                        let opened = hired.take().map_or_else(open, Ok);
                         let hands = opened.map_err(|e| format!("actor {actor}: {e}"))?;
                         work(hands, scenario, actor, steps, recorder)
                     };

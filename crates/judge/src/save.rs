@@ -85,7 +85,7 @@ fn read(path: &Path) -> io::Result<Run> {
         bases,
         events,
         has_nvram: scenario.nvram,
-        has_kernel_ext4: scenario.hosted.is_some(),
+        has_kernel_ext4: scenario.has_kernel_ext4(),
     };
     let Head { seed, start, closed, .. } = head;
     Ok(Run { scenario, seed, start, trace, incarnations: incarnations.collect(), closed })

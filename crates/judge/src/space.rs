@@ -13,7 +13,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::command::{COPYING, in_namespace, spawn, tool};
@@ -33,10 +33,39 @@ read -r how
 umount /dev/shm/volume
 "#;
 
+/// The way into a namespace, for programs.
+#[derive(Debug, Clone, Copy)]
+pub struct Door {
+    holder: u32,
+}
+
 /// The namespace. A process keeps it alive until the end.
 pub struct Space {
     holder: Child,
     output: BufReader<ChildStdout>,
+}
+
+impl Door {
+    /// A program that will run in the namespace.
+    pub fn command(self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.enter();
+        command.arg("--").arg(program);
+        command
+    }
+
+    /// The same, with the identity of a user who is not root.
+    pub fn command_as(self, program: impl AsRef<OsStr>, user: u32) -> Command {
+        let mut command = self.enter();
+        let user = user.to_string();
+        command.args(["--setuid", &user, "--setgid", &user, "--"]).arg(program);
+        command
+    }
+
+    fn enter(self) -> Command {
+        let mut command = tool("nsenter");
+        command.arg("--target").arg(self.holder.to_string()).arg("--mount");
+        command
+    }
 }
 
 impl Space {
@@ -54,12 +83,20 @@ impl Space {
         if line == "ready\n" { Ok(space) } else { Err(format!("mounting: {}", space.complaint())) }
     }
 
+    /// The way into it.
+    pub fn door(&self) -> Door {
+        Door { holder: self.holder.id() }
+    }
+
     /// A program that will run in it.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = tool("nsenter");
-        command.arg("--target").arg(self.holder.id().to_string()).arg("--mount").arg("--");
-        command.arg(program);
-        command
+        self.door().command(program)
+    }
+
+    /// The path at which this process sees [`ROOT`].
+    pub fn root(&self) -> PathBuf {
+        let inside = ROOT.trim_start_matches('/');
+        PathBuf::from(format!("/proc/{}/root", self.holder.id())).join(inside)
     }
 
     /// Unmounts. All programs must have ended.

@@ -162,7 +162,7 @@ impl Stand {
         let device = LoopDevice::attach(&self.shelves[0].file, options);
         let device = device.map_err(|e| e.to_string())?;
         let read = without_children(|| {
-            let mounted = mount_by_kernel(device.path());
+            let mounted = mount_by_kernel(device.path(), true);
             let mounted =
                 mounted.map_err(|errno| format!("the kernel does not mount it: {errno}"))?;
             let root = format!("/proc/self/fd/{}", mounted.as_raw_fd());
@@ -247,6 +247,23 @@ impl Stand {
         self.shelves[..disk_count].iter().map(attach).collect()
     }
 
+    /// Lets the kernel's ext4 recover its own disk, then checks and reads.
+    pub fn mount_by_kernel(
+        &mut self,
+        images: &[Image],
+        sector_bytes: u32,
+        is_read: bool,
+    ) -> Result<Vec<Survivor>, String> {
+        self.load(images)?;
+        let loops = self.attach(sector_bytes)?;
+        let mounted = without_children(|| mount_by_kernel(&loops[0].path, false).map(drop));
+        drop(loops);
+        self.shelves.iter_mut().try_for_each(Shelf::reload)?;
+        mounted.map_err(|errno| format!("the kernel does not mount it: {errno}"))?;
+        self.check()?;
+        if is_read { self.read() } else { Ok(Vec::new()) }
+    }
+
     /// Mounts a disk of the kernel's ext4 as after a restart of the machine. Returns what its
     /// programs find.
     pub fn open(
@@ -325,11 +342,13 @@ impl Stand {
     }
 }
 
-/// Mounts with the kernel's ext4, read-only. The mount ends with the descriptor.
-fn mount_by_kernel(device: &Path) -> rustix::io::Result<OwnedFd> {
+/// Mounts with the kernel's ext4. The mount ends with the descriptor.
+fn mount_by_kernel(device: &Path, is_read_only: bool) -> rustix::io::Result<OwnedFd> {
     let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "source", device)?;
-    fsconfig_set_flag(&context, "ro")?;
+    if is_read_only {
+        fsconfig_set_flag(&context, "ro")?;
+    }
     fsconfig_create(&context)?;
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOATIME)
 }

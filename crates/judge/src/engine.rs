@@ -1,0 +1,318 @@
+//! Database engines whose files are on the file system under test.
+//!
+//! The files of an engine are made once, on a volume or on the kernel's ext4. A run starts the
+//! engine's server on them, if it has one, and commits transactions in sessions. Each session counts
+//! its transactions, inside the database and outside. After a crash a copy of the files is recovered
+//! by the engine, checked by the engine's own tools, and the transactions are counted. A copy is
+//! needed because recovery writes.
+//!
+//! All programs of an engine run as a user who is not root: some servers refuse to run as root.
+
+pub mod etcd;
+pub mod lmdb;
+mod load;
+pub mod mariadb;
+pub mod postgres;
+pub mod redis;
+
+use std::fmt::Debug;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use device::sync::Mutex;
+use onejournal_testing::Image;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::command::{run, spawn, tool};
+use crate::notices::Notices;
+use crate::rig::{Loop, USER, Volume, command, open_to_all};
+use crate::space::{Door, ROOT, Space};
+
+/// The most sessions of a run.
+pub const SESSION_COUNT_MAX: usize = 4;
+/// Size of a usual disk.
+pub const DISK_BYTES: u64 = 96 << 20;
+/// The directory of an engine's files.
+const DATA: &str = "data";
+/// What a server prints, beside its sockets.
+const LOG: &str = "server.log";
+
+/// A database engine with its settings.
+pub trait Engine: Debug + Sync {
+    /// Engines with the same name begin with the same files.
+    fn name(&self) -> &'static str;
+
+    /// Size of the disk that its files need.
+    fn disk_bytes(&self) -> u64 {
+        DISK_BYTES
+    }
+
+    /// Why it cannot be run here.
+    fn obstacle(&self) -> Option<String>;
+
+    /// Makes the files, with a table for each of [`SESSION_COUNT_MAX`] sessions. The directory
+    /// exists and is empty.
+    fn make(&self, place: &Place) -> Result<(), String>;
+
+    /// Starts the server. Returns when it is ready. `None`: sessions open the files themselves.
+    fn start(&self, place: &Place) -> Result<Option<Server>, String>;
+
+    /// Begins session number `actor`.
+    fn open(&self, place: &Place, actor: usize) -> io::Result<Box<dyn Session>>;
+
+    /// Recovers the files, checks all of them, and counts the transactions of each session.
+    fn count_all(&self, place: &Place, session_count: usize) -> Result<Vec<u64>, String>;
+
+    /// Whether a failure of [`count_all`](Engine::count_all) is a page that the power cut tore.
+    fn is_torn_page(&self, failure: &str) -> bool;
+}
+
+/// A session of an engine.
+pub trait Session: Send {
+    /// Commits the transaction of this number.
+    fn commit(&mut self, number: u64) -> io::Result<()>;
+}
+
+/// Where the files of an engine are.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub data: PathBuf,
+    /// A directory on another file system, for sockets and messages.
+    pub sockets: PathBuf,
+    /// If the files are in another mount namespace, the way into it.
+    door: Option<Door>,
+}
+
+impl Place {
+    /// On a file system that is mounted at `root`, or at [`ROOT`] behind `door`.
+    pub fn new(root: &Path, door: Option<Door>) -> Place {
+        let mounted = if door.is_some() { Path::new(ROOT) } else { root };
+        Place { data: mounted.join(DATA), sockets: root.with_extension("sockets"), door }
+    }
+
+    /// In a directory with a copy of the files.
+    fn of_copy(copy: &Path) -> Place {
+        Place { data: copy.join(DATA), sockets: copy.into(), door: None }
+    }
+
+    /// Makes the directory for sockets.
+    pub fn make_sockets(&self) -> Result<(), String> {
+        fs::create_dir(&self.sockets).map_err(|e| e.to_string())?;
+        open_to_all(&self.sockets)
+    }
+
+    /// A program that can open the files.
+    pub fn program(&self, path: impl AsRef<Path>) -> Command {
+        let path = path.as_ref();
+        let mut program = match self.door {
+            Some(door) => door.command_as(path, USER),
+            None => command(path, true),
+        };
+        program.current_dir("/").env("LC_ALL", "C");
+        program
+    }
+}
+
+/// A server; killed when dropped.
+pub struct Server {
+    child: Child,
+    /// The signal that ends it after the sessions, and the one that ends it at once.
+    signals: [Signal; 2],
+}
+
+impl Server {
+    /// Starts a server, and returns when it has notified that it is ready. The first of `signals` stops
+    /// it in order; the second kills it.
+    pub fn start(
+        place: &Place,
+        mut server: Command,
+        signals: [Signal; 2],
+    ) -> Result<Server, String> {
+        let log = place.sockets.join(LOG);
+        let file = File::create(&log).map_err(|e| e.to_string())?;
+        let copy = file.try_clone().map_err(|e| e.to_string())?;
+        let notices = Notices::new()?;
+        notices.apply(&mut server);
+        server.stdin(Stdio::null()).stdout(copy).stderr(file);
+        let child = spawn(&mut server).map_err(|e| format!("{server:?}: {e}"))?;
+        let mut started = Server { child, signals };
+        let ready = notices.wait(&mut started.child);
+        ready.map_err(|why| {
+            let said = fs::read(&log).unwrap_or_default();
+            format!("the server {why}:\n{}", String::from_utf8_lossy(&said))
+        })?;
+        Ok(started)
+    }
+
+    /// Stops it in order.
+    pub fn stop(mut self) -> Result<(), String> {
+        let told = kill_process(Pid::from_child(&self.child), self.signals[0]);
+        told.map_err(|e| e.to_string())?;
+        let status = self.child.wait().map_err(|e| e.to_string())?;
+        // etcd, having stopped, sends the signal to itself.
+        let is_told = status.signal() == Some(self.signals[0].as_raw());
+        match status.success() || is_told {
+            true => Ok(()),
+            false => Err(format!("the server ended with {status}")),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process(Pid::from_child(&self.child), self.signals[1]);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A client program that reads commands from a pipe, and answers in lines.
+pub struct Client {
+    child: Child,
+    input: Option<ChildStdin>,
+    answers: BufReader<Box<dyn Read + Send>>,
+}
+
+/// Where a client program prints its answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answers {
+    Output,
+    /// What it prints as errors.
+    Errors,
+}
+
+impl Client {
+    /// Starts it.
+    pub fn start(mut client: Command, answers: Answers) -> io::Result<Client> {
+        client.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        if answers == Answers::Output {
+            client.stdout(Stdio::piped()).stderr(Stdio::inherit());
+        }
+        let mut child = spawn(&mut client)?;
+        let input = child.stdin.take();
+        let answers: Box<dyn Read + Send> = match answers {
+            Answers::Output => Box::new(child.stdout.take().expect("it was asked for")),
+            Answers::Errors => Box::new(child.stderr.take().expect("it was asked for")),
+        };
+        Ok(Client { child, input, answers: BufReader::new(answers) })
+    }
+
+    /// Sends `commands`. The next line of the answer must be `expected`.
+    pub fn ask(&mut self, commands: &str, expected: &str) -> io::Result<()> {
+        let input = self.input.as_mut().expect("it is open until the end");
+        input.write_all(commands.as_bytes())?;
+        input.flush()?;
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        match line.trim_end() == expected {
+            true => Ok(()),
+            false => Err(io::Error::other(format!("{expected:?} was expected, not {line:?}"))),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        drop(self.input.take()); // The end of its input ends it.
+        let _ = self.child.wait();
+    }
+}
+
+/// A disk with the engine's files, on a volume or on the kernel's ext4. `dir` is used to make it.
+pub fn base(
+    engine: &dyn Engine,
+    is_on_ext4: bool,
+    onejournal: &Path,
+    dir: &Path,
+) -> Result<Image, String> {
+    static BASES: Mutex<Vec<(&str, bool, Image)>> = Mutex::new(Vec::new());
+    let mut bases = BASES.lock();
+    let made = bases.iter().find(|base| (base.0, base.1) == (engine.name(), is_on_ext4));
+    if let Some((_, _, image)) = made {
+        return Ok(image.clone());
+    }
+    let file = dir.join("formatted");
+    match is_on_ext4 {
+        true => make_on_ext4(engine, &file)?,
+        false => make_on_volume(engine, onejournal, &file)?,
+    }
+    let bytes = fs::read(&file).map_err(|e| e.to_string())?;
+    fs::remove_file(file).map_err(|e| e.to_string())?;
+    let image = Image::from_bytes(&bytes);
+    bases.push((engine.name(), is_on_ext4, image.clone()));
+    Ok(image)
+}
+
+fn make_on_volume(engine: &dyn Engine, onejournal: &Path, file: &Path) -> Result<(), String> {
+    let mnt = file.with_extension("mnt");
+    let size = format!("{}M", engine.disk_bytes() >> 20);
+    run(command(onejournal, false).args(["mkfs", "--size", &size]).arg(file))?;
+    fs::create_dir(&mnt).map_err(|e| e.to_string())?;
+    let volume = Volume::mount(onejournal, file, &mnt, "", false)?;
+    make(engine, &Place::new(&mnt, None), &mnt)?;
+    volume.umount()?;
+    fs::remove_dir(mnt).map_err(|e| e.to_string())
+}
+
+fn make_on_ext4(engine: &dyn Engine, file: &Path) -> Result<(), String> {
+    let made = File::create(file).and_then(|made| made.set_len(engine.disk_bytes()));
+    made.map_err(|e| e.to_string())?;
+    run(tool("mkfs.ext4").args(["-q", "-b", "4096"]).arg(file))?;
+    let device = Loop::attach(file, 512, false)?;
+    let space = Space::start(&device.path)?;
+    make(engine, &Place::new(&file.with_extension("mnt"), Some(space.door())), &space.root())?;
+    space.umount()
+}
+
+/// Makes the engine's files. `root` is the path at which this process sees the file system.
+fn make(engine: &dyn Engine, place: &Place, root: &Path) -> Result<(), String> {
+    let text = |e: io::Error| e.to_string();
+    let data = root.join(DATA);
+    fs::create_dir(&data).map_err(text)?;
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).map_err(text)?;
+    chown(&data, Some(USER), Some(USER)).map_err(text)?;
+    place.make_sockets()?;
+    engine.make(place)?;
+    fs::remove_dir_all(&place.sockets).map_err(text)
+}
+
+/// A copy of the engine's files on a file system that is mounted at `root`.
+pub fn copy(root: &Path) -> io::Result<TempDir> {
+    let copy = tempfile::Builder::new().prefix("onejournal-judge-").tempdir_in("/dev/shm")?;
+    fs::set_permissions(copy.path(), fs::Permissions::from_mode(0o755))?;
+    chown(copy.path(), Some(USER), Some(USER))?;
+    copy_dir(&root.join(DATA), &copy.path().join(DATA))?;
+    Ok(copy)
+}
+
+fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    fs::set_permissions(to, fs::Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy_dir(&entry.path(), &target)?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), &target)?;
+            chown(&target, Some(USER), Some(USER))?;
+        }
+    }
+    chown(to, Some(USER), Some(USER))
+}
+
+/// Recovers and checks the files in the directory `copy`, and counts each session's transactions.
+pub fn count_all(
+    engine: &dyn Engine,
+    copy: &Path,
+    session_count: usize,
+) -> Result<Vec<u64>, String> {
+    engine.count_all(&Place::of_copy(copy), session_count)
+}

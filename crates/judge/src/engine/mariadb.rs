@@ -1,0 +1,246 @@
+//! MariaDB, with tables of InnoDB.
+//!
+//! A session is a `mariadb` that reads a pipe. Its transactions are those of PostgreSQL's sessions
+//! (`postgres`, `load`). The server does not protect its pages: `innodb_doublewrite` is off, and a
+//! torn page has a wrong checksum. Its pages have 16 KiB. Its log and memory are small, and it may
+//! keep no changed pages, so that it writes pages in place all the time.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use super::load::{Counts, REPEAT_COUNT, ROW_COUNT, changed_rows};
+use super::{Answers, Client, Engine, Place, SESSION_COUNT_MAX, Server, Session};
+use crate::command::{outcome, run};
+use crate::rig::{USER, command};
+
+const SERVER: &str = "/usr/sbin/mariadbd";
+const CLIENT: &str = "/usr/bin/mariadb";
+const INSTALL: &str = "/usr/bin/mariadb-install-db";
+const CHECKSUM: &str = "/usr/bin/innochecksum";
+/// The database, and the directory of its tables.
+const NAME: &str = "judge";
+/// Settings that the files are made with. `innochecksum` refuses the pages of the doublewrite buffer,
+/// so it is never made.
+const FORMAT: [&str; 7] = [
+    "--innodb-doublewrite=OFF",
+    "--innodb-page-size=16384",
+    "--innodb-log-file-size=4M",
+    "--innodb-data-file-path=ibdata1:5M:autoextend",
+    "--innodb-autoextend-increment=1",
+    "--innodb-buffer-pool-size=6M",
+    "--innodb-use-native-aio=OFF",
+];
+/// More settings of each server.
+const SETTINGS: [&str; 10] = [
+    "--skip-networking",
+    "--skip-log-bin",
+    "--performance-schema=OFF",
+    "--innodb-flush-log-at-trx-commit=1",
+    "--innodb-flush-neighbors=0",
+    "--innodb-max-dirty-pages-pct=0",
+    "--innodb-max-dirty-pages-pct-lwm=0",
+    "--innodb-io-capacity=2000",
+    "--innodb-temp-data-file-path=ibtmp1:5M:autoextend",
+    "--innodb-buffer-pool-dump-at-shutdown=OFF",
+];
+/// A session asks that all changed pages of its tables are written after so many transactions.
+const EXPORT_EVERY: u64 = 12;
+
+/// What the server and `innochecksum` say of a page with a wrong checksum.
+const TORN: [&str; 6] = [
+    "corrupted page",
+    "of corrupted file",
+    "Checksum mismatch in datafile",
+    "Page read from tablespace is corrupted",
+    "page corruption",
+    "Fail: page",
+];
+
+/// MariaDB without `innodb_doublewrite`.
+#[derive(Debug)]
+pub struct MariaDb;
+
+impl Engine for MariaDb {
+    fn name(&self) -> &'static str {
+        "mariadb"
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        let programs = [SERVER, CLIENT, INSTALL, CHECKSUM];
+        if let Some(missing) = programs.iter().find(|path| !Path::new(path).exists()) {
+            return Some(format!("needs MariaDB ({missing})"));
+        }
+        match outcome(command(Path::new(SERVER), true).args(["--no-defaults", "--version"])) {
+            Ok((0, _)) => None,
+            Ok((_, text)) | Err(text) => Some(format!("user {USER} cannot run MariaDB: {text}")),
+        }
+    }
+
+    fn make(&self, place: &Place) -> Result<(), String> {
+        let mut install = place.program(INSTALL);
+        install.args(["--no-defaults", "--auth-root-authentication-method=normal"]);
+        install.args(["--skip-test-db", "--skip-name-resolve"]).args(FORMAT);
+        run(install.arg(option("datadir", &place.data)))?;
+        let server = self.start(place)?;
+        run(client(place).arg("--execute").arg(schema()))?;
+        server.map_or(Ok(()), Server::stop)
+    }
+
+    fn start(&self, place: &Place) -> Result<Option<Server>, String> {
+        let mut server = place.program(SERVER);
+        server.arg("--no-defaults").args(FORMAT).args(SETTINGS);
+        server.arg(option("datadir", &place.data)).arg(option("socket", &socket(place)));
+        server.arg(option("pid-file", &place.sockets.join("pid")));
+        Server::start(place, server, [Signal::TERM, Signal::KILL]).map(Some)
+    }
+
+    fn open(&self, place: &Place, actor: usize) -> io::Result<Box<dyn Session>> {
+        assert!(actor < SESSION_COUNT_MAX, "there are tables for so many sessions only");
+        let mut client = client(place);
+        client.arg("--unbuffered").arg(NAME);
+        Ok(Box::new(Sql { client: Client::start(client, Answers::Output)?, actor }))
+    }
+
+    fn count_all(&self, place: &Place, session_count: usize) -> Result<Vec<u64>, String> {
+        let server = self.start(place)?;
+        check_tables(place)?;
+        let counts = (0..session_count).map(|actor| count(place, actor));
+        let counts = counts.collect::<Result<_, _>>()?;
+        server.map_or(Ok(()), Server::stop)?;
+        check_pages(place)?;
+        Ok(counts)
+    }
+
+    fn is_torn_page(&self, failure: &str) -> bool {
+        TORN.iter().any(|message| failure.contains(message))
+    }
+}
+
+fn option(name: &str, path: &Path) -> String {
+    format!("--{name}={}", path.display())
+}
+
+fn socket(place: &Place) -> PathBuf {
+    place.sockets.join("socket")
+}
+
+fn client(place: &Place) -> Command {
+    let mut client = place.program(CLIENT);
+    client.args(["--no-defaults", "--user=root", "--batch", "--skip-column-names"]);
+    client.arg("--skip-reconnect").arg(option("socket", &socket(place)));
+    client
+}
+
+fn schema() -> String {
+    let mut statements = vec![format!("create database {NAME}; use {NAME};")];
+    for actor in 0..SESSION_COUNT_MAX {
+        statements.push(format!(
+            "create table t{actor}(k bigint primary key, changes bigint not null, v mediumtext) engine=innodb;
+             create table total{actor}(k int primary key, transactions bigint, changes bigint) engine=innodb;
+             insert into total{actor} values(1, 0, 0);
+             create table wide{actor}(k int primary key, version int not null, mark char(32) not null,
+                 filler varchar(2000) not null, key(mark)) engine=innodb character set latin1;
+             insert into wide{actor} select seq, 0, md5(concat(seq, ':0')), repeat(md5(concat(seq, ':0')), {REPEAT_COUNT})
+                 from seq_1_to_{ROW_COUNT};"
+        ));
+    }
+    statements.concat()
+}
+
+/// `CHECK TABLE` of all tables.
+fn check_tables(place: &Place) -> Result<(), String> {
+    let names = ["t", "total", "wide"].into_iter();
+    let names = names.flat_map(|table| (0..SESSION_COUNT_MAX).map(move |n| format!("{table}{n}")));
+    let names: Vec<String> = names.collect();
+    let check = format!("check table {} extended", names.join(", "));
+    let found = run(client(place).arg(NAME).arg("--execute").arg(check))?;
+    let is_ok = |line: &str| line.ends_with("\tcheck\tstatus\tOK");
+    if found.lines().filter(|line| is_ok(line)).count() == names.len() {
+        Ok(())
+    } else {
+        Err(format!("CHECK TABLE: {found}"))
+    }
+}
+
+/// `innochecksum` of all files with pages. The server has ended.
+fn check_pages(place: &Place) -> Result<(), String> {
+    let text = |e: io::Error| e.to_string();
+    let mut files = vec![place.data.join("ibdata1")];
+    for entry in fs::read_dir(place.data.join(NAME)).map_err(text)? {
+        let path = entry.map_err(text)?.path();
+        if path.extension().is_some_and(|extension| extension == "ibd") {
+            files.push(path);
+        }
+    }
+    files.iter().try_for_each(|file| run(place.program(CHECKSUM).arg(file)).map(drop))
+}
+
+/// Checks and counts the transactions of a session.
+fn count(place: &Place, actor: usize) -> Result<u64, String> {
+    let counts = run(client(place).arg(NAME).arg("--execute").arg(format!(
+        "select concat_ws('|', transactions, total{actor}.changes, (select count(*) from t{actor}),
+             (select coalesce(sum(changes), 0) from t{actor}), (select coalesce(max(k), 0) from t{actor}),
+             (select count(*) from t{actor} where v is null)) from total{actor}"
+    )))?;
+    let wide = run(client(place).arg(NAME).arg("--execute").arg(format!(
+        "select concat_ws('|', count(*), sum(version),
+             sum(mark <> md5(concat(k, ':', version)) or filler <> repeat(mark, {REPEAT_COUNT}))) from wide{actor}"
+    )))?;
+    Counts { actor, counts: &counts, wide: Some(&wide) }.transaction_count()
+}
+
+/// A session.
+struct Sql {
+    client: Client,
+    actor: usize,
+}
+
+impl Session for Sql {
+    fn commit(&mut self, number: u64) -> io::Result<()> {
+        let mut rng = fastrand::Rng::with_seed(number);
+        let (size, changed) = ([32, 640, 9600][rng.usize(..3)] / 32, rng.u64(1..=number));
+        let actor = self.actor;
+        let rows = changed_rows(actor, number);
+        let after = match number % EXPORT_EVERY == actor as u64 * EXPORT_EVERY / 4 {
+            true => format!("flush tables t{actor}, wide{actor} for export; unlock tables;\n"),
+            false => String::new(),
+        };
+        // MySQL's assignments see the assignments before them.
+        let commands = format!(
+            "begin;\n\
+             insert into t{actor} values({number}, 0, repeat(md5({number}), {size}));\n\
+             update t{actor} set changes = changes + 1 where k = {changed};\n\
+             update wide{actor} set version = version + 1, mark = md5(concat(k, ':', version)),
+                 filler = repeat(mark, {REPEAT_COUNT}) where k in ({rows});\n\
+             update total{actor} set transactions = transactions + 1, changes = changes + 1;\n\
+             commit;\n\
+             select 'done {number}';\n\
+             {after}"
+        );
+        self.client.ask(&commands, &format!("done {number}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_page_is_distinguished_from_other_failures() {
+        for text in [
+            "[ERROR] InnoDB: Unable to apply log to corrupted page 9 in file ./judge/wide0.ibd",
+            "InnoDB: Cannot apply log to [page id: space=11, page number=0] of corrupted file './judge/t2.ibd'",
+            "InnoDB: Checksum mismatch in datafile: ./ibdata1, Space ID: 0, Flags: 21",
+            "innochecksum ended with 1: Fail: page::64 invalid",
+        ] {
+            assert!(MariaDb.is_torn_page(text), "{text}");
+        }
+        for text in ["[ERROR] Aborting", "actor 0: a part of a transaction: 3|3|2|3|3|0"] {
+            assert!(!MariaDb.is_torn_page(text), "{text}");
+        }
+    }
+}
