@@ -152,6 +152,7 @@ fn command_lines_that_make_no_sense_are_usage_errors() {
         onejournal(words).refused(USAGE, why);
     };
     refused(&["--destroy"], "leave --destroy out");
+    refused(&["--force"], "--destroy");
     refused(&["--size", "1M"], "4M to 16G");
     refused(&["--seconds", "0"], "0.1 to 3600");
     refused(&["--tbw", "600"], "--watch");
@@ -199,10 +200,10 @@ fn a_directory_that_cannot_be_written_to_is_refused() {
     ran.refused(OPERATIONAL, "has to be allowed to make files in it");
 }
 
-/// Ends a long measurement in `dir` by `signal`, after it has begun. Its exit code, and what it says then.
-fn end_by(signal: Signal, dir: &Path) -> (Option<i32>, String) {
+/// Ends a long measurement by `signal`, after it has begun. Its exit code, and what it says then.
+fn end_by(signal: Signal, words: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(ONEJOURNAL);
-    command.args(["probe", "--seconds", "3600", "--size", "4M", text(dir)]);
+    command.args(["probe", "--seconds", "3600", "--size", "4M"]).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = spawn(&mut command).unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
@@ -220,12 +221,12 @@ fn end_by(signal: Signal, dir: &Path) -> (Option<i32>, String) {
 fn a_measurement_that_is_ended_leaves_nothing() {
     let dir = scratch_dir();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let (code, said) = end_by(signal, dir.path());
+        let (code, said) = end_by(signal, &[text(dir.path())]);
         assert_eq!(code, Some(INTERRUPTED), "{said}");
         assert!(said.contains("interrupted"), "{said}");
         check_empty(dir.path());
     }
-    assert_eq!(end_by(Signal::KILL, dir.path()), (None, String::new()));
+    assert_eq!(end_by(Signal::KILL, &[text(dir.path())]), (None, String::new()));
     check_empty(dir.path());
 }
 
@@ -263,7 +264,14 @@ fn a_device_is_overwritten_only_if_asked() {
         .refused(OPERATIONAL, &format!("probe --destroy {}", text(&device.path)));
     let all_sevens = |from: usize| fs::read(&image).unwrap()[from..].iter().all(|byte| *byte == 7);
     assert!(all_sevens(0), "it was written to without --destroy");
-    let json = parsed(&probe(["--destroy", text(&device.path)]).good());
+    let forced = format!("probe --destroy --force {}", text(&device.path));
+    let refused = probe(["--destroy", text(&device.path)]);
+    refused.refused(
+        OPERATIONAL,
+        &format!("is not empty; to overwrite what it holds: onejournal {forced}"),
+    );
+    assert!(all_sevens(0), "it was written to without --force");
+    let json = parsed(&probe(["--destroy", "--force", text(&device.path)]).good());
     assert_eq!((&json["kind"], &json["area_bytes"]), (&"device".into(), &(4 << 20).into()));
     assert!(json["file_system"].is_null(), "{json}");
     // The bytes after the area are as they were.
@@ -272,6 +280,60 @@ fn a_device_is_overwritten_only_if_asked() {
     File::open(&image).unwrap().read_exact_at(&mut first, 0).unwrap();
     assert!(first != [7; 512], "nothing was written");
     assert!(all_sevens(4 << 20), "it wrote behind its area");
+    // Nothing is lost by another measurement.
+    probe(["--destroy", text(&device.path)]).good();
+}
+
+#[test]
+fn what_a_device_holds_is_named_before_it_is_lost() {
+    if !can_mount() {
+        return;
+    }
+    let dir = scratch_dir();
+    let (image, journal) = (image(dir.path()), dir.path().join("journal"));
+    let device = Loop::attach(&image);
+    let refused = |about: &str| {
+        let before = fs::read(&image).unwrap();
+        let ran = probe(["--destroy", text(&device.path)]);
+        ran.refused(OPERATIONAL, about);
+        ran.refused(OPERATIONAL, "onejournal probe --destroy --force /dev/loop");
+        assert!(fs::read(&image).unwrap() == before, "it was written to: {about}");
+    };
+    let clear = || fs::write(&image, vec![0; 16 << 20]).unwrap();
+    clear();
+    probe(["--destroy", text(&device.path)]).good();
+    system("mke2fs", ["-q", "-F", "-t", "ext4", text(&device.path)]).good();
+    refused("is not empty: it has the ext4 volume ");
+    let volume = dir.path().join("volume");
+    fs::File::create(&journal).and_then(|file| file.set_len(16 << 20)).unwrap();
+    let words = ["mkfs", "--size", "16M", "--journal", text(&journal), text(&volume)];
+    onejournal(words).good();
+    fs::copy(&journal, &image).unwrap();
+    system("blockdev", ["--flushbufs", text(&device.path)]).good();
+    refused("with all changes that this volume may still need");
+    clear();
+    File::options()
+        .write(true)
+        .open(&image)
+        .unwrap()
+        .write_all_at(b"GPT", (16 << 20) - 512)
+        .unwrap();
+    system("blockdev", ["--flushbufs", text(&device.path)]).good();
+    refused("is not empty; to overwrite");
+}
+
+#[test]
+fn an_interrupted_measurement_of_a_device_is_marked_as_such() {
+    if !can_mount() {
+        return;
+    }
+    let dir = scratch_dir();
+    let device = Loop::attach(&image(dir.path()));
+    let words = ["--destroy", "--force", text(&device.path)];
+    let (code, said) = end_by(Signal::TERM, &words);
+    assert_eq!(code, Some(INTERRUPTED), "{said}");
+    assert!(said.contains("the beginning of the device is overwritten"), "{said}");
+    probe(["--destroy", text(&device.path)]).good();
 }
 
 #[test]
@@ -284,7 +346,7 @@ fn a_device_that_is_too_small_or_in_use_is_refused() {
     let small = dir.path().join("small");
     fs::write(&small, vec![7; 1 << 20]).unwrap();
     let small = Loop::attach(&small);
-    probe(["--destroy", text(&small.path)]).refused(OPERATIONAL, "is too small");
+    probe(["--destroy", "--force", text(&small.path)]).refused(OPERATIONAL, "is too small");
     system("mke2fs", ["-q", "-F", "-t", "ext4", text(&image)]).good();
     let device = Loop::attach(&image);
     let before = fs::read(&image).unwrap();
@@ -292,7 +354,7 @@ fn a_device_that_is_too_small_or_in_use_is_refused() {
     probe(["--destroy", text(&device.path)]).refused(OPERATIONAL, "in use");
     assert!(fs::read(&image).unwrap() == before, "it was written to while it was mounted");
     drop(mount);
-    probe(["--destroy", text(&device.path)]).good();
+    probe(["--destroy", "--force", text(&device.path)]).good();
 }
 
 #[test]

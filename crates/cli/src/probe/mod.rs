@@ -23,7 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::commit::kib;
 use self::figures::Figures;
-use self::place::Place;
+use self::place::{Permit, Place};
 use self::report::Report;
 use self::suitable::Program;
 use self::wear::Watch;
@@ -50,6 +50,9 @@ pub struct ProbeArgs {
     /// Overwrite the beginning of the block device
     #[arg(long)]
     destroy: bool,
+    /// With --destroy: also if the device is not empty
+    #[arg(long, requires = "destroy")]
+    force: bool,
     /// Exit with 0 if the disk is suitable for this program, with 1 if it is not
     #[arg(long = "for", value_name = "PROGRAM")]
     program: Option<Program>,
@@ -60,7 +63,7 @@ pub struct ProbeArgs {
     #[arg(long)]
     json: bool,
     /// Write nothing: print how much is written to the disk, until interrupted
-    #[arg(long, conflicts_with_all = ["seconds", "size", "destroy", "program", "protected_cache"])]
+    #[arg(long, conflicts_with_all = ["seconds", "size", "destroy", "force", "program", "protected_cache"])]
     watch: bool,
     /// With --watch: seconds from one line to the next
     #[arg(long, value_name = "SECONDS", default_value = "10", requires = "watch", value_parser = parse_interval)]
@@ -124,12 +127,17 @@ fn exit_code(program: Option<Program>, report: &Report) -> u8 {
 fn measured(args: &ProbeArgs) -> Result<Report> {
     let path = args.path.as_path();
     let interrupted = interrupts()?;
-    let Place { area, disks, facts, cache } = Place::open(path, args.size, args.destroy)?;
+    let permit = Permit::of(args.destroy, args.force);
+    let Place { area, disks, facts, cache } = Place::open(path, args.size, permit)?;
     announce(path, &area, args.seconds);
     let failed = |error| CliError::at(path, error);
-    area.fill(&interrupted).map_err(failed)?;
     let time = Duration::from_secs_f64(args.seconds);
-    let measured = measure(&area, &disks, time, &interrupted).map_err(failed)?;
+    let filled = area.fill(&interrupted);
+    let measured = filled.and_then(|()| measure(&area, &disks, time, &interrupted));
+    // Also if it was interrupted or has failed: what the device held is lost anyway.
+    let marked = area.leave_mark();
+    let measured = measured.map_err(failed)?;
+    marked.map_err(failed)?;
     let figures = Figures::of(&measured).filter(|_| !interrupted.load(Ordering::Relaxed));
     let figures = figures.ok_or_else(|| {
         let why = format!("interrupted; {}", facts.kind.what_is_left());

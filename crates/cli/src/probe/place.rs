@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::commit::kib;
 use super::flushes::Cache;
+use crate::occupant::Occupant;
 use crate::{CliError, Result, target};
 
 /// What is known without measuring.
@@ -35,6 +36,26 @@ pub struct Place {
     pub disks: DisksBelow,
     pub facts: Facts,
     pub cache: Cache,
+}
+
+/// Whether a block device may be overwritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permit {
+    No,
+    /// If nothing is found on it.
+    IfEmpty,
+    /// Whatever it holds.
+    Always,
+}
+
+impl Permit {
+    pub fn of(is_destroy: bool, is_forced: bool) -> Permit {
+        match (is_destroy, is_forced) {
+            (false, _) => Permit::No,
+            (true, false) => Permit::IfEmpty,
+            (true, true) => Permit::Always,
+        }
+    }
 }
 
 /// What a path is.
@@ -77,12 +98,12 @@ impl Kind {
 }
 
 impl Place {
-    /// Opens the place. Nothing is written yet. A device is opened only if `may_destroy`.
-    pub fn open(path: &Path, area_bytes: u64, may_destroy: bool) -> Result<Place> {
+    /// Opens the place. Nothing is written yet. A device is opened only if `permit` allows that.
+    pub fn open(path: &Path, area_bytes: u64, permit: Permit) -> Result<Place> {
         let kind = Kind::of(path)?;
         let area = match kind {
-            Kind::Directory => directory(path, area_bytes, may_destroy)?,
-            Kind::Device => device(path, area_bytes, may_destroy)?,
+            Kind::Directory => directory(path, area_bytes, permit)?,
+            Kind::Device => device(path, area_bytes, permit)?,
         };
         let disks = disks_below(path).map_err(|error| CliError::at(path, error))?;
         let mount = (kind == Kind::Directory).then(|| mount_of(path)).flatten();
@@ -102,8 +123,8 @@ impl Place {
     }
 }
 
-fn directory(path: &Path, area_bytes: u64, may_destroy: bool) -> Result<Area> {
-    if may_destroy {
+fn directory(path: &Path, area_bytes: u64, permit: Permit) -> Result<Area> {
+    if permit != Permit::No {
         let why = "is a directory, of which nothing is destroyed; leave --destroy out";
         return Err(CliError { code: crate::error::USAGE, ..CliError::at(path, why) });
     }
@@ -129,8 +150,8 @@ fn refusal(path: &Path, error: &DeviceError) -> CliError {
     CliError::at(path, text)
 }
 
-fn device(path: &Path, area_bytes: u64, may_destroy: bool) -> Result<Area> {
-    if !may_destroy {
+fn device(path: &Path, area_bytes: u64, permit: Permit) -> Result<Area> {
+    if permit == Permit::No {
         let why = format!(
             "is a block device, and measuring overwrites its first {}; nothing was written. To lose what it holds: \
              onejournal probe --destroy TARGET. To measure without loss, name a directory on it",
@@ -139,5 +160,10 @@ fn device(path: &Path, area_bytes: u64, may_destroy: bool) -> Result<Area> {
         return Err(CliError::at(path, why));
     }
     let disk = target::open(path, Access::ReadWrite)?;
+    if permit == Permit::IfEmpty
+        && let Some(found) = Occupant::of(&disk).map_err(|error| CliError::at(path, error))?
+    {
+        return Err(CliError::at(path, found.refusal("onejournal probe --destroy --force")));
+    }
     Area::on_device(disk, area_bytes).map_err(|error| CliError::at(path, error.source))
 }

@@ -13,9 +13,11 @@ use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::append::append_bytes_max;
+use super::mark::mark;
 use super::noise::Noise;
 use super::parallel::THREAD_COUNTS;
 use super::sizes::{SIZE_BYTES_MAX, Sizes};
+use crate::below::kind::Kind;
 use crate::block::block_device::BlockDevice;
 use crate::block::metered::Metered;
 use crate::disk::device::Disk;
@@ -39,6 +41,7 @@ pub struct Area {
     pub(crate) appended: File,
     pub(crate) appended_bytes: u64,
     durability: Durability,
+    is_device: bool,
 }
 
 impl Area {
@@ -59,12 +62,19 @@ impl Area {
         // A loop device, or a RAM disk, may be below the file system.
         let durability = disk.durability().min(block_durability(number));
         let disk = Metered::new(disk);
-        Ok(Area { disk, area_bytes, appended, appended_bytes, durability })
+        Ok(Area { disk, area_bytes, appended, appended_bytes, durability, is_device: false })
     }
 
-    /// The first `area_bytes` of `disk`, rounded down as above and to what the disk has.
+    /// The first `area_bytes` of `disk`, rounded down as above and to what the disk has. The disk
+    /// must be a block device.
     pub fn on_device(disk: Disk, area_bytes: u64) -> Result<Area> {
         let failed = |error| DeviceError::new(Operation::Open, 0, 0, error);
+        let stat = rustix::fs::fstat(disk.descriptor()).map_err(|errno| failed(errno.into()))?;
+        // The path may be that of another file than when the caller looked at it.
+        if Kind::of(&stat) != Ok(Kind::Block) {
+            let why = "is no block device; only a block device is overwritten";
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
         if disk.size_bytes() < AREA_BYTES_MIN {
             let why = format!(
                 "is too small: it has {} bytes, and a measurement needs {AREA_BYTES_MIN}",
@@ -77,7 +87,7 @@ impl Area {
         let appended = disk.reopen_buffered().map_err(failed)?;
         let durability = disk.durability();
         let disk = Metered::new(disk);
-        Ok(Area { disk, area_bytes, appended, appended_bytes, durability })
+        Ok(Area { disk, area_bytes, appended, appended_bytes, durability, is_device: true })
     }
 
     /// The size of the area. Everything in it is overwritten.
@@ -101,6 +111,16 @@ impl Area {
         let ways = Sizes::of_sectors(self.disk.sector_bytes()).writing_way_count();
         let pass_count = 1 + ways + THREAD_COUNTS.len() as u64;
         pass_count * self.area_bytes + append_bytes_max(self.appended_bytes)
+    }
+
+    /// Writes the mark to a device, durably: what its beginning held is gone. A directory needs
+    /// none.
+    pub fn leave_mark(&self) -> Result<()> {
+        if !self.is_device {
+            return Ok(());
+        }
+        self.disk.write(0, &mark())?;
+        self.disk.flush()
     }
 
     /// Writes the whole area once, so that later writes overwrite existing data. Ends early if it
@@ -208,6 +228,17 @@ mod tests {
         let named = short_named_file(dir.path()).expect("a file");
         assert_eq!(names(dir.path()), 0);
         reserve(named, 4096).expect("there is room");
+    }
+
+    #[test]
+    fn a_file_is_never_overwritten() {
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").expect("a file");
+        std::fs::write(file.path(), vec![7; 8 << 20]).expect("written");
+        let disk = Disk::open(file.path(), crate::Access::ReadWrite).expect("a file can be a disk");
+        let error = Area::on_device(disk, AREA_BYTES).err().expect("it is a file");
+        assert!(error.source.to_string().contains("no block device"), "{error}");
+        let content = std::fs::read(file.path()).expect("read");
+        assert!(content.iter().all(|byte| *byte == 7));
     }
 
     #[test]
