@@ -82,7 +82,7 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l for -d '
 postgresql\t''
 sqlite\t''"
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l interval -d 'With --watch: seconds from one line to the next' -r
-complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l count -d 'With --watch: end after this number of lines' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l count -d 'With --watch: end after this number of intervals' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l tbw -d 'With --watch: the rated endurance of the disk in terabytes written, as its data sheet says' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l destroy -d 'Overwrite the beginning of the block device'
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l force -d 'With --destroy: also if the device is not empty'

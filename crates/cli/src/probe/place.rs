@@ -5,9 +5,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use device::probe::{Area, DisksBelow, disks_below, mount_of};
-use device::{Access, DeviceError, Durability};
-use serde::Serialize;
+use device::probe::{Area, Medium};
+use device::{Access, DeviceError, DirectIo};
+use serde::{Serialize, Serializer};
 
 use super::commit::kib;
 use super::flushes::Cache;
@@ -26,14 +26,17 @@ pub struct Facts {
     pub disks: Vec<String>,
     pub durability: &'static str,
     /// Whether writes bypass the page cache.
-    pub direct_io: bool,
+    #[serde(serialize_with = "word")]
+    pub direct_io: DirectIo,
+    /// How an overwrite gets to the disk.
+    #[serde(skip)]
+    pub medium: Medium,
     pub area_bytes: u64,
 }
 
 /// What is measured, open.
 pub struct Place {
     pub area: Area,
-    pub disks: DisksBelow,
     pub facts: Facts,
     pub cache: Cache,
 }
@@ -105,22 +108,34 @@ impl Place {
             Kind::Directory => directory(path, area_bytes, permit)?,
             Kind::Device => device(path, area_bytes, permit)?,
         };
-        let disks = disks_below(path).map_err(|error| CliError::at(path, error))?;
-        let mount = (kind == Kind::Directory).then(|| mount_of(path)).flatten();
+        let holder = area.holder();
+        let (disks, mount) = (&holder.disks, holder.mount.as_ref());
         let facts = Facts {
             path: path.display().to_string(),
             kind,
-            is_onejournal_volume: mount.as_ref().is_some_and(|mount| mount.is_volume()),
-            file_system: mount.map(|mount| mount.kind),
+            is_onejournal_volume: mount.is_some_and(|mount| mount.is_volume()),
+            file_system: mount.map(|mount| mount.kind.clone()),
             disks: disks.disks.iter().map(|disk| disk.name.clone()).collect(),
-            durability: area.durability().name(),
-            direct_io: area.is_direct(),
+            durability: holder.durability.map_or("unknown", |class| class.name()),
+            direct_io: area.direct_io(),
+            medium: holder.medium,
             area_bytes: area.area_bytes(),
         };
-        let is_power_safe = area.durability() == Durability::Power;
-        let cache = Cache::of(is_power_safe, disks.write_cache());
-        Ok(Place { area, disks, facts, cache })
+        let cache = Cache::of(holder.durability, disks.write_cache());
+        Ok(Place { area, facts, cache })
     }
+}
+
+/// The word in JSON.
+fn word<S: Serializer>(
+    direct_io: &DirectIo,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(match direct_io {
+        DirectIo::Yes => "yes",
+        DirectIo::No => "no",
+        DirectIo::Unknown => "unknown",
+    })
 }
 
 fn directory(path: &Path, area_bytes: u64, permit: Permit) -> Result<Area> {
@@ -137,6 +152,11 @@ fn refusal(path: &Path, error: &DeviceError) -> CliError {
     let text = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             format!("{error}; free some space, or give a smaller --size")
+        }
+        ErrorKind::FileTooLarge => {
+            format!(
+                "{error}: a limit of the user (ulimit -f) or of the file system; give a smaller --size"
+            )
         }
         ErrorKind::ReadOnlyFilesystem => {
             "its file system is read-only, and a measurement has to write; name another directory"
