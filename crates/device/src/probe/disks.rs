@@ -14,6 +14,9 @@ use crate::below::mount_table::mount_of;
 use crate::below::sysfs::{device_number, read_number, sysfs_directory};
 use crate::disk::caches::{below, below_device, members};
 
+/// Where sysfs lists file systems and their devices.
+const BTRFS: &str = "/sys/fs/btrfs";
+
 /// A disk that is neither a partition, nor a loop device, nor made of other disks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WholeDisk {
@@ -108,7 +111,7 @@ pub(crate) fn disks_below_file(fd: BorrowedFd<'_>) -> io::Result<DisksBelow> {
         return Ok(disks_of(Kind::File, &stat));
     };
     let mut found = disks_of(Kind::of(&source).unwrap_or(Kind::File), &source);
-    for other in other_btrfs_devices(source.st_rdev) {
+    for other in other_btrfs_devices(Path::new(BTRFS), source.st_rdev) {
         found.add(other);
     }
     Ok(found)
@@ -144,13 +147,14 @@ impl DisksBelow {
     }
 }
 
-/// The other devices of the btrfs file system that the block device with this number is part of.
-fn other_btrfs_devices(device: u64) -> Vec<u64> {
+/// The other devices of the btrfs file system that the block device with this number is part of, as
+/// `btrfs`, a directory of sysfs, lists them.
+fn other_btrfs_devices(btrfs: &Path, device: u64) -> Vec<u64> {
     let of = |file_system: PathBuf| -> Option<Vec<u64>> {
         let entries = fs::read_dir(file_system.join("devices")).ok()?.flatten();
         Some(entries.filter_map(|entry| device_number(&entry.path()).ok()).collect())
     };
-    let file_systems = fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten();
+    let file_systems = fs::read_dir(btrfs).into_iter().flatten().flatten();
     let mut all = file_systems.filter_map(|entry| of(entry.path()));
     let found = all.find(|devices| devices.contains(&device)).unwrap_or_default();
     found.into_iter().filter(|other| *other != device).collect()
@@ -220,6 +224,23 @@ mod tests {
         assert_eq!((&of_loop.disks, of_loop.is_complete), (&of_image.disks, of_image.is_complete));
         assert_eq!(of_loop.loops.len(), of_image.loops.len() + 1, "{of_loop:?}");
         assert!(of_loop.disks.iter().all(|disk| !disk.name.starts_with("loop")), "{of_loop:?}");
+    }
+
+    #[test]
+    fn a_btrfs_is_on_all_its_devices() {
+        let btrfs = tempfile::tempdir().expect("a directory");
+        for (device, number) in
+            [("one/devices/sda", "8:0"), ("one/devices/sdb1", "8:17"), ("two/devices/sdc", "8:32")]
+        {
+            let directory = btrfs.path().join(device);
+            fs::create_dir_all(&directory).expect("made");
+            fs::write(directory.join("dev"), format!("{number}\n")).expect("written");
+        }
+        let device = |minor| rustix::fs::makedev(8, minor);
+        let others = |minor| other_btrfs_devices(btrfs.path(), device(minor));
+        assert_eq!([others(0), others(17)], [[device(17)], [device(0)]]);
+        assert_eq!([others(32), others(99)], [const { Vec::<u64>::new() }; 2]);
+        assert!(other_btrfs_devices(Path::new("/none"), device(0)).is_empty());
     }
 
     #[test]
