@@ -4,17 +4,19 @@
 
 mod support;
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use support::probing::{SHORT, check_empty, end_by, parsed, probe};
 use support::{
-    Loop, ONEJOURNAL, Scratch, TempMount, can_mount, has, onejournal, run, scratch_dir, spawn,
-    system, text, tmpfs_dir,
+    ONEJOURNAL, Scratch, TempMount, can_mount, has, onejournal, run, scratch_dir, spawn, text,
+    tmpfs_dir,
 };
 
 const NOT_SUITABLE: i32 = 1;
@@ -22,29 +24,13 @@ const OPERATIONAL: i32 = 8;
 const USAGE: i32 = 16;
 const INTERRUPTED: i32 = 130;
 
-/// The shortest measurement: everything once, and not much more.
-const SHORT: [&str; 6] = ["probe", "--seconds", "0.2", "--size", "4M", "--json"];
-
-fn probe<'a>(words: impl IntoIterator<Item = &'a str>) -> support::Ran {
-    onejournal(SHORT.into_iter().chain(words))
-}
-
-fn parsed(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
-
-/// Nothing is in the directory, and no file without a name holds its space.
-#[track_caller]
-fn check_empty(dir: &Path) {
-    let left: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(left.is_empty(), "{left:?}");
-}
-
 #[test]
 fn a_directory_is_measured_and_nothing_is_left() {
     let dir = scratch_dir();
     let ran = probe([text(dir.path())]);
-    assert!(ran.err.contains("at most") && ran.err.contains("an area of 4 MiB"), "{}", ran.err);
+    for words in ["at most", "an area of 4 MiB was filled once"] {
+        assert!(ran.err.contains(words), "{}", ran.err);
+    }
     let json = parsed(&ran.good());
     check_empty(dir.path());
     assert_eq!((&json["path"], &json["kind"]), (&text(dir.path()).into(), &"directory".into()));
@@ -69,7 +55,11 @@ fn a_directory_is_measured_and_nothing_is_left() {
     let threads: Vec<&Value> =
         json["parallel"].as_array().unwrap().iter().map(|of| &of["thread_count"]).collect();
     assert_eq!(threads, [1, 2, 4, 8, 16]);
-    assert_eq!(json["parallel"][0]["in_the_time_of_one"], 1.0);
+    for way in ["durable_write", "write_and_flush"] {
+        assert_eq!(json["parallel"][0][way]["speed_up"], 1.0);
+        assert!(json["parallel"][4][way]["per_s"].as_f64() > Some(0.0), "{json}");
+        assert!(json["parallel"][4][way]["count"].as_u64() >= Some(16), "{json}");
+    }
     assert_eq!(json["append_sync"]["len_bytes"], 2300);
     assert!(json["written_bytes"].as_u64() > Some(4 << 20), "{json}");
     let commits: Vec<&Value> =
@@ -86,10 +76,16 @@ fn a_directory_is_measured_and_nothing_is_left() {
 fn the_report_for_people_fits_a_terminal() {
     let dir = scratch_dir();
     let shown = onejournal(["probe", "--seconds", "0.2", "--size", "4M", text(dir.path())]).good();
-    for words in
-        ["durable write", "in the time of one", "Flushes: ", "etcd: ", "PostgreSQL: ", "SQLite: "]
-    {
-        assert!(shown.contains(words), "no {words} in {shown}");
+    for words in [
+        "durable write",
+        "speed-up",
+        "Flushes: ",
+        "etcd: ",
+        "PostgreSQL: ",
+        "SQLite: ",
+        " observation",
+    ] {
+        assert!(shown.replace('\n', " ").contains(words), "no {words} in {shown}");
     }
     // Only the path may be longer.
     for line in shown.lines().skip(1) {
@@ -152,6 +148,7 @@ fn command_lines_that_make_no_sense_are_usage_errors() {
         onejournal(words).refused(USAGE, why);
     };
     refused(&["--destroy"], "leave --destroy out");
+    refused(&["--force"], "--destroy");
     refused(&["--size", "1M"], "4M to 16G");
     refused(&["--seconds", "0"], "0.1 to 3600");
     refused(&["--tbw", "600"], "--watch");
@@ -199,100 +196,58 @@ fn a_directory_that_cannot_be_written_to_is_refused() {
     ran.refused(OPERATIONAL, "has to be allowed to make files in it");
 }
 
-/// Ends a long measurement in `dir` by `signal`, after it has begun. Its exit code, and what it says then.
-fn end_by(signal: Signal, dir: &Path) -> (Option<i32>, String) {
-    let mut command = Command::new(ONEJOURNAL);
-    command.args(["probe", "--seconds", "3600", "--size", "4M", text(dir)]);
+/// Whether this process, and so the command, does not ignore a signal.
+fn is_caught(signal: &Signal) -> bool {
+    !ignored_signals("self").contains(&signal.as_raw())
+}
+
+/// The signals that a process ignores.
+fn ignored_signals(process: &str) -> Vec<i32> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+    (1..=64).filter(|signal| mask >> (signal - 1) & 1 == 1).collect()
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_so() {
+    let dir = scratch_dir();
+    let mut command = Command::new("nohup");
+    command.args([ONEJOURNAL, "probe", "--seconds", "3600", "--size", "4M", text(dir.path())]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = spawn(&mut command).unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    // It has its files when it has said what it will write.
     errors.read_line(&mut line).unwrap();
     assert!(line.contains("at most"), "{line}");
-    kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), signal).unwrap();
-    let mut rest = String::new();
-    errors.read_to_string(&mut rest).unwrap();
-    (child.wait().unwrap().code(), rest)
+    let is_ignored = ignored_signals(&child.id().to_string()).contains(&Signal::HUP.as_raw());
+    kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    assert!(is_ignored, "nohup does not help");
 }
 
 #[test]
 fn a_measurement_that_is_ended_leaves_nothing() {
     let dir = scratch_dir();
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let (code, said) = end_by(signal, dir.path());
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().filter(is_caught) {
+        let (code, said) = end_by(signal, &[text(dir.path())]);
         assert_eq!(code, Some(INTERRUPTED), "{said}");
         assert!(said.contains("interrupted"), "{said}");
         check_empty(dir.path());
     }
-    assert_eq!(end_by(Signal::KILL, dir.path()), (None, String::new()));
+    assert_eq!(end_by(Signal::KILL, &[text(dir.path())]), (None, String::new()));
     check_empty(dir.path());
 }
 
 #[test]
-fn buffered_writes_are_marked_as_such() {
-    if !can_mount() {
-        return;
-    }
-    let place = scratch_dir();
-    // ramfs has no direct I/O, no fallocate and no number of free blocks.
-    let mount = TempMount::new(&["-t", "ramfs", "none"], &place.path().join("m"));
-    let json = parsed(&probe([text(&mount.dir)]).good());
-    assert_eq!((&json["direct_io"], &json["durability"]), (&false.into(), &"process".into()));
-    let shown = onejournal(["probe", "--seconds", "0.1", "--size", "4M", text(&mount.dir)]).good();
-    assert!(shown.contains("Direct I/O is refused") && shown.contains("buffered I/O"), "{shown}");
-    check_empty(&mount.dir);
-}
-
-/// An image of 16 MiB whose every byte is 7.
-fn image(dir: &Path) -> std::path::PathBuf {
-    let image = dir.join("image");
-    fs::write(&image, vec![7; 16 << 20]).unwrap();
-    image
-}
-
-#[test]
-fn a_device_is_overwritten_only_if_asked() {
-    if !can_mount() {
-        return;
-    }
+fn a_limit_of_the_file_size_is_an_error() {
     let dir = scratch_dir();
-    let image = image(dir.path());
-    let device = Loop::attach(&image);
-    probe([text(&device.path)])
-        .refused(OPERATIONAL, &format!("probe --destroy {}", text(&device.path)));
-    let all_sevens = |from: usize| fs::read(&image).unwrap()[from..].iter().all(|byte| *byte == 7);
-    assert!(all_sevens(0), "it was written to without --destroy");
-    let json = parsed(&probe(["--destroy", text(&device.path)]).good());
-    assert_eq!((&json["kind"], &json["area_bytes"]), (&"device".into(), &(4 << 20).into()));
-    assert!(json["file_system"].is_null(), "{json}");
-    // The bytes after the area are as they were.
-    system("blockdev", ["--flushbufs", text(&device.path)]).good();
-    let mut first = [7; 512];
-    File::open(&image).unwrap().read_exact_at(&mut first, 0).unwrap();
-    assert!(first != [7; 512], "nothing was written");
-    assert!(all_sevens(4 << 20), "it wrote behind its area");
-}
-
-#[test]
-fn a_device_that_is_too_small_or_in_use_is_refused() {
-    if !can_mount() {
-        return;
+    let mut command = Command::new("prlimit");
+    command.args(["--fsize=1048576", ONEJOURNAL]).args(SHORT).arg(dir.path());
+    if has("prlimit") {
+        run(&mut command).refused(OPERATIONAL, "give a smaller --size");
     }
-    let dir = scratch_dir();
-    let image = image(dir.path());
-    let small = dir.path().join("small");
-    fs::write(&small, vec![7; 1 << 20]).unwrap();
-    let small = Loop::attach(&small);
-    probe(["--destroy", text(&small.path)]).refused(OPERATIONAL, "is too small");
-    system("mke2fs", ["-q", "-F", "-t", "ext4", text(&image)]).good();
-    let device = Loop::attach(&image);
-    let before = fs::read(&image).unwrap();
-    let mount = TempMount::new(&["-o", "ro", text(&device.path)], &dir.path().join("m"));
-    probe(["--destroy", text(&device.path)]).refused(OPERATIONAL, "in use");
-    assert!(fs::read(&image).unwrap() == before, "it was written to while it was mounted");
-    drop(mount);
-    probe(["--destroy", text(&device.path)]).good();
+    check_empty(dir.path());
 }
 
 #[test]
@@ -320,7 +275,7 @@ fn watching_forecasts_and_writes_nothing() {
     let of_first = lines.iter().filter(|line| line["disk"] == lines[0]["disk"]).count();
     assert_eq!(of_first, 2, "{shown}");
     for line in &lines {
-        assert!(line["seconds"].as_f64() >= Some(0.1), "{line}");
+        assert!(line["seconds"].as_f64() > Some(0.0), "{line}");
         for name in ["written_bytes", "now_bytes_per_day", "average_bytes_per_day"] {
             assert!(line[name].is_u64(), "{name}: {line}");
         }
@@ -332,6 +287,29 @@ fn watching_forecasts_and_writes_nothing() {
         assert!(shown.replace('\n', " ").contains(words), "no {words} in {shown}");
     }
     assert!(shown.lines().skip(1).all(|line| line.chars().count() <= 80), "{shown}");
+}
+
+#[test]
+fn a_signal_ends_the_last_interval_early() {
+    let dir = scratch_dir();
+    let mut command = Command::new(ONEJOURNAL);
+    command.args(["probe", "--watch", "--interval", "3600", text(dir.path())]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = spawn(&mut command).unwrap();
+    let mut shown = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    shown.read_line(&mut line).unwrap();
+    if line.is_empty() {
+        child.wait().unwrap();
+        return eprintln!("skipped: {} is on no disk", dir.path().display());
+    }
+    // An interval of less than a second would not be shown.
+    std::thread::sleep(Duration::from_millis(1200));
+    kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), Signal::TERM).unwrap();
+    let lines: Vec<String> = shown.lines().map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let heading = lines.iter().position(|line| line.starts_with("disk  ")).expect("a heading");
+    assert!(lines.len() > heading + 1, "no last line: {lines:?}");
 }
 
 #[test]

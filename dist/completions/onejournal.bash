@@ -1195,7 +1195,7 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__probe)
-            opts="-h --seconds --size --destroy --for --protected-cache --json --watch --interval --count --tbw --help"
+            opts="-h --seconds --size --destroy --force --for --protected-cache --json --watch --interval --count --tbw --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -82,9 +82,10 @@ complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l for -d '
 postgresql\t''
 sqlite\t''"
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l interval -d 'With --watch: seconds from one line to the next' -r
-complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l count -d 'With --watch: end after this number of lines' -r
+complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l count -d 'With --watch: end after this number of intervals' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l tbw -d 'With --watch: the rated endurance of the disk in terabytes written, as its data sheet says' -r
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l destroy -d 'Overwrite the beginning of the block device'
+complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l force -d 'With --destroy: also if the device is not empty'
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l protected-cache -d 'The disk\'s cache survives a power cut, as its data sheet says: flushes may cost nothing'
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l json -d 'As JSON; with --watch, an object on each line'
 complete -c onejournal -n "__fish_onejournal_using_subcommand probe" -l watch -d 'Write nothing: print how much is written to the disk, until interrupted'

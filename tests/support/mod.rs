@@ -7,6 +7,7 @@ mod held;
 mod logd;
 mod namespace;
 mod peer;
+pub mod probing;
 mod scratch;
 
 use std::ffi::OsStr;

@@ -23,6 +23,7 @@ mod mkfs;
 mod mode;
 mod mount_options;
 mod namespaces;
+mod occupant;
 mod output;
 mod own_journal;
 #[cfg(test)]

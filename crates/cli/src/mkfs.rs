@@ -9,10 +9,9 @@ use std::sync::Arc;
 
 use device::{Access, BlockDevice, Disk};
 use ext4::layout::superblock::MKFS_UNDER_WAY;
-use ext4::uuid_text;
-use journal::Label;
 
 use crate::journal_path::MIN_JOURNAL_BYTES;
+use crate::occupant::Occupant;
 use crate::own_journal::{self, Opened};
 use crate::target::{cannot_start, in_sbin};
 use crate::units::size;
@@ -115,24 +114,9 @@ fn check_may_overwrite(args: &MkfsArgs, disk: &Disk) -> Result<()> {
     if args.force || matches!(ext4::is_mkfs_under_way(disk), Ok(true)) {
         return Ok(());
     }
-    let count = disk.size_bytes().min(64 << 10) / 4096 * 4096;
-    let mut head = device::AlignedBuf::zeroed(count as usize);
-    disk.read(0, &mut head).map_err(|error| CliError::at(path, error))?;
-    if let Some(label) = Label::peek(&head) {
-        let why = format!(
-            "is the journal of volume {}; to overwrite it, with all changes that this volume may still need: \
-             onejournal mkfs --force TARGET",
-            uuid_text(&label.volume_uuid)
-        );
-        return Err(CliError::at(path, why));
-    }
-    if head.iter().any(|byte| *byte != 0) {
-        return Err(CliError::at(
-            path,
-            "is not empty; to overwrite what it holds: onejournal mkfs --force TARGET",
-        ));
-    }
-    Ok(())
+    let found = Occupant::of_head(disk).map_err(|error| CliError::at(path, error))?;
+    let refuse = |found: Occupant| CliError::at(path, found.refusal("onejournal mkfs --force"));
+    found.map_or(Ok(()), |found| Err(refuse(found)))
 }
 
 fn make(args: &MkfsArgs, disk: Disk, journal: Option<&Opened>) -> Result<Made> {

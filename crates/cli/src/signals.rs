@@ -43,6 +43,34 @@ impl EndSignals {
     }
 }
 
+/// Whether this process ignores a signal, as its parent may have asked.
+pub fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_in_mask(&status, signal)
+}
+
+/// Whether the line `SigIgn` of `/proc/PID/status` has the signal.
+fn is_in_mask(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    (1..=64).contains(&signal) && mask >> (signal - 1) & 1 == 1
+}
+
 fn failed(error: std::io::Error) -> CliError {
     CliError::new(format!("signals: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use signal_hook::consts::SIGHUP;
+
+    use super::*;
+
+    #[test]
+    fn an_ignored_signal_is_in_the_mask() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000003\nSigIgn:\t0000000000004001\n";
+        assert!(is_in_mask(status, SIGHUP) && is_in_mask(status, SIGTERM));
+        assert!(!is_in_mask(status, SIGINT) && !is_in_mask(status, 64) && !is_in_mask(status, 0));
+        assert!(!is_in_mask("", SIGHUP) && !is_in_mask("SigIgn:\tx\n", SIGHUP));
+    }
 }

@@ -63,6 +63,7 @@ pub use block::memory::MemoryDevice;
 pub use block::metered::{Counters, Metered};
 pub use buffer::aligned::AlignedBuf;
 pub use disk::device::Disk;
+pub use disk::direct_io::DirectIo;
 pub use durability::Durability;
 pub use error::{DeviceError, Operation, Result};
 pub use files::directory::{Directory, FileStore, StoredFile};

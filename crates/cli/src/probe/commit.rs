@@ -7,7 +7,7 @@
 //! for each sync.
 //!
 //! The sums leave out what no disk does: the time of the file systems' own code, of which
-//! OneJournal has more, and what either of them brings to its final place later.
+//! OneJournal has more. They also leave out what the checkpoint writes later.
 
 use serde::Serialize;
 

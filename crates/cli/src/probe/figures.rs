@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use device::probe::{Latencies, Measured, OfSize, Percentiles};
+use device::probe::{
+    COUNT_FOR_P99, Latencies, Measured, OfSize, Percentiles, Together as Measurement,
+};
 use serde::Serialize;
 
 /// What many operations of one kind took.
@@ -13,6 +15,8 @@ pub struct Latency {
     pub p50_ns: u64,
     pub p99_ns: u64,
     pub max_ns: u64,
+    /// There are too few observations for a 99th percentile.
+    pub p99_is_max: bool,
 }
 
 /// Operations of one size.
@@ -25,14 +29,22 @@ pub struct SizeFigures {
     pub durable_write: Latency,
 }
 
-/// Durable writes of 4 KiB by several threads.
+/// Writes of 4 KiB that several threads make durable.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ParallelFigures {
     pub thread_count: u64,
-    pub durable_writes_per_s: f64,
-    /// How many durable writes fit in the time of one by a single thread.
-    pub in_the_time_of_one: f64,
-    pub durable_write: Latency,
+    pub durable_write: Together,
+    pub write_and_flush: Together,
+}
+
+/// What several threads did together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Together {
+    pub per_s: f64,
+    /// Times the rate of a single thread.
+    pub speed_up: f64,
+    #[serde(flatten)]
+    pub latency: Latency,
 }
 
 /// One kind of operation of one size.
@@ -56,10 +68,12 @@ pub struct Figures {
     pub parallel: Vec<ParallelFigures>,
     /// `fdatasync` after each append.
     pub append_sync: OneSize,
-    /// Calls of `fdatasync` while the sizes were measured.
+    /// Calls of `fdatasync`, each after a write, while the flushes were counted.
     pub flushes_asked_count: u64,
     /// Flushes that the disks completed meanwhile, if the kernel counts them.
     pub flushes_reached_count: Option<u64>,
+    /// Flushes that the loop device in between completed meanwhile, if there is one.
+    pub flushes_loop_reached_count: Option<u64>,
 }
 
 impl Figures {
@@ -82,6 +96,7 @@ impl Figures {
             append_sync: one_size(device::probe::APPEND_BYTES, &measured.appends.sync)?,
             flushes_asked_count: measured.flushes.asked_count,
             flushes_reached_count: measured.flushes.reached_count,
+            flushes_loop_reached_count: measured.flushes.loop_reached_count,
         })
     }
 
@@ -98,7 +113,7 @@ fn rounded(time: Duration) -> f64 {
 
 fn latency(latencies: &Latencies) -> Option<Latency> {
     let Percentiles { count, p50_ns, p99_ns, max_ns } = latencies.percentiles()?;
-    Some(Latency { count, p50_ns, p99_ns, max_ns })
+    Some(Latency { count, p50_ns, p99_ns, max_ns, p99_is_max: count < COUNT_FOR_P99 })
 }
 
 fn size(of: &OfSize) -> Option<SizeFigures> {
@@ -112,17 +127,24 @@ fn size(of: &OfSize) -> Option<SizeFigures> {
 }
 
 fn parallel(measured: &Measured) -> Option<Vec<ParallelFigures>> {
-    let of_one = measured.parallel.first()?.per_second();
+    let first = measured.parallel.first()?;
     let figures = measured.parallel.iter().map(|of| {
-        let per_second = of.per_second();
         Some(ParallelFigures {
             thread_count: of.thread_count as u64,
-            durable_writes_per_s: (per_second * 10.0).round() / 10.0,
-            in_the_time_of_one: (per_second / of_one * 100.0).round() / 100.0,
-            durable_write: latency(&of.durable)?,
+            durable_write: together(&of.durable, &first.durable)?,
+            write_and_flush: together(&of.write_and_flush, &first.write_and_flush)?,
         })
     });
     figures.collect()
+}
+
+fn together(of: &Measurement, of_one: &Measurement) -> Option<Together> {
+    let per_second = of.per_second();
+    Some(Together {
+        per_s: (per_second * 10.0).round() / 10.0,
+        speed_up: (per_second / of_one.per_second() * 100.0).round() / 100.0,
+        latency: latency(&of.latencies)?,
+    })
 }
 
 #[cfg(test)]
@@ -131,7 +153,7 @@ pub mod tests {
 
     /// A latency that is the same in all its percentiles.
     pub fn flat(ns: u64) -> Latency {
-        Latency { count: 1000, p50_ns: ns, p99_ns: ns, max_ns: ns }
+        Latency { count: 1000, p50_ns: ns, p99_ns: ns, max_ns: ns, p99_is_max: false }
     }
 
     /// A disk on which every write takes `write_ns`, and every flush `flush_ns` more.
@@ -144,11 +166,11 @@ pub mod tests {
             write_and_flush: both,
             durable_write: both,
         };
+        let together = Together { per_s: 1e9 / both.p50_ns as f64, speed_up: 1.0, latency: both };
         let parallel = |thread_count| ParallelFigures {
             thread_count,
-            durable_writes_per_s: 1e9 / both.p50_ns as f64,
-            in_the_time_of_one: 1.0,
-            durable_write: both,
+            durable_write: together,
+            write_and_flush: together,
         };
         Figures {
             seconds: 10.0,
@@ -161,6 +183,7 @@ pub mod tests {
             append_sync: OneSize { len_bytes: 2300, latency: both },
             flushes_asked_count: 1000,
             flushes_reached_count: Some(1000),
+            flushes_loop_reached_count: None,
         }
     }
 
@@ -172,6 +195,16 @@ pub mod tests {
             let mut latencies = Latencies::default();
             latencies.add(Duration::from_micros(5));
             latencies
+        };
+        let together = |weighted_count| Measurement {
+            latencies: some(),
+            elapsed: Duration::from_millis(5),
+            weighted_count,
+        };
+        let of_threads = |thread_count, weighted_count| device::probe::Parallel {
+            thread_count,
+            durable: together(weighted_count),
+            write_and_flush: together(2.0),
         };
         let measured = |durable: Latencies| Measured {
             sector_bytes: 512,
@@ -186,20 +219,19 @@ pub mod tests {
                 record: Record { len_bytes: 4608, durable: some() },
                 clean_flush: some(),
             },
-            parallel: vec![device::probe::Parallel {
-                thread_count: 1,
-                write_count: 10,
-                elapsed: Duration::from_millis(5),
-                durable: some(),
-            }],
+            parallel: vec![of_threads(1, 10.0), of_threads(4, 35.0)],
             appends: Appends { sync: some(), written_bytes: 0 },
-            flushes: FlushCount { asked_count: 1, reached_count: None },
+            flushes: FlushCount { asked_count: 1, reached_count: None, loop_reached_count: None },
             written_bytes: 5,
             elapsed: Duration::from_micros(1_500),
         };
         assert_eq!(Figures::of(&measured(nothing())), None);
         let found = Figures::of(&measured(some())).expect("everything is measured");
         assert_eq!((found.seconds, found.of_size(512).durable_write.p99_ns), (0.002, 5_000));
-        assert_eq!(found.parallel[0].durable_writes_per_s, 2_000.0);
+        assert!(found.of_size(512).durable_write.p99_is_max);
+        let rates = |of: &Together| (of.per_s, of.speed_up);
+        assert_eq!(rates(&found.parallel[0].durable_write), (2_000.0, 1.0));
+        assert_eq!(rates(&found.parallel[1].durable_write), (7_000.0, 3.5));
+        assert_eq!(rates(&found.parallel[1].write_and_flush), (400.0, 1.0));
     }
 }

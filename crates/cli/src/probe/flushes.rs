@@ -4,18 +4,21 @@
 //! write cache, whether flushes reached the disk, and what they cost. It is not a proof. A disk
 //! that waits a while and keeps the data in its volatile cache looks honest here.
 
-use device::probe::WriteCache;
+use device::probe::{Medium, WriteCache};
+use device::{DirectIo, Durability};
 
 use super::figures::Figures;
 
 /// A flush that costs at least this many times a write costs clearly more.
 const CLEARLY_MORE: u64 = 2;
-/// No flash memory stores a page in less than this, so no flush of a volatile cache is faster.
+/// A typical page of flash memory takes longer to store.
 const MEDIUM_NS_MIN: u64 = 100_000;
 /// In less than this, a disk can do no more than answer the command.
 const ANSWER_NS_MAX: u64 = 50_000;
 /// A write that takes this long is not a write into a cache.
 const CACHED_WRITE_NS_MAX: u64 = 1_000_000;
+/// Of so many flushes that are asked for, one at least must be sent.
+const ASKED_PER_SENT_MAX: u64 = 10;
 /// The size whose figures decide.
 const LEN_BYTES: u64 = 4 << 10;
 
@@ -24,20 +27,24 @@ const LEN_BYTES: u64 = 4 << 10;
 pub enum Cache {
     /// In memory, and nowhere else: nothing is durable.
     Memory,
-    /// On the medium ("write through").
+    /// On the medium ("write through"), as the disk says.
     None,
+    /// On the medium ("write through"), which the kernel also assumes if the disk says nothing.
+    NotReported,
     /// Perhaps in a cache that loses it ("write back").
     Volatile,
     Unknown,
 }
 
 impl Cache {
-    pub fn of(is_power_safe: bool, cache: WriteCache) -> Cache {
-        match (is_power_safe, cache) {
-            (false, _) => Cache::Memory,
-            (true, WriteCache::None) => Cache::None,
-            (true, WriteCache::Volatile) => Cache::Volatile,
-            (true, WriteCache::Unknown) => Cache::Unknown,
+    /// Of what stores the bytes, if that is known, and of the disks below.
+    pub fn of(durability: Option<Durability>, cache: WriteCache) -> Cache {
+        match (durability, cache) {
+            (Some(Durability::Process | Durability::Reboot), _) => Cache::Memory,
+            (None, _) | (Some(Durability::Power), WriteCache::Unknown) => Cache::Unknown,
+            (Some(Durability::Power), WriteCache::None) => Cache::None,
+            (Some(Durability::Power), WriteCache::NotReported) => Cache::NotReported,
+            (Some(Durability::Power), WriteCache::Volatile) => Cache::Volatile,
         }
     }
 
@@ -46,27 +53,35 @@ impl Cache {
         match self {
             Cache::Memory => "memory",
             Cache::None => "none",
+            Cache::NotReported => "not_reported",
             Cache::Volatile => "volatile",
             Cache::Unknown => "unknown",
         }
     }
 }
 
-/// Whether a flush that was asked for reached the disk.
+/// Whether the flushes that were asked for were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// At least one did.
+    /// They reached the disks.
     Some,
-    /// Not one of many did.
+    /// Next to none reached the disks: those that did may be of other programs.
     None,
+    /// Next to none reached the loop device in between, whose file is in the page cache.
+    NoneToLoop,
     Unknown,
 }
 
 impl Sent {
     pub fn of(figures: &Figures) -> Sent {
-        match (figures.flushes_asked_count, figures.flushes_reached_count) {
-            (_, None) | (0, _) => Sent::Unknown,
-            (_, Some(0)) => Sent::None,
+        let asked_count = figures.flushes_asked_count;
+        let is_none =
+            |reached_count: u64| reached_count.saturating_mul(ASKED_PER_SENT_MAX) < asked_count;
+        match (figures.flushes_loop_reached_count, figures.flushes_reached_count) {
+            _ if asked_count == 0 => Sent::Unknown,
+            (Some(reached_count), _) if is_none(reached_count) => Sent::NoneToLoop,
+            (_, None) => Sent::Unknown,
+            (_, Some(reached_count)) if is_none(reached_count) => Sent::None,
             (_, Some(_)) => Sent::Some,
         }
     }
@@ -82,16 +97,27 @@ pub enum Cost {
     Between,
     /// Clearly more than the write, and as long as a medium needs.
     ClearlyMore,
-    /// Not measured: the writes went to the page cache, so the flush wrote them.
+    /// Not measured: the writes went to the page cache, so the flush wrote them; or `fdatasync` does
+    /// more than flush.
     Unknown,
 }
 
 impl Cost {
-    pub fn of(figures: &Figures, is_direct: bool) -> Cost {
+    pub fn of(figures: &Figures, medium: Medium, direct_io: DirectIo) -> Cost {
         let size = figures.of_size(LEN_BYTES);
-        match is_direct {
-            true => Cost::of_times(size.write.p50_ns, size.flush.p50_ns),
-            false => Cost::Unknown,
+        match (medium.overwrites_in_place(), direct_io) {
+            (true, DirectIo::Yes) => Cost::of_times(size.write.p50_ns, size.flush.p50_ns),
+            (false, _) | (_, DirectIo::No | DirectIo::Unknown) => Cost::Unknown,
+        }
+    }
+
+    /// Whether making data durable takes no longer than an answer. Where the cost of a flush alone
+    /// is not known, the appends show that: a medium, or a server with one, needs longer.
+    pub fn is_next_to_nothing(self, figures: &Figures) -> bool {
+        match self {
+            Cost::NextToNothing => true,
+            Cost::Between | Cost::ClearlyMore => false,
+            Cost::Unknown => figures.append_sync.latency.p50_ns < ANSWER_NS_MAX,
         }
     }
 
@@ -134,6 +160,7 @@ impl Verdict {
 pub enum Reason {
     InMemory,
     NoVolatileCache,
+    NoCacheReported,
     CostsMoreThanAWrite,
     /// The user knows that the cache survives a power cut.
     ProtectedCache,
@@ -151,10 +178,13 @@ impl Reason {
     pub fn of(cache: Cache, sent: Sent, cost: Cost, is_protected: bool) -> Reason {
         match (cache, sent, cost) {
             (Cache::Memory, _, _) => Reason::InMemory,
+            (_, Sent::NoneToLoop, _) | (Cache::Volatile, Sent::None, _) => Reason::NotSent,
             (Cache::None, _, _) => Reason::NoVolatileCache,
-            (Cache::Volatile, Sent::None, _) => Reason::NotSent,
-            (Cache::Volatile | Cache::Unknown, _, _) if is_protected => Reason::ProtectedCache,
-            (Cache::Volatile | Cache::Unknown, _, Cost::ClearlyMore) => Reason::CostsMoreThanAWrite,
+            (Cache::NotReported | Cache::Volatile | Cache::Unknown, _, _) if is_protected => {
+                Reason::ProtectedCache
+            }
+            (Cache::NotReported, _, _) => Reason::NoCacheReported,
+            (Cache::Volatile, _, Cost::ClearlyMore) => Reason::CostsMoreThanAWrite,
             (Cache::Volatile, _, Cost::NextToNothing) => Reason::CostsNextToNothing,
             (Cache::Volatile, _, Cost::Between) => Reason::CostUnclear,
             (Cache::Volatile, _, Cost::Unknown) => Reason::CostUnknown,
@@ -169,7 +199,10 @@ impl Reason {
                 Verdict::Honoured
             }
             Reason::NotSent | Reason::CostsNextToNothing => Verdict::Suspicious,
-            Reason::CacheUnknown | Reason::CostUnclear | Reason::CostUnknown => Verdict::Unknown,
+            Reason::NoCacheReported
+            | Reason::CacheUnknown
+            | Reason::CostUnclear
+            | Reason::CostUnknown => Verdict::Unknown,
         }
     }
 
@@ -178,6 +211,7 @@ impl Reason {
         match self {
             Reason::InMemory => "in_memory",
             Reason::NoVolatileCache => "no_volatile_cache",
+            Reason::NoCacheReported => "no_cache_reported",
             Reason::CostsMoreThanAWrite => "costs_more_than_a_write",
             Reason::ProtectedCache => "protected_cache",
             Reason::NotSent => "not_sent",
@@ -191,17 +225,21 @@ impl Reason {
     /// The reason for people.
     pub fn sentence(self) -> &'static str {
         match self {
-            Reason::InMemory => "The file system is in memory. Nothing on it survives a power cut.",
+            Reason::InMemory => "What is measured is memory. Nothing in it survives a power cut.",
             Reason::NoVolatileCache => {
-                "The disk reports no volatile cache (write through), so there is nothing to flush."
+                "The kernel knows the disk as one without a volatile cache (write through), so there is nothing to flush."
+            }
+            Reason::NoCacheReported => {
+                "The kernel assumes that the disk has no volatile cache (write through) and sends it no flush. Check the \
+                 data sheet. If it promises that nothing is lost in a power cut, give --protected-cache."
             }
             Reason::CostsMoreThanAWrite => "A flush costs clearly more than a write.",
             Reason::ProtectedCache => {
                 "You say that the cache of the disk survives a power cut (--protected-cache)."
             }
             Reason::NotSent => {
-                "The disk has a volatile cache (write back), and the kernel sent it no flush for any fdatasync. Look for \
-                 the mount option nobarrier."
+                "The kernel sent next to none of the flushes that fdatasync asked for. What was written is in the volatile \
+                 cache of the disk (write back), or in memory behind a loop device. Look for the mount option nobarrier."
             }
             Reason::CostsNextToNothing => {
                 "The disk has a volatile cache (write back), and a flush costs next to nothing. Either its cache survives \
@@ -215,7 +253,8 @@ impl Reason {
                 "A flush costs neither clearly more than a write nor next to nothing."
             }
             Reason::CostUnknown => {
-                "Direct I/O is refused here, so the cost of a flush alone cannot be measured."
+                "The cost of a flush alone cannot be measured: writes do not bypass the page cache here, or fdatasync does \
+                 more than flush on this file system."
             }
         }
     }
@@ -226,8 +265,9 @@ mod tests {
     use super::super::figures::tests::figures;
     use super::*;
 
-    const CACHES: [Cache; 4] = [Cache::Memory, Cache::None, Cache::Volatile, Cache::Unknown];
-    const SENT: [Sent; 3] = [Sent::Some, Sent::None, Sent::Unknown];
+    const CACHES: [Cache; 5] =
+        [Cache::Memory, Cache::None, Cache::NotReported, Cache::Volatile, Cache::Unknown];
+    const SENT: [Sent; 4] = [Sent::Some, Sent::None, Sent::NoneToLoop, Sent::Unknown];
     const COSTS: [Cost; 4] = [Cost::NextToNothing, Cost::Between, Cost::ClearlyMore, Cost::Unknown];
 
     /// The verdicts by cost, in the order of `COSTS`: honoured, suspicious, unknown, or nothing
@@ -235,14 +275,13 @@ mod tests {
     fn expected(cache: Cache, sent: Sent, is_protected: bool) -> &'static str {
         match (cache, sent, is_protected) {
             (Cache::Memory, _, _) => "----",
+            (_, Sent::NoneToLoop, _) => "ssss",
             (Cache::None, _, _) => "hhhh",
-            (Cache::Volatile, Sent::Some, false) => "suhu",
+            (Cache::NotReported, _, false) => "uuuu",
+            (Cache::Volatile, Sent::Some | Sent::Unknown, false) => "suhu",
             (Cache::Volatile, Sent::None, _) => "ssss",
-            (Cache::Volatile, Sent::Unknown, false) => "suhu",
-            (Cache::Unknown, Sent::Some, false) => "uuhu",
-            (Cache::Unknown, Sent::None, false) => "uuhu",
-            (Cache::Unknown, Sent::Unknown, false) => "uuhu",
-            (Cache::Volatile | Cache::Unknown, _, true) => "hhhh",
+            (Cache::Unknown, _, false) => "uuuu",
+            (Cache::NotReported | Cache::Volatile | Cache::Unknown, _, true) => "hhhh",
         }
     }
 
@@ -291,24 +330,66 @@ mod tests {
         for (write, flush, expected) in cases {
             assert_eq!(micros(write, flush), expected, "write {write} µs, flush {flush} µs");
         }
-        assert_eq!(Cost::of(&figures(20_000, 900_000), true), Cost::ClearlyMore);
-        assert_eq!(Cost::of(&figures(20_000, 900_000), false), Cost::Unknown);
     }
 
     #[test]
-    fn whether_flushes_reached_the_disk() {
-        let sent = |flushes_asked_count, flushes_reached_count| {
-            Sent::of(&Figures { flushes_asked_count, flushes_reached_count, ..figures(1, 1) })
+    fn the_cost_is_known_only_of_a_flush_alone() {
+        use Medium::{BlockDevice, Ext, ExtDataJournal, Other, Xfs};
+        let of = |medium, direct_io| Cost::of(&figures(20_000, 900_000), medium, direct_io);
+        for medium in [BlockDevice, Ext, Xfs] {
+            assert_eq!(of(medium, DirectIo::Yes), Cost::ClearlyMore);
+            assert_eq!(
+                [DirectIo::No, DirectIo::Unknown].map(|io| of(medium, io)),
+                [Cost::Unknown; 2]
+            );
+        }
+        for medium in [ExtDataJournal, Other] {
+            let all = [DirectIo::Yes, DirectIo::No, DirectIo::Unknown];
+            assert_eq!(all.map(|io| of(medium, io)), [Cost::Unknown; 3], "{medium:?}");
+        }
+    }
+
+    #[test]
+    fn where_the_cost_is_not_known_the_appends_show_that_nothing_is_done() {
+        let of = |cost: Cost, append_ns| {
+            let mut figures = figures(1, 1);
+            figures.append_sync.latency.p50_ns = append_ns;
+            cost.is_next_to_nothing(&figures)
         };
-        assert_eq!([sent(9, Some(0)), sent(9, Some(1))], [Sent::None, Sent::Some]);
-        assert_eq!([sent(9, None), sent(0, Some(0))], [Sent::Unknown; 2]);
+        assert_eq!(COSTS.map(|cost| of(cost, 49_999)), [true, false, false, true]);
+        assert_eq!(COSTS.map(|cost| of(cost, 50_000)), [true, false, false, false]);
     }
 
     #[test]
-    fn memory_has_no_cache_to_flush() {
-        let all = [WriteCache::Volatile, WriteCache::None, WriteCache::Unknown];
-        assert_eq!(all.map(|cache| Cache::of(false, cache)), [Cache::Memory; 3]);
-        let expected = [Cache::Volatile, Cache::None, Cache::Unknown];
-        assert_eq!(all.map(|cache| Cache::of(true, cache)), expected);
+    fn whether_flushes_were_sent() {
+        let sent = |flushes_asked_count, flushes_reached_count, flushes_loop_reached_count| {
+            Sent::of(&Figures {
+                flushes_asked_count,
+                flushes_reached_count,
+                flushes_loop_reached_count,
+                ..figures(1, 1)
+            })
+        };
+        assert_eq!([sent(9, Some(0), None), sent(9, Some(1), None)], [Sent::None, Sent::Some]);
+        // Those of other programs do not hide that none was sent.
+        assert_eq!(sent(9000, Some(3), None), Sent::None);
+        assert_eq!(sent(300, Some(290), None), Sent::Some);
+        assert_eq!(sent(300, Some(900), Some(300)), Sent::Some);
+        assert_eq!([sent(9, None, None), sent(0, Some(0), Some(0))], [Sent::Unknown; 2]);
+        assert_eq!(sent(9, None, Some(9)), Sent::Unknown);
+        for reached in [None, Some(0), Some(300)] {
+            assert_eq!(sent(300, reached, Some(3)), Sent::NoneToLoop);
+        }
+    }
+
+    #[test]
+    fn memory_has_no_cache_to_flush_and_an_unknown_store_an_unknown_one() {
+        let all =
+            [WriteCache::Volatile, WriteCache::None, WriteCache::NotReported, WriteCache::Unknown];
+        let of = |durability| all.map(|cache| Cache::of(durability, cache));
+        assert_eq!(of(Some(Durability::Process)), [Cache::Memory; 4]);
+        assert_eq!(of(None), [Cache::Unknown; 4]);
+        let expected = [Cache::Volatile, Cache::None, Cache::NotReported, Cache::Unknown];
+        assert_eq!(of(Some(Durability::Power)), expected);
     }
 }

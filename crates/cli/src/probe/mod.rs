@@ -10,6 +10,7 @@ mod place;
 mod report;
 mod suitable;
 mod text;
+mod watching;
 mod wear;
 
 use std::path::{Path, PathBuf};
@@ -19,14 +20,15 @@ use std::time::Duration;
 
 use clap::Args;
 use device::probe::{AREA_BYTES_MIN, Area, measure};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use self::commit::kib;
 use self::figures::Figures;
-use self::place::Place;
+use self::place::{Permit, Place};
 use self::report::Report;
 use self::suitable::Program;
-use self::wear::Watch;
+use self::watching::Watch;
+use crate::signals::is_ignored;
 use crate::units::bytes;
 use crate::{CliError, Result, parse_interval, say, target};
 
@@ -50,6 +52,9 @@ pub struct ProbeArgs {
     /// Overwrite the beginning of the block device
     #[arg(long)]
     destroy: bool,
+    /// With --destroy: also if the device is not empty
+    #[arg(long, requires = "destroy")]
+    force: bool,
     /// Exit with 0 if the disk is suitable for this program, with 1 if it is not
     #[arg(long = "for", value_name = "PROGRAM")]
     program: Option<Program>,
@@ -60,12 +65,12 @@ pub struct ProbeArgs {
     #[arg(long)]
     json: bool,
     /// Write nothing: print how much is written to the disk, until interrupted
-    #[arg(long, conflicts_with_all = ["seconds", "size", "destroy", "program", "protected_cache"])]
+    #[arg(long, conflicts_with_all = ["seconds", "size", "destroy", "force", "program", "protected_cache"])]
     watch: bool,
     /// With --watch: seconds from one line to the next
     #[arg(long, value_name = "SECONDS", default_value = "10", requires = "watch", value_parser = parse_interval)]
     interval: f64,
-    /// With --watch: end after this number of lines
+    /// With --watch: end after this number of intervals
     #[arg(long, value_name = "COUNT", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// With --watch: the rated endurance of the disk in terabytes written, as its data sheet says
@@ -124,12 +129,17 @@ fn exit_code(program: Option<Program>, report: &Report) -> u8 {
 fn measured(args: &ProbeArgs) -> Result<Report> {
     let path = args.path.as_path();
     let interrupted = interrupts()?;
-    let Place { area, disks, facts, cache } = Place::open(path, args.size, args.destroy)?;
+    let permit = Permit::of(args.destroy, args.force);
+    let Place { area, facts, cache } = Place::open(path, args.size, permit)?;
     announce(path, &area, args.seconds);
     let failed = |error| CliError::at(path, error);
-    area.fill(&interrupted).map_err(failed)?;
     let time = Duration::from_secs_f64(args.seconds);
-    let measured = measure(&area, &disks, time, &interrupted).map_err(failed)?;
+    let filled = area.fill(&interrupted);
+    let measured = filled.and_then(|()| measure(&area, time, &interrupted));
+    // Also if it was interrupted or has failed: what the device held is lost anyway.
+    let marked = area.leave_mark();
+    let measured = measured.map_err(failed)?;
+    marked.map_err(failed)?;
     let figures = Figures::of(&measured).filter(|_| !interrupted.load(Ordering::Relaxed));
     let figures = figures.ok_or_else(|| {
         let why = format!("interrupted; {}", facts.kind.what_is_left());
@@ -138,11 +148,14 @@ fn measured(args: &ProbeArgs) -> Result<Report> {
     Ok(Report::of(facts, cache, figures, args.protected_cache))
 }
 
-/// Is set by the first signal that is to end the command. The second one ends it at once.
+/// Is set by the first signal that is to end the command. The second one ends it at once. A signal
+/// that is ignored stays so: `nohup` does that to SIGHUP.
 fn interrupts() -> Result<Arc<AtomicBool>> {
     let failed = |error: std::io::Error| CliError::new(format!("signals: {error}"));
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    // A write beyond `ulimit -f` is to be an error, and not the end of the process.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
         let (code, armed) = (INTERRUPTED.into(), interrupted.clone());
         signal_hook::flag::register_conditional_shutdown(signal, code, armed).map_err(failed)?;
         signal_hook::flag::register(signal, interrupted.clone()).map_err(failed)?;
@@ -153,10 +166,10 @@ fn interrupts() -> Result<Arc<AtomicBool>> {
 /// Says before it begins how much is written.
 fn announce(path: &Path, area: &Area, seconds: f64) {
     eprintln!(
-        "onejournal: {}: measuring for about {seconds} s; at most {} are written, to an area of {}",
+        "onejournal: {}: measuring for about {seconds} s, after an area of {} was filled once; at most {} are written",
         path.display(),
-        bytes(area.write_bytes_max()),
-        kib(area.area_bytes())
+        kib(area.area_bytes()),
+        bytes(area.write_bytes_max())
     );
 }
 

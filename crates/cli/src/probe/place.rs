@@ -5,12 +5,13 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use device::probe::{Area, DisksBelow, disks_below, mount_of};
-use device::{Access, DeviceError, Durability};
-use serde::Serialize;
+use device::probe::{Area, Medium};
+use device::{Access, DeviceError, DirectIo};
+use serde::{Serialize, Serializer};
 
 use super::commit::kib;
 use super::flushes::Cache;
+use crate::occupant::Occupant;
 use crate::{CliError, Result, target};
 
 /// What is known without measuring.
@@ -25,16 +26,39 @@ pub struct Facts {
     pub disks: Vec<String>,
     pub durability: &'static str,
     /// Whether writes bypass the page cache.
-    pub direct_io: bool,
+    #[serde(serialize_with = "word")]
+    pub direct_io: DirectIo,
+    /// How an overwrite gets to the disk.
+    #[serde(skip)]
+    pub medium: Medium,
     pub area_bytes: u64,
 }
 
 /// What is measured, open.
 pub struct Place {
     pub area: Area,
-    pub disks: DisksBelow,
     pub facts: Facts,
     pub cache: Cache,
+}
+
+/// Whether a block device may be overwritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permit {
+    No,
+    /// If nothing is found on it.
+    IfEmpty,
+    /// Whatever it holds.
+    Always,
+}
+
+impl Permit {
+    pub fn of(is_destroy: bool, is_forced: bool) -> Permit {
+        match (is_destroy, is_forced) {
+            (false, _) => Permit::No,
+            (true, false) => Permit::IfEmpty,
+            (true, true) => Permit::Always,
+        }
+    }
 }
 
 /// What a path is.
@@ -77,33 +101,45 @@ impl Kind {
 }
 
 impl Place {
-    /// Opens the place. Nothing is written yet. A device is opened only if `may_destroy`.
-    pub fn open(path: &Path, area_bytes: u64, may_destroy: bool) -> Result<Place> {
+    /// Opens the place. Nothing is written yet. A device is opened only if `permit` allows that.
+    pub fn open(path: &Path, area_bytes: u64, permit: Permit) -> Result<Place> {
         let kind = Kind::of(path)?;
         let area = match kind {
-            Kind::Directory => directory(path, area_bytes, may_destroy)?,
-            Kind::Device => device(path, area_bytes, may_destroy)?,
+            Kind::Directory => directory(path, area_bytes, permit)?,
+            Kind::Device => device(path, area_bytes, permit)?,
         };
-        let disks = disks_below(path).map_err(|error| CliError::at(path, error))?;
-        let mount = (kind == Kind::Directory).then(|| mount_of(path)).flatten();
+        let holder = area.holder();
+        let (disks, mount) = (&holder.disks, holder.mount.as_ref());
         let facts = Facts {
             path: path.display().to_string(),
             kind,
-            is_onejournal_volume: mount.as_ref().is_some_and(|mount| mount.is_volume()),
-            file_system: mount.map(|mount| mount.kind),
+            is_onejournal_volume: mount.is_some_and(|mount| mount.is_volume()),
+            file_system: mount.map(|mount| mount.kind.clone()),
             disks: disks.disks.iter().map(|disk| disk.name.clone()).collect(),
-            durability: area.durability().name(),
-            direct_io: area.is_direct(),
+            durability: holder.durability.map_or("unknown", |class| class.name()),
+            direct_io: area.direct_io(),
+            medium: holder.medium,
             area_bytes: area.area_bytes(),
         };
-        let is_power_safe = area.durability() == Durability::Power;
-        let cache = Cache::of(is_power_safe, disks.write_cache());
-        Ok(Place { area, disks, facts, cache })
+        let cache = Cache::of(holder.durability, disks.write_cache());
+        Ok(Place { area, facts, cache })
     }
 }
 
-fn directory(path: &Path, area_bytes: u64, may_destroy: bool) -> Result<Area> {
-    if may_destroy {
+/// The word in JSON.
+fn word<S: Serializer>(
+    direct_io: &DirectIo,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(match direct_io {
+        DirectIo::Yes => "yes",
+        DirectIo::No => "no",
+        DirectIo::Unknown => "unknown",
+    })
+}
+
+fn directory(path: &Path, area_bytes: u64, permit: Permit) -> Result<Area> {
+    if permit != Permit::No {
         let why = "is a directory, of which nothing is destroyed; leave --destroy out";
         return Err(CliError { code: crate::error::USAGE, ..CliError::at(path, why) });
     }
@@ -117,6 +153,11 @@ fn refusal(path: &Path, error: &DeviceError) -> CliError {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             format!("{error}; free some space, or give a smaller --size")
         }
+        ErrorKind::FileTooLarge => {
+            format!(
+                "{error}: a limit of the user (ulimit -f) or of the file system; give a smaller --size"
+            )
+        }
         ErrorKind::ReadOnlyFilesystem => {
             "its file system is read-only, and a measurement has to write; name another directory"
                 .into()
@@ -129,8 +170,8 @@ fn refusal(path: &Path, error: &DeviceError) -> CliError {
     CliError::at(path, text)
 }
 
-fn device(path: &Path, area_bytes: u64, may_destroy: bool) -> Result<Area> {
-    if !may_destroy {
+fn device(path: &Path, area_bytes: u64, permit: Permit) -> Result<Area> {
+    if permit == Permit::No {
         let why = format!(
             "is a block device, and measuring overwrites its first {}; nothing was written. To lose what it holds: \
              onejournal probe --destroy TARGET. To measure without loss, name a directory on it",
@@ -139,5 +180,10 @@ fn device(path: &Path, area_bytes: u64, may_destroy: bool) -> Result<Area> {
         return Err(CliError::at(path, why));
     }
     let disk = target::open(path, Access::ReadWrite)?;
+    if permit == Permit::IfEmpty
+        && let Some(found) = Occupant::of(&disk).map_err(|error| CliError::at(path, error))?
+    {
+        return Err(CliError::at(path, found.refusal("onejournal probe --destroy --force")));
+    }
     Area::on_device(disk, area_bytes).map_err(|error| CliError::at(path, error.source))
 }

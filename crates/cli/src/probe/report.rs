@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use device::DirectIo;
 use serde::Serialize;
 
 use super::commit::{Commit, commits};
@@ -19,7 +20,8 @@ pub struct Report {
     #[serde(flatten)]
     pub figures: Figures,
     pub flushes: Flushes,
-    /// Nothing in memory and on a OneJournal volume: no disk was measured there.
+    /// Nothing where no disk was measured: in memory, on a OneJournal volume, and on every other
+    /// medium on which a write or a flush is more than that of a disk.
     pub commits: Option<Vec<Commit>>,
     pub suitable: BTreeMap<&'static str, Suitability>,
 }
@@ -38,10 +40,14 @@ impl Report {
     /// Judges the figures. `is_protected`: the user says that the disk's cache survives a power
     /// cut.
     pub fn of(facts: Facts, cache: Cache, figures: Figures, is_protected: bool) -> Report {
-        let cost = Cost::of(&figures, facts.direct_io);
+        let cost = Cost::of(&figures, facts.medium, facts.direct_io);
         let because = Reason::of(cache, Sent::of(&figures), cost, is_protected);
-        let is_disk = cache != Cache::Memory && !facts.is_onejournal_volume;
-        let judged = |program| Suitability::of(program, &figures, because);
+        let is_disk = cache != Cache::Memory
+            && facts.medium.overwrites_in_place()
+            && facts.direct_io != DirectIo::No;
+        let is_nothing = cost.is_next_to_nothing(&figures);
+        let judged =
+            |program| Suitability::of(program, &figures, facts.medium, because, is_nothing);
         Report {
             write_cache: cache.name(),
             flushes: Flushes {
@@ -69,6 +75,8 @@ impl Report {
 
 #[cfg(test)]
 pub mod tests {
+    use device::probe::Medium;
+
     use super::super::figures::tests::figures;
     use super::super::place::Kind;
     use super::*;
@@ -81,7 +89,8 @@ pub mod tests {
             is_onejournal_volume: false,
             disks: vec!["nvme0n1".into()],
             durability: "power",
-            direct_io: true,
+            direct_io: DirectIo::Yes,
+            medium: Medium::Ext,
             area_bytes: 64 << 20,
         }
     }
@@ -97,19 +106,41 @@ pub mod tests {
         assert_eq!(json["append_sync"]["p99_ns"], 620_000);
         assert_eq!(json["commits"][1]["commit"], "append");
         assert_eq!(json["suitable"]["etcd"]["is_suitable"], true);
-        assert_eq!(json["write_cache"], "volatile");
+        assert_eq!((&json["write_cache"], &json["direct_io"]), (&"volatile".into(), &"yes".into()));
+        assert_eq!(json["suitable"]["etcd"]["p99_is_max"], false);
+        assert_eq!(json["clean_flush"]["p99_is_max"], false);
     }
 
     #[test]
-    fn memory_and_a_volume_have_no_commits_to_compare() {
-        let has_commits = |is_onejournal_volume, cache| {
-            let facts = Facts { is_onejournal_volume, ..facts() };
+    fn commits_are_computed_only_where_a_disk_was_measured() {
+        let has_commits = |medium, direct_io, cache| {
+            let facts = Facts { medium, direct_io, ..facts() };
             let report = Report::of(facts, cache, figures(20_000, 600_000), false);
             let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
             json["commits"].is_array()
         };
-        assert!(has_commits(false, Cache::Unknown));
-        assert!(!has_commits(true, Cache::Unknown) && !has_commits(false, Cache::Memory));
+        for medium in [Medium::BlockDevice, Medium::Ext, Medium::Xfs] {
+            assert!(has_commits(medium, DirectIo::Yes, Cache::Unknown));
+            assert!(!has_commits(medium, DirectIo::No, Cache::Unknown));
+            assert!(!has_commits(medium, DirectIo::Yes, Cache::Memory));
+        }
+        for medium in [Medium::Other, Medium::ExtDataJournal] {
+            assert!(!has_commits(medium, DirectIo::Yes, Cache::Volatile));
+        }
+    }
+
+    #[test]
+    fn an_unknown_store_that_does_nothing_is_suitable_for_nothing() {
+        let report = |append_ns, is_protected| {
+            let facts = Facts { medium: Medium::Other, durability: "unknown", ..facts() };
+            let mut figures = figures(1_000, 9_000);
+            figures.append_sync.latency.p50_ns = append_ns;
+            let report = Report::of(facts, Cache::Unknown, figures, is_protected);
+            (report.flushes.verdict, report.of_program(Program::Etcd).is_suitable)
+        };
+        assert_eq!(report(2_000, false), ("unknown", false));
+        assert_eq!(report(200_000, false), ("unknown", true));
+        assert_eq!(report(2_000, true), ("honoured", true));
     }
 
     #[test]

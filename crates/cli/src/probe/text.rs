@@ -1,14 +1,18 @@
 //! The report for people, in 80 columns.
 
+use device::DirectIo;
+use device::probe::COUNT_FOR_P99;
+
 use super::commit::{Commit, Sum, kib};
-use super::figures::{Latency, SizeFigures};
+use super::figures::{ParallelFigures, SizeFigures, Together};
+use super::flushes::Reason;
 use super::report::Report;
 use super::suitable::{Program, Suitability};
 use crate::units::{bytes, count, nanoseconds, plain, ratio, times};
 
 const WIDTH: usize = 80;
-/// Fewer observations have no 99th percentile of their own.
-const COUNT_FOR_P99: u64 = 100;
+/// A speed-up is exact to this share.
+const SPEED_UP_ERROR: f64 = 0.1;
 
 /// The report.
 pub fn text(report: &Report) -> String {
@@ -32,11 +36,15 @@ fn head(report: &Report) -> String {
         what.push_str(&format!(" on {}", facts.disks.join(", ")));
     }
     let written = format!("{} written in {:.1} s", bytes(figures.written_bytes), figures.seconds);
-    let direct = if facts.direct_io { "direct I/O" } else { "buffered I/O" };
+    let direct = match facts.direct_io {
+        DirectIo::Yes => "direct I/O",
+        DirectIo::No => "buffered I/O",
+        DirectIo::Unknown => "perhaps direct I/O",
+    };
     let more = format!(
         "durability {}, write cache: {}, {direct}, sectors of {}",
         facts.durability,
-        report.write_cache,
+        report.write_cache.replace('_', " "),
         kib(figures.sector_bytes)
     );
     let path = plain(&facts.path);
@@ -50,14 +58,19 @@ fn head(report: &Report) -> String {
 fn notes(report: &Report) -> String {
     let mut notes = String::new();
     let mut note = |text: &str| notes.push_str(&wrapped("", text));
-    if report.facts.durability != "power" {
+    if report.flushes.because == Reason::InMemory {
         note("Nothing is durable here: a power cut loses all of it. What was measured is memory.");
     }
-    if !report.facts.direct_io {
-        note(
-            "Direct I/O is refused here. The writes went to the page cache, and the flushes wrote them: a write alone says \
+    match report.facts.direct_io {
+        DirectIo::Yes => {}
+        DirectIo::No => note(
+            "There is no direct I/O here. The writes went to the page cache, and the flushes wrote them: a write alone \
+             says nothing about the disk.",
+        ),
+        DirectIo::Unknown => note(
+            "The file system does not say whether its writes bypass the page cache. If they do not, a write alone says \
              nothing about the disk.",
-        );
+        ),
     }
     if report.facts.is_onejournal_volume {
         note(
@@ -65,10 +78,17 @@ fn notes(report: &Report) -> String {
              cannot be computed.",
         );
     }
-    // Only of the sizes that are judged: of large writes there are always few.
-    let judged = [4 << 10, 16 << 10].map(|size| report.figures.of_size(size).write_and_flush.count);
-    let fewest = judged.into_iter().fold(report.figures.append_sync.latency.count, u64::min);
-    if fewest < COUNT_FOR_P99 {
+    if is_speed_up_too_large(report) {
+        note(
+            "A speed-up is larger than its number of threads. The disk was slower while the single thread wrote: measure \
+             again, while nothing else uses it, or with more --seconds.",
+        );
+    }
+    // Only of what is judged: of large writes there are always few.
+    let judged = Program::ALL.map(|program| report.of_program(program));
+    let too_few =
+        judged.into_iter().filter(|found| found.p99_is_max).map(|found| found.count).min();
+    if let Some(fewest) = too_few {
         note(&format!(
             "Some figures are of {} only. With fewer than {COUNT_FOR_P99} the p99 is the longest. --seconds and --size give \
              more.",
@@ -79,9 +99,9 @@ fn notes(report: &Report) -> String {
 }
 
 fn sizes(report: &Report) -> String {
-    let title = |text: &str| format!("{text:>24}");
-    let titles = ["write", "write and flush", "durable write"].map(title).concat();
-    let columns = ["p50", "p99", "max"].map(|name| format!("{name:>8}")).concat().repeat(3);
+    let title = |text: &str| format!("{text:>18}");
+    let titles = ["write", "flush", "write and flush", "durable write"].map(title).concat();
+    let columns = ["p50", "p99"].map(|name| format!("{name:>9}")).concat().repeat(4);
     let mut text = format!("{:7}{titles}\n{:7}{columns}\n", "", "size");
     for size in &report.figures.sizes {
         text.push_str(&size_line(size));
@@ -97,31 +117,39 @@ fn sizes(report: &Report) -> String {
 }
 
 fn size_line(size: &SizeFigures) -> String {
-    let cells = [&size.write, &size.write_and_flush, &size.durable_write].map(cells).concat();
+    let all = [&size.write, &size.flush, &size.write_and_flush, &size.durable_write];
+    let cell = |ns| format!("{:>9}", nanoseconds(ns));
+    let cells = all.map(|latency| [latency.p50_ns, latency.p99_ns].map(cell).concat()).concat();
     format!("{:7}{cells}\n", kib(size.len_bytes))
 }
 
-/// The three percentiles, eight columns each.
-fn cells(latency: &Latency) -> String {
-    let all = [latency.p50_ns, latency.p99_ns, latency.max_ns];
-    all.map(|ns| format!("{:>8}", nanoseconds(ns))).concat()
+fn parallel(report: &Report) -> String {
+    let durable = |of: &ParallelFigures| of.durable_write;
+    let flush = |of: &ParallelFigures| of.write_and_flush;
+    let durable = together("durable writes/s", report, durable);
+    [durable, together("writes and flushes/s", report, flush)].join("\n")
 }
 
-fn parallel(report: &Report) -> String {
-    let mut text = format!(
-        "{:>7}{:>18}{:>20}{:>8}{:>8}{:>8}\n",
-        "threads", "durable writes/s", "in the time of one", "p50", "p99", "max"
-    );
-    for of in &report.figures.parallel {
-        text.push_str(&format!(
-            "{:>7}{:>18}{:>20}{}\n",
-            of.thread_count,
-            rate(of.durable_writes_per_s),
-            ratio(of.in_the_time_of_one),
-            cells(&of.durable_write)
-        ));
+fn together(title: &str, report: &Report, of: impl Fn(&ParallelFigures) -> Together) -> String {
+    let columns = ["p50", "p99", "max"].map(|name| format!("{name:>8}")).concat();
+    let mut text = format!("{:>7}{title:>24}{:>16}{columns}\n", "threads", "speed-up");
+    for figures in &report.figures.parallel {
+        let Together { per_s, speed_up, latency } = of(figures);
+        let times = [latency.p50_ns, latency.p99_ns, latency.max_ns];
+        let times = times.map(|ns| format!("{:>8}", nanoseconds(ns))).concat();
+        let (per_s, speed_up) = (rate(per_s), ratio(speed_up));
+        text.push_str(&format!("{:>7}{per_s:>24}{speed_up:>16}{times}\n", figures.thread_count));
     }
     text
+}
+
+/// Whether several threads were faster than so many single ones. No disk does that.
+fn is_speed_up_too_large(report: &Report) -> bool {
+    let is_too_large = |of: &ParallelFigures| {
+        let largest = of.durable_write.speed_up.max(of.write_and_flush.speed_up);
+        largest > of.thread_count as f64 * (1.0 + SPEED_UP_ERROR)
+    };
+    report.figures.parallel.iter().any(is_too_large)
 }
 
 /// A number a second.
@@ -176,9 +204,10 @@ fn suitable(report: &Report) -> String {
 
 fn suitability(found: &Suitability) -> String {
     let figure = format!(
-        "p99 of {} is {}, at most {} wanted",
+        "p99 of {} is {} in {}, at most {} wanted",
         found.measured,
         nanoseconds(found.p99_ns),
+        times(found.count, "observation", "observations"),
         nanoseconds(found.limit_ns)
     );
     let name = found.program.name();
@@ -206,7 +235,10 @@ pub fn wrapped(indent: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::tests::figures;
+    use device::probe::Medium;
+
+    use super::super::figures::Latency;
+    use super::super::figures::tests::{figures, flat};
     use super::super::flushes::Cache;
     use super::super::place::Facts;
     use super::super::report::tests::facts;
@@ -223,15 +255,17 @@ mod tests {
     fn every_report_fits_a_terminal() {
         let times =
             [(900, 40), (999_400, 999_400), (99_940_000, 999_000_000), (9, 120_000_000_000)];
-        let caches = [Cache::Memory, Cache::None, Cache::Volatile, Cache::Unknown];
+        let caches =
+            [Cache::Memory, Cache::None, Cache::NotReported, Cache::Volatile, Cache::Unknown];
         for ((write_ns, flush_ns), cache) in
             times.into_iter().flat_map(|times| caches.map(|cache| (times, cache)))
         {
             for is_odd in [false, true] {
                 let facts = Facts {
-                    direct_io: !is_odd,
+                    direct_io: if is_odd { DirectIo::Unknown } else { DirectIo::Yes },
+                    medium: if is_odd { Medium::BlockDevice } else { Medium::Ext },
                     is_onejournal_volume: is_odd,
-                    durability: if is_odd { "process" } else { "power" },
+                    durability: if is_odd { "unknown" } else { "power" },
                     disks: vec!["nvme0n1".into(); if is_odd { 12 } else { 1 }],
                     ..facts()
                 };
@@ -244,7 +278,7 @@ mod tests {
     #[test]
     fn a_report_says_what_it_found() {
         let mut figures = figures(20_000, 600_000);
-        figures.append_sync.latency.count = 7;
+        figures.append_sync.latency = Latency { count: 7, p99_is_max: true, ..flat(620_000) };
         let report = Report::of(facts(), Cache::Volatile, figures, false);
         let text = text(&report);
         for words in [
@@ -255,10 +289,22 @@ mod tests {
             "3 writes + 2 flushes",
             "etcd: suitable",
             "7 observations only",
+            "is 620 µs in 7 observations",
             "only a power cut can",
         ] {
             assert!(text.replace('\n', " ").contains(&words.replace('\n', " ")), "{words}: {text}");
         }
+    }
+
+    #[test]
+    fn a_speed_up_that_cannot_be_is_noted() {
+        let noted = |speed_up| {
+            let mut figures = figures(20_000, 600_000);
+            figures.parallel[1].write_and_flush.speed_up = speed_up;
+            text(&Report::of(facts(), Cache::Volatile, figures, false))
+                .contains("A speed-up is larger")
+        };
+        assert_eq!([noted(2.1), noted(2.3)], [false, true]);
     }
 
     #[test]

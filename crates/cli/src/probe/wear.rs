@@ -1,130 +1,80 @@
-//! `onejournal probe --watch`: how much is written to the disks below a directory or device, and
-//! when their rated endurance is reached. It writes nothing and opens no device.
+//! What was written to disks, and when their rated endurance is reached.
 //!
-//! What is counted are the bytes that the machine sends. Inside, flash writes more, because it
-//! moves data and erases whole blocks.
+//! The growth of a counter is summed interval by interval. So a counter that goes back, because it
+//! overflowed or was reset, costs one interval and not the whole forecast.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use device::probe::{DiskStats, WholeDisk, disk_stats, disks_below};
 use serde::Serialize;
 
-use super::place::Kind;
-use super::text::wrapped;
-use crate::signals::EndSignals;
 use crate::units::bytes;
-use crate::{CliError, Result, say};
 
 const DAY_S: f64 = 86_400.0;
 const YEAR_DAYS: f64 = 365.25;
 const TERABYTE: f64 = 1e12;
-/// Lines of text from one heading to the next.
-const HEADING_EVERY: u64 = 20;
 /// Longer than any forecast means something.
 const YEARS_MAX: f64 = 1e6;
 
-/// What to watch, and how.
-pub struct Watch<'a> {
-    pub path: &'a Path,
-    pub interval: Duration,
-    /// Ends after so many intervals.
-    pub count: Option<u64>,
-    /// The rated endurance of each disk, in terabytes.
-    pub tbw: Option<f64>,
-    pub as_json: bool,
-}
-
-impl Watch<'_> {
-    /// Prints a line for each disk after each interval, until SIGINT or SIGTERM, or until no
-    /// interval is left.
-    pub fn run(&self) -> Result<u8> {
-        Kind::of(self.path)?;
-        let disks = disks_of(self.path)?;
-        let mut signals = EndSignals::catch()?;
-        let first = Sample::take(self.path, &disks)?;
-        if !self.as_json {
-            say!("{}", self.introduction(&disks).trim_end());
-        }
-        let (mut before, mut due) = (first.clone(), first.at);
-        for index in 0..self.count.unwrap_or(u64::MAX) {
-            due += self.interval;
-            if signals.wait_until(due)? {
-                break;
-            }
-            let now = Sample::take(self.path, &disks)?;
-            self.print(&disks, [&first, &before, &now], index)?;
-            before = now;
-        }
-        Ok(0)
-    }
-
-    fn print(&self, disks: &[WholeDisk], samples: [&Sample; 3], index: u64) -> Result<()> {
-        if !self.as_json && index.is_multiple_of(HEADING_EVERY) {
-            say!("{}", heading(self.tbw));
-        }
-        for (disk_index, disk) in disks.iter().enumerate() {
-            let wear = Wear::between(&disk.name, disk_index, samples, self.tbw);
-            let text = if self.as_json { wear.json() } else { wear.text(self.tbw.is_some()) };
-            say!("{text}");
-        }
-        Ok(())
-    }
-
-    /// What is watched, and what the numbers mean.
-    fn introduction(&self, disks: &[WholeDisk]) -> String {
-        let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
-        wrapped(
-            "",
-            &format!(
-                "{} is on {}. From now on, the bytes that this machine sends to it are counted. The flash inside writes \
-                 more than that, and what was written before is not known.",
-                self.path.display(),
-                names.join(", ")
-            ),
-        )
-    }
-}
-
-/// The disks that `/proc/diskstats` counts for.
-fn disks_of(path: &Path) -> Result<Vec<WholeDisk>> {
-    let found = disks_below(path).map_err(|error| CliError::at(path, error))?;
-    match found.disks {
-        disks if disks.is_empty() => Err(CliError::at(
-            path,
-            "is on no disk that this machine knows (in memory, on a network, or in a container); name the block device",
-        )),
-        disks => Ok(disks),
-    }
-}
-
-/// The bytes that each disk has received, in the order of the disks.
+/// The bytes that each disk has received, as the kernel counts them.
 #[derive(Debug, Clone)]
-struct Sample {
-    at: Instant,
-    written_bytes: Vec<u64>,
+pub struct Sample {
+    /// Time since the machine started.
+    pub at: Duration,
+    pub written_bytes: Vec<u64>,
 }
 
-impl Sample {
-    fn take(path: &Path, disks: &[WholeDisk]) -> Result<Sample> {
-        let stats =
-            disk_stats().map_err(|error| CliError::new(format!("/proc/diskstats: {error}")))?;
-        let of_disk = |disk: &WholeDisk| {
-            let is_it = |stats: &&DiskStats| stats.device == disk.device;
-            let gone = || {
-                let why = format!("its disk {} is not in /proc/diskstats: it is gone", disk.name);
-                CliError::at(path, why)
-            };
-            stats.iter().find(is_it).map(|stats| stats.written_bytes).ok_or_else(gone)
+/// What happened since the first sample.
+#[derive(Debug)]
+pub struct History {
+    began_at: Duration,
+    last: Sample,
+    total_bytes: Vec<u64>,
+}
+
+/// What was written to one disk from one sample to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interval {
+    pub elapsed: Duration,
+    pub written_bytes: u64,
+    /// The counter is smaller than before: only what it has counted since then is known.
+    pub went_back: bool,
+    /// Since the first sample.
+    pub total_elapsed: Duration,
+    pub total_bytes: u64,
+}
+
+impl History {
+    pub fn since(first: Sample) -> History {
+        let total_bytes = vec![0; first.written_bytes.len()];
+        History { began_at: first.at, last: first, total_bytes }
+    }
+
+    /// When the last sample was taken.
+    pub fn last_at(&self) -> Duration {
+        self.last.at
+    }
+
+    /// One more sample. Returns the interval that it ends, for each disk.
+    pub fn add(&mut self, now: Sample) -> Vec<Interval> {
+        let elapsed = now.at.saturating_sub(self.last.at);
+        let total_elapsed = now.at.saturating_sub(self.began_at);
+        let counters = self.last.written_bytes.iter().zip(&now.written_bytes);
+        let of_disk = |((before, now), total_bytes): ((&u64, &u64), &mut u64)| {
+            let went_back = now < before;
+            let written_bytes = if went_back { *now } else { now - before };
+            *total_bytes = total_bytes.saturating_add(written_bytes);
+            let total_bytes = *total_bytes;
+            Interval { elapsed, written_bytes, went_back, total_elapsed, total_bytes }
         };
-        let written_bytes = disks.iter().map(of_disk).collect::<Result<_>>()?;
-        Ok(Sample { at: Instant::now(), written_bytes })
+        let intervals = counters.zip(&mut self.total_bytes).map(of_disk).collect();
+        self.last = now;
+        intervals
     }
 }
 
-/// What was written to one disk.
+/// What a line says of one disk.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Wear {
+pub struct Wear {
     disk: String,
     /// The length of the interval.
     seconds: f64,
@@ -140,24 +90,13 @@ struct Wear {
 }
 
 impl Wear {
-    /// Of the disk with this index, from the first sample, the one before, and the one now.
-    fn between(
-        name: &str,
-        disk_index: usize,
-        [first, before, now]: [&Sample; 3],
-        tbw: Option<f64>,
-    ) -> Wear {
-        let of = |sample: &Sample| sample.written_bytes[disk_index];
-        let rate = |since: &Sample| {
-            // A counter that goes back counts as nothing.
-            let grown = of(now).saturating_sub(of(since));
-            (grown, grown as f64 / seconds(since, now) * DAY_S)
-        };
-        let ((written_bytes, now_rate), (_, average_rate)) = (rate(before), rate(first));
+    pub fn of(name: &str, interval: &Interval, tbw: Option<f64>) -> Wear {
+        let now_rate = per_day(interval.written_bytes, interval.elapsed);
+        let average_rate = per_day(interval.total_bytes, interval.total_elapsed);
         Wear {
             disk: name.to_owned(),
-            seconds: (seconds(before, now) * 1e3).round() / 1e3,
-            written_bytes,
+            seconds: (interval.elapsed.as_secs_f64() * 1e3).round() / 1e3,
+            written_bytes: interval.written_bytes,
             // Neither is negative, and a rate beyond u64 is not possible.
             now_bytes_per_day: now_rate as u64,
             average_bytes_per_day: average_rate as u64,
@@ -165,11 +104,11 @@ impl Wear {
         }
     }
 
-    fn json(&self) -> String {
+    pub fn json(&self) -> String {
         serde_json::to_string(self).expect("numbers always render")
     }
 
-    fn text(&self, is_rated: bool) -> String {
+    pub fn text(&self, is_rated: bool) -> String {
         let years = match self.rated_years {
             Some(years) if years < 10.0 => format!("{years:.1}"),
             Some(years) => format!("{years:.0}"),
@@ -186,8 +125,8 @@ impl Wear {
     }
 }
 
-fn seconds(since: &Sample, now: &Sample) -> f64 {
-    (now.at - since.at).as_secs_f64().max(1e-9)
+fn per_day(written_bytes: u64, elapsed: Duration) -> f64 {
+    written_bytes as f64 / elapsed.as_secs_f64().max(1e-9) * DAY_S
 }
 
 /// Years until `tbw` terabytes are written.
@@ -196,7 +135,8 @@ fn years(bytes_per_day: f64, tbw: f64) -> Option<f64> {
     (years < YEARS_MAX).then(|| (years * 10.0).round() / 10.0)
 }
 
-fn heading(tbw: Option<f64>) -> String {
+/// The titles of the columns.
+pub fn heading(tbw: Option<f64>) -> String {
     let line = format!("{:16} {:>12} {:>12} {:>12}", "disk", "written", "a day, now", "on average");
     match tbw {
         Some(tbw) => format!("{line} {:>24}", format!("years until {tbw} TB")),
@@ -208,38 +148,40 @@ fn heading(tbw: Option<f64>) -> String {
 mod tests {
     use super::*;
 
-    /// Samples at these seconds, of disks that have received these bytes.
-    fn samples(of: [(u64, [u64; 2]); 3]) -> [Sample; 3] {
-        let start = Instant::now();
-        of.map(|(at_s, written_bytes)| Sample {
-            at: start + Duration::from_secs(at_s),
+    /// The last interval of samples at these seconds, of disks that have received these bytes.
+    fn last<const N: usize>(of: [(u64, [u64; 2]); N]) -> Vec<Interval> {
+        let mut samples = of.into_iter().map(|(at_s, written_bytes)| Sample {
+            at: Duration::from_secs(at_s),
             written_bytes: written_bytes.to_vec(),
-        })
-    }
-
-    fn wear(disk_index: usize, samples: &[Sample; 3], tbw: Option<f64>) -> Wear {
-        let [first, before, now] = samples;
-        Wear::between("sda", disk_index, [first, before, now], tbw)
+        });
+        let mut history = History::since(samples.next().unwrap());
+        samples.map(|sample| history.add(sample)).last().unwrap()
     }
 
     #[test]
     fn rates_are_of_the_interval_and_of_all() {
-        let samples = samples([(0, [1_000, 5]), (10, [2_000, 5]), (20, [5_000, 5])]);
-        let found = wear(0, &samples, None);
+        let intervals = last([(0, [1_000, 5]), (10, [2_000, 5]), (20, [5_000, 5])]);
+        let found = Wear::of("sda", &intervals[0], None);
         assert_eq!((found.seconds, found.written_bytes), (10.0, 3_000));
         assert_eq!(found.now_bytes_per_day, 3_000 * 8_640);
         assert_eq!(found.average_bytes_per_day, 4_000 * 4_320);
         assert_eq!(found.rated_years, None);
-        let idle = wear(1, &samples, Some(600.0));
+        let idle = Wear::of("sda", &intervals[1], Some(600.0));
         assert_eq!((idle.now_bytes_per_day, idle.average_bytes_per_day), (0, 0));
         assert_eq!(idle.rated_years, None);
         assert!(idle.text(true).ends_with(" -"), "{}", idle.text(true));
     }
 
     #[test]
-    fn a_counter_that_goes_back_counts_as_nothing() {
-        let samples = samples([(0, [9, 0]), (10, [9, 0]), (20, [3, 0])]);
-        assert_eq!(wear(0, &samples, None).written_bytes, 0);
+    fn a_counter_that_goes_back_costs_one_interval_only() {
+        let back = last([(0, [900, 0]), (10, [1_000, 0]), (20, [30, 0])]);
+        assert_eq!((back[0].written_bytes, back[0].went_back), (30, true));
+        assert_eq!((back[0].total_bytes, back[1].went_back), (130, false));
+        // 100, 30 and 70 in 30 s, although the counter is less than at the start.
+        let after = last([(0, [900, 0]), (10, [1_000, 0]), (20, [30, 0]), (30, [100, 0])]);
+        assert_eq!((after[0].written_bytes, after[0].went_back), (70, false));
+        assert_eq!((after[0].total_bytes, after[0].total_elapsed.as_secs()), (200, 30));
+        assert_eq!(Wear::of("sda", &after[0], None).average_bytes_per_day, 200 * 2_880);
     }
 
     #[test]
@@ -252,9 +194,9 @@ mod tests {
 
     #[test]
     fn lines_stand_below_their_heading() {
-        let samples = samples([(0, [0, 0]), (10, [0, 0]), (20, [u64::MAX / 9_000, 0])]);
+        let intervals = last([(0, [0, 0]), (10, [0, 0]), (20, [u64::MAX / 9_000, 0])]);
         for tbw in [None, Some(0.5), Some(123_456.0)] {
-            let line = wear(0, &samples, tbw).text(tbw.is_some());
+            let line = Wear::of("sda", &intervals[0], tbw).text(tbw.is_some());
             let widths = [heading(tbw), line].map(|line| line.chars().count());
             assert!(widths[0] == widths[1] && widths[0] <= 80, "{widths:?}");
         }

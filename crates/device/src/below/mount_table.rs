@@ -4,8 +4,11 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, StatxFlags};
 
 /// A line of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,12 +24,22 @@ pub struct MountEntry {
     pub kind: String,
     /// What was mounted.
     pub source: PathBuf,
+    /// The options of the file system, as the kernel writes them.
+    options: Vec<u8>,
 }
 
 impl MountEntry {
     /// Whether it is the mount of a OneJournal volume.
     pub fn is_volume(&self) -> bool {
         matches!(self.kind.as_str(), "fuse.onejournal" | "fuseblk.onejournal")
+    }
+
+    /// The value of an option of the file system, such as `upperdir`.
+    pub(crate) fn option(&self, name: &str) -> Option<PathBuf> {
+        // The kernel escapes a comma in a value.
+        let options = self.options.split(|byte| *byte == b',');
+        let mut values = options.filter_map(|option| option.strip_prefix(name.as_bytes()));
+        values.find_map(|value| value.strip_prefix(b"=")).map(unescape_mount_path)
     }
 
     /// The device number as `stat` shows it.
@@ -46,6 +59,20 @@ pub fn mounts_in(table: &Path) -> io::Result<Vec<MountEntry>> {
     Ok(parse_mounts(&fs::read(table)?))
 }
 
+/// The mount that an open file is on, as the mount table of this process shows it. The descriptor
+/// may be one of `O_PATH`.
+pub fn mount_of(fd: impl AsFd) -> Option<MountEntry> {
+    let statx = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    let has_id = StatxFlags::from_bits_retain(statx.stx_mask).contains(StatxFlags::MNT_ID);
+    let device = rustix::fs::fstat(&fd).ok()?.st_dev;
+    // Before Linux 5.8 the device number decides.
+    let is_it = |entry: &MountEntry| match has_id {
+        true => entry.id == statx.stx_mnt_id,
+        false => entry.device_number() == device,
+    };
+    own_mounts().ok()?.into_iter().find(is_it)
+}
+
 /// The entries of a table. Lines that cannot be parsed are left out. A path need not be UTF-8.
 pub fn parse_mounts(table: &[u8]) -> Vec<MountEntry> {
     table.split(|byte| *byte == b'\n').filter_map(entry).collect()
@@ -63,6 +90,7 @@ fn entry(line: &[u8]) -> Option<MountEntry> {
         dir: unescape_mount_path(fields.get(4)?),
         kind: word(hyphen + 1)?.to_owned(),
         source: unescape_mount_path(fields.get(hyphen + 2)?),
+        options: fields.get(hyphen + 3).copied().unwrap_or_default().to_owned(),
     })
 }
 
@@ -101,15 +129,20 @@ mod tests {
             31 20 0:6 / /a\\040b rw - fuse \xff rw\n\
             garbage\n\
             32 20 0:7 / /\xff rw shared:1 master:2 - tmpfs x rw\n\
-            33 20 7:8 / /a\\040b rw shared:3 - fuseblk.onejournal /dev/loop8 rw\n";
+            33 20 7:8 / /a\\040b rw shared:3 - fuseblk.onejournal /dev/loop8 rw\n\
+            34 20 0:9 / /o rw - overlay overlay rw,lowerdir=/l,upperdir=/u\\054\\040,x,data=journal\n";
         let found = parse_mounts(table);
         let ids: Vec<u64> = found.iter().map(|entry| entry.id).collect();
-        assert_eq!(ids, [20, 31, 32, 33]);
+        assert_eq!(ids, [20, 31, 32, 33, 34]);
         assert_eq!(found[1].source, Path::new(OsStr::from_bytes(b"\xff")));
         assert_eq!(found[2].dir, Path::new(OsStr::from_bytes(b"/\xff")));
         assert_eq!(found[2].kind, "tmpfs");
         assert!(found[3].is_volume() && !found[1].is_volume());
         assert_eq!((found[3].device, found[3].dir.as_path()), ((7, 8), Path::new("/a b")));
         assert_eq!(found[3].device_number(), rustix::fs::makedev(7, 8));
+        let option = |name| found[4].option(name);
+        assert_eq!(option("upperdir").expect("it has one"), Path::new("/u, "));
+        assert_eq!(option("data").expect("it has one"), Path::new("journal"));
+        assert_eq!([option("upper"), option("x"), option("rw")], [None, None, None]);
     }
 }

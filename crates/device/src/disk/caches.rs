@@ -22,10 +22,15 @@ const DEVICES_MAX: usize = 64;
 
 /// The numbers of the whole devices below the file or block device that `stat` describes.
 pub(crate) fn below(kind: Kind, stat: &Stat) -> Vec<u64> {
-    let mut left = vec![match kind {
+    below_device(match kind {
         Kind::File => stat.st_dev,
         Kind::Block => stat.st_rdev,
-    }];
+    })
+}
+
+/// The same, of the device with this number.
+pub(crate) fn below_device(device: u64) -> Vec<u64> {
+    let mut left = vec![device];
     let mut devices = Vec::new();
     while let Some(device) = left.pop()
         && devices.len() < DEVICES_MAX

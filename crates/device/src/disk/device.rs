@@ -29,6 +29,7 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::caches;
+use super::direct_io::DirectIo;
 use super::geometry::{Geometry, SECTOR_BYTES_MAX};
 use crate::access::Access;
 use crate::below::kind::Kind;
@@ -151,8 +152,13 @@ impl Disk {
     }
 
     /// Whether its I/O bypasses the page cache.
-    pub fn is_direct(&self) -> bool {
-        rustix::fs::fcntl_getfl(&self.fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
+    pub fn direct_io(&self) -> DirectIo {
+        let is_asked_for =
+            rustix::fs::fcntl_getfl(&self.fd).is_ok_and(|flags| flags.contains(OFlags::DIRECT));
+        match is_asked_for {
+            true => DirectIo::of(self.fd.as_fd()),
+            false => DirectIo::No,
+        }
     }
 
     /// The open file or device.

@@ -2,16 +2,14 @@
 
 use std::fs;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, OFlags, SeekFrom, Stat, StatxFlags};
 
-use crate::below::backing::{Backing, Root};
 use crate::below::file_system::file_system_durability;
 use crate::below::kind::Kind;
-use crate::below::mount_table::own_mounts;
 use crate::below::sysfs::{read_number, sysfs_directory};
+use crate::disk::block_durability::block_durability;
 use crate::durability::Durability;
 
 /// Smallest and largest logical sector.
@@ -93,32 +91,6 @@ fn file_alignment(fd: BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)> {
 
 fn clamp_sector(bytes: u32) -> usize {
     bytes.clamp(SECTOR_BYTES_MIN, SECTOR_BYTES_MAX) as usize
-}
-
-/// A RAM disk survives nothing. A loop device survives what its file survives.
-pub(crate) fn block_durability(device: u64) -> Durability {
-    let Ok(backing) = Backing::of_device(device) else { return Durability::Power };
-    match backing.root {
-        Root::Disk(disk) => {
-            let name = fs::canonicalize(sysfs_directory(disk)).unwrap_or_default();
-            let name = name.file_name().unwrap_or_default().to_string_lossy();
-            let is_memory = name.starts_with("ram") || name.starts_with("zram");
-            if is_memory { Durability::Process } else { Durability::Power }
-        }
-        // By its file system, because the file may have no name any more.
-        Root::File { device, .. } => {
-            let mounts = own_mounts().unwrap_or_default();
-            let is_memory = |kind: &str| ["tmpfs", "ramfs", "hugetlbfs", "rootfs"].contains(&kind);
-            let on_memory =
-                mounts.iter().any(|m| m.device_number() == device && is_memory(&m.kind));
-            let named = backing.name.and_then(|name| fs::File::open(name).ok());
-            match named.filter(|file| file.metadata().is_ok_and(|found| found.dev() == device)) {
-                Some(file) => file_system_durability(&file),
-                None if on_memory => Durability::Process,
-                None => Durability::Power,
-            }
-        }
-    }
 }
 
 /// The directory of a block device in sysfs; of the whole disk for a partition.

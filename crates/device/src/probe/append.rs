@@ -9,7 +9,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::latency::Latencies;
+use super::latency::{COUNT_FOR_P99, Latencies};
 use super::limits::Limits;
 use super::noise::Noise;
 use crate::error::{DeviceError, Operation, Result};
@@ -38,23 +38,52 @@ fn append_count_max(file_bytes: u64) -> u64 {
     file_bytes / APPEND_BYTES as u64
 }
 
-/// Writes to the first `file_bytes` of `file` until the limits are reached, but once at least
-/// unless it is interrupted.
-pub(crate) fn measure(file: &File, file_bytes: u64, limits: Limits<'_>) -> Result<Appends> {
-    let (mut appends, mut noise) = (Appends::default(), Noise::new(APPEND_BYTES, 2));
-    for index in 0..append_count_max(file_bytes) {
-        if limits.is_interrupted() || (index > 0 && limits.is_over()) {
-            break;
-        }
-        let offset = index * APPEND_BYTES as u64;
-        let failed =
-            |operation| move |error| DeviceError::new(operation, offset, APPEND_BYTES, error);
-        let data = noise.next(APPEND_BYTES);
-        file.write_all_at(data, offset).map_err(failed(Operation::Write))?;
-        appends.sync.time(|| file.sync_data()).map_err(failed(Operation::Flush))?;
-        appends.written_bytes += page_bytes(offset, data.len() as u64);
+impl Appends {
+    /// Writes to the first `file_bytes` of `file` until the limits are reached, but once at least
+    /// unless it is interrupted.
+    pub(crate) fn measure(
+        &mut self,
+        file: &File,
+        file_bytes: u64,
+        limits: Limits<'_>,
+    ) -> Result<()> {
+        let is_over = |count| limits.is_interrupted() || (count > 0 && limits.is_over());
+        self.append_until(file, file_bytes, is_over)
     }
-    Ok(appends)
+
+    /// Goes on, until there are enough observations for a 99th percentile, or until the limits are
+    /// reached.
+    pub(crate) fn complete(
+        &mut self,
+        file: &File,
+        file_bytes: u64,
+        limits: Limits<'_>,
+    ) -> Result<()> {
+        self.append_until(file, file_bytes, |count| count >= COUNT_FOR_P99 || limits.is_over())
+    }
+
+    fn append_until(
+        &mut self,
+        file: &File,
+        file_bytes: u64,
+        is_over: impl Fn(u64) -> bool,
+    ) -> Result<()> {
+        let first = self.sync.count();
+        let mut noise = Noise::new(APPEND_BYTES, 2 + first);
+        for index in first..append_count_max(file_bytes) {
+            if is_over(index) {
+                break;
+            }
+            let offset = index * APPEND_BYTES as u64;
+            let failed =
+                |operation| move |error| DeviceError::new(operation, offset, APPEND_BYTES, error);
+            let data = noise.next(APPEND_BYTES);
+            file.write_all_at(data, offset).map_err(failed(Operation::Write))?;
+            self.sync.time(|| file.sync_data()).map_err(failed(Operation::Flush))?;
+            self.written_bytes += page_bytes(offset, data.len() as u64);
+        }
+        Ok(())
+    }
 }
 
 /// Bytes of the pages that a write touches.
@@ -82,13 +111,23 @@ mod tests {
     fn appends_fill_their_file_and_no_more() {
         let file = tempfile::tempfile().expect("a file");
         let interrupted = AtomicBool::new(false);
-        let measure = |time| measure(&file, 4 * 2300 + 5, Limits::new(time, &interrupted));
-        let count = |appends: Appends| appends.sync.percentiles().map_or(0, |found| found.count);
-        assert_eq!(count(measure(Duration::ZERO).expect("written")), 1);
-        assert_eq!(file.metadata().expect("its length").len(), 2300);
-        assert_eq!(count(measure(Duration::from_secs(60)).expect("written")), 4);
-        assert_eq!(file.metadata().expect("its length").len(), 4 * 2300);
+        let len = || file.metadata().expect("its length").len();
+        let measure = |time, is_completed: bool| {
+            let (mut appends, limits) = (Appends::default(), Limits::new(time, &interrupted));
+            appends.measure(&file, 200 * 2300 + 5, limits).expect("written");
+            if is_completed {
+                let limits = Limits::new(Duration::from_secs(60), &interrupted);
+                appends.complete(&file, 200 * 2300 + 5, limits).expect("written");
+            }
+            appends.sync.count()
+        };
+        assert_eq!((measure(Duration::ZERO, false), len()), (1, 2300));
+        assert_eq!((measure(Duration::ZERO, true), len()), (COUNT_FOR_P99, COUNT_FOR_P99 * 2300));
+        for is_completed in [false, true] {
+            let count = measure(Duration::from_secs(60), is_completed);
+            assert_eq!((count, len()), (200, 200 * 2300));
+        }
         interrupted.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(count(measure(Duration::from_secs(60)).expect("nothing to do")), 0);
+        assert_eq!(measure(Duration::from_secs(60), true), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! What a measurement writes to: files of its own in a directory, or the beginning of a device.
 //!
 //! A file has no name (`O_TMPFILE`), or loses it at once. So the kernel removes it when the process
-//! ends, however it ends.
+//! ends. On NFS, a hidden file may remain after a crash of the client.
 
 use std::fs::File;
 use std::io;
@@ -13,20 +13,26 @@ use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::append::append_bytes_max;
+use super::flush_count;
+use super::holder::Holder;
+use super::mark::mark;
 use super::noise::Noise;
-use super::parallel::THREAD_COUNTS;
+use super::parallel;
 use super::sizes::{SIZE_BYTES_MAX, Sizes};
+use crate::below::kind::Kind;
 use crate::block::block_device::BlockDevice;
 use crate::block::metered::Metered;
 use crate::disk::device::Disk;
-use crate::disk::geometry::block_durability;
-use crate::durability::Durability;
+use crate::disk::direct_io::DirectIo;
 use crate::error::{DeviceError, Operation, Result};
 
 /// The area is a multiple of this.
 pub const AREA_UNIT_BYTES: u64 = SIZE_BYTES_MAX as u64;
 /// The smallest area.
 pub const AREA_BYTES_MIN: u64 = 4 * AREA_UNIT_BYTES;
+
+/// So much of a file system stays free, in percent.
+const LEFT_PERCENT: u64 = 5;
 
 /// The most that is appended.
 const APPENDED_BYTES_MAX: u64 = 16 << 20;
@@ -38,7 +44,8 @@ pub struct Area {
     /// Where appends go, through the page cache.
     pub(crate) appended: File,
     pub(crate) appended_bytes: u64,
-    durability: Durability,
+    holder: Holder,
+    is_device: bool,
 }
 
 impl Area {
@@ -49,22 +56,26 @@ impl Area {
         let area_bytes = checked(area_bytes);
         let appended_bytes = area_bytes.min(APPENDED_BYTES_MAX);
         let failed = |error| DeviceError::new(Operation::Open, 0, 0, error);
-        check_room(dir, area_bytes + appended_bytes).map_err(failed)?;
+        check_room(dir, area_bytes + appended_bytes, area_bytes).map_err(failed)?;
         let make = |len_bytes| unnamed_file(dir).and_then(|file| reserve(file, len_bytes));
         let file = make(area_bytes).map_err(failed)?;
         let appended = File::from(make(appended_bytes).map_err(failed)?);
         set_direct(&file).map_err(|errno| failed(errno.into()))?;
-        let number = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?.st_dev;
-        let disk = Disk::share(dir, file)?;
-        // A loop device, or a RAM disk, may be below the file system.
-        let durability = disk.durability().min(block_durability(number));
-        let disk = Metered::new(disk);
-        Ok(Area { disk, area_bytes, appended, appended_bytes, durability })
+        let holder = Holder::of_directory(dir).map_err(failed)?;
+        let disk = Metered::new(Disk::share(dir, file)?);
+        Ok(Area { disk, area_bytes, appended, appended_bytes, holder, is_device: false })
     }
 
-    /// The first `area_bytes` of `disk`, rounded down as above and to what the disk has.
+    /// The first `area_bytes` of `disk`, rounded down as above and to what the disk has. The disk
+    /// must be a block device.
     pub fn on_device(disk: Disk, area_bytes: u64) -> Result<Area> {
         let failed = |error| DeviceError::new(Operation::Open, 0, 0, error);
+        let stat = rustix::fs::fstat(disk.descriptor()).map_err(|errno| failed(errno.into()))?;
+        // The path may be that of another file than when the caller looked at it.
+        if Kind::of(&stat) != Ok(Kind::Block) {
+            let why = "is no block device; only a block device is overwritten";
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
         if disk.size_bytes() < AREA_BYTES_MIN {
             let why = format!(
                 "is too small: it has {} bytes, and a measurement needs {AREA_BYTES_MIN}",
@@ -75,9 +86,8 @@ impl Area {
         let area_bytes = checked(area_bytes.min(disk.size_bytes()));
         let appended_bytes = area_bytes.min(APPENDED_BYTES_MAX);
         let appended = disk.reopen_buffered().map_err(failed)?;
-        let durability = disk.durability();
-        let disk = Metered::new(disk);
-        Ok(Area { disk, area_bytes, appended, appended_bytes, durability })
+        let (holder, disk) = (Holder::of_device(&stat), Metered::new(disk));
+        Ok(Area { disk, area_bytes, appended, appended_bytes, holder, is_device: true })
     }
 
     /// The size of the area. Everything in it is overwritten.
@@ -85,22 +95,36 @@ impl Area {
         self.area_bytes
     }
 
-    /// What durable writes survive here.
-    pub fn durability(&self) -> Durability {
-        self.durability
+    /// What holds its bytes.
+    pub fn holder(&self) -> &Holder {
+        &self.holder
     }
 
     /// Whether writes bypass the page cache.
-    pub fn is_direct(&self) -> bool {
-        self.disk.inner().is_direct()
+    pub fn direct_io(&self) -> DirectIo {
+        self.disk.inner().direct_io()
     }
 
-    /// What a measurement writes at most, including [`Area::fill`]. A file system writes metadata
-    /// besides.
+    /// What a measurement writes at most, including [`Area::fill`]. The metadata of the file system
+    /// come on top.
     pub fn write_bytes_max(&self) -> u64 {
         let ways = Sizes::of_sectors(self.disk.sector_bytes()).writing_way_count();
-        let pass_count = 1 + ways + THREAD_COUNTS.len() as u64;
-        pass_count * self.area_bytes + append_bytes_max(self.appended_bytes)
+        let pass_count = 1 + ways + parallel::PASS_COUNT;
+        let mark_bytes = mark().len() as u64;
+        pass_count * self.area_bytes
+            + flush_count::WRITE_BYTES_MAX
+            + append_bytes_max(self.appended_bytes)
+            + mark_bytes
+    }
+
+    /// Writes the mark to a device, durably: what its beginning held is gone. A directory needs
+    /// none.
+    pub fn leave_mark(&self) -> Result<()> {
+        if !self.is_device {
+            return Ok(());
+        }
+        self.disk.write(0, &mark())?;
+        self.disk.flush()
     }
 
     /// Writes the whole area once, so that later writes overwrite existing data. Ends early if it
@@ -123,16 +147,21 @@ fn checked(area_bytes: u64) -> u64 {
     area_bytes / AREA_UNIT_BYTES * AREA_UNIT_BYTES
 }
 
-/// An error if the file system of `dir` has no room. Filling it would take the room from other
-/// programs.
-fn check_room(dir: &Path, needed_bytes: u64) -> io::Result<()> {
+/// An error if the file system of `dir` has no room. Some is left to other programs: a share of the
+/// file system, and `spare_bytes` at least.
+fn check_room(dir: &Path, needed_bytes: u64, spare_bytes: u64) -> io::Result<()> {
     let found = rustix::fs::statvfs(dir)?;
     let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
+    let all_bytes = found.f_blocks.saturating_mul(found.f_frsize);
+    let left_bytes = spare_bytes.max(all_bytes / 100 * LEFT_PERCENT);
     // Some file systems report that they have no blocks at all.
-    if found.f_blocks == 0 || free_bytes >= needed_bytes {
+    if found.f_blocks == 0 || free_bytes >= needed_bytes.saturating_add(left_bytes) {
         return Ok(());
     }
-    let why = format!("{needed_bytes} bytes are needed, and its file system has {free_bytes} free");
+    let why = format!(
+        "{needed_bytes} bytes are needed, {left_bytes} more must stay free for other programs, and its file system \
+         has {free_bytes} free"
+    );
     Err(io::Error::new(io::ErrorKind::StorageFull, why))
 }
 
@@ -211,6 +240,17 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_never_overwritten() {
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").expect("a file");
+        std::fs::write(file.path(), vec![7; 8 << 20]).expect("written");
+        let disk = Disk::open(file.path(), crate::Access::ReadWrite).expect("a file can be a disk");
+        let error = Area::on_device(disk, AREA_BYTES).err().expect("it is a file");
+        assert!(error.source.to_string().contains("no block device"), "{error}");
+        let content = std::fs::read(file.path()).expect("read");
+        assert!(content.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
     fn an_interrupted_fill_writes_nothing() {
         let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
         let area = Area::in_directory(dir.path(), AREA_BYTES).expect("files");
@@ -226,11 +266,24 @@ mod tests {
     }
 
     #[test]
+    fn some_room_is_left_to_other_programs() {
+        let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+        let found = rustix::fs::statvfs(dir.path()).expect("statvfs");
+        let free_bytes = found.f_bavail * found.f_frsize;
+        check_room(dir.path(), 4096, 4096).expect("there is room");
+        // Half of what is free would fit, but not twice.
+        let error = check_room(dir.path(), free_bytes / 2, free_bytes).expect_err("none is left");
+        assert!(error.to_string().contains("must stay free"), "{error}");
+        let share = found.f_blocks * found.f_frsize / 100 * LEFT_PERCENT;
+        check_room(dir.path(), free_bytes.saturating_sub(share / 2), 0).expect_err("less than 5 %");
+    }
+
+    #[test]
     fn a_file_system_in_memory_survives_nothing() {
         let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
             return eprintln!("skipped: needs a tmpfs at /dev/shm");
         };
         let area = Area::in_directory(dir.path(), AREA_BYTES).expect("files");
-        assert_eq!(area.durability(), Durability::Process);
+        assert_eq!(area.holder().durability, Some(crate::Durability::Process));
     }
 }

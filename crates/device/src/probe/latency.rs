@@ -6,6 +6,8 @@ use hdrhistogram::Histogram;
 
 /// Shortest and longest latency that are distinguished, in nanoseconds: 16 ns and 10 minutes.
 const LATENCY_NS: (u64, u64) = (16, 600_000_000_000);
+/// With fewer observations, the 99th percentile is the longest of them.
+pub const COUNT_FOR_P99: u64 = 100;
 /// Significant decimal digits of a value.
 const DIGITS: u8 = 2;
 
@@ -23,7 +25,8 @@ pub struct Percentiles {
     pub count: u64,
     /// Half of them took at most this long.
     pub p50_ns: u64,
-    /// 99 % of them took at most this long. With fewer than 100 observations this is the longest.
+    /// 99 % of them took at most this long. With fewer than [`COUNT_FOR_P99`]
+    /// observations this is the longest.
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
@@ -55,6 +58,11 @@ impl Latencies {
         let latency = start.elapsed();
         self.add(latency);
         Ok(latency)
+    }
+
+    /// The number of observations.
+    pub(crate) fn count(&self) -> u64 {
+        self.histogram.len()
     }
 
     /// Adds all observations of `other`.
@@ -102,6 +110,8 @@ mod tests {
         assert_eq!(found.p99_ns, found.max_ns);
         let one = of([7]).percentiles().expect("observed");
         assert_eq!((one.p50_ns, one.p99_ns, one.max_ns), (7_000, 7_000, 7_000));
+        let enough = of(1..=COUNT_FOR_P99).percentiles().expect("observed");
+        assert!(enough.p99_ns < enough.max_ns, "{enough:?}");
     }
 
     #[test]

@@ -1,6 +1,11 @@
-//! Durable writes of several threads at the same time, each at its own offsets.
+//! Several threads make writes durable at the same time, each at its own offsets.
+//!
+//! All numbers of threads take turns, in several rounds, so that a disk that becomes slower in the
+//! meantime does not make the last ones look bad. In a turn, all threads begin at the same time.
+//! The threads do not end at the same time: each ends after the write in which the time was over.
+//! So the rate of a turn is the sum of the rates of its threads, each over its own time.
 
-use std::thread::ScopedJoinHandle;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use super::latency::Latencies;
@@ -8,97 +13,200 @@ use super::limits::Limits;
 use super::noise::Noise;
 use crate::block::block_device::BlockDevice;
 use crate::error::{DeviceError, Operation, Result};
+use crate::sync::RwLock;
 
 /// How many threads write.
 pub(crate) const THREAD_COUNTS: [usize; 5] = [1, 2, 4, 8, 16];
 
-const THREAD_COUNT_MAX: u64 = 16;
-
 /// What each of them writes at a time.
 const LEN_BYTES: usize = 4 << 10;
 
-/// Durable writes of 4 KiB by several threads.
+/// How often each number of threads has a turn.
+const ROUND_COUNT: u32 = 4;
+
+/// How writes become durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Durable,
+    WriteThenFlush,
+}
+
+/// Each number of threads measures in each way.
+const WAYS: [Way; 2] = [Way::Durable, Way::WriteThenFlush];
+
+/// How often the area is written at most.
+pub(crate) const PASS_COUNT: u64 = (THREAD_COUNTS.len() * WAYS.len()) as u64;
+
+/// Writes of 4 KiB by several threads.
 #[derive(Debug, Clone)]
 pub struct Parallel {
     /// How many threads wrote.
     pub thread_count: usize,
-    /// The writes of all of them.
-    pub write_count: u64,
-    /// From the start of all of them to the end of the last.
+    /// Writes that are durable when they return.
+    pub durable: Together,
+    /// Writes, each with a flush after it.
+    pub write_and_flush: Together,
+}
+
+/// What all threads did together, in one way.
+#[derive(Debug, Clone, Default)]
+pub struct Together {
+    /// How long each write took until it was durable.
+    pub latencies: Latencies,
+    /// The sum of all turns.
     pub elapsed: Duration,
-    /// How long each write took.
-    pub durable: Latencies,
+    /// The sum of the rate of each turn times its duration.
+    pub weighted_count: f64,
 }
 
-impl Parallel {
-    /// Durable writes a second, of all threads together.
+impl Together {
+    /// Writes a second, of all threads together.
     pub fn per_second(&self) -> f64 {
-        self.write_count as f64 / self.elapsed.as_secs_f64().max(1e-9)
+        self.weighted_count / self.elapsed.as_secs_f64().max(1e-9)
     }
 }
 
-/// Writes with `thread_count` threads until the limits are reached, but each thread at least once
-/// unless it is interrupted. All of them together write at most `area_bytes`.
-pub(crate) fn measure(
-    disk: &dyn BlockDevice,
+/// Measures until the limits are reached, but each thread writes at least once in each way unless it
+/// is interrupted. Each number of threads writes at most `area_bytes` in each way.
+pub(crate) fn measure<'a>(
+    disk: &'a dyn BlockDevice,
     area_bytes: u64,
-    thread_count: usize,
-    limits: Limits<'_>,
-) -> Result<Parallel> {
-    let range_bytes = area_bytes / THREAD_COUNT_MAX / LEN_BYTES as u64 * LEN_BYTES as u64;
-    let write = |index: u64| {
-        // Made before the start: it takes longer than a write.
-        let writer = Writer::new(disk, index * range_bytes, range_bytes);
-        let begun = Instant::now();
-        writer.write(limits).map(|durable| (begun, Instant::now(), durable))
-    };
-    let results = std::thread::scope(|scope| {
-        let start = |index| {
-            let thread = std::thread::Builder::new().name("prober".into());
-            let thread = thread.spawn_scoped(scope, move || write(index));
-            thread.map_err(|error| DeviceError::new(Operation::Write, 0, LEN_BYTES, error))
-        };
-        // All are started before the first is waited for.
-        let threads: Vec<_> = (0..thread_count as u64).map(start).collect();
-        let end = |thread: ScopedJoinHandle<'_, _>| thread.join().expect("it does not panic");
-        threads.into_iter().map(|thread| thread.and_then(end)).collect::<Vec<_>>()
-    });
-    let (mut begun, mut ended, mut durable) = (None, None, Latencies::default());
-    for result in results {
-        let (began_at, ended_at, latencies) = result?;
-        begun = begun.min(Some(began_at)).or(Some(began_at));
-        ended = ended.max(Some(ended_at));
-        durable.merge(&latencies);
+    time: Duration,
+    limits: impl Fn(Duration) -> Limits<'a>,
+) -> Result<Vec<Parallel>> {
+    let lane = |(thread_count, way)| Lane::new(disk, area_bytes, thread_count, way);
+    let all = THREAD_COUNTS.into_iter().flat_map(|count| WAYS.map(|way| (count, way)));
+    let mut lanes: Vec<Lane<'_>> = all.map(lane).collect();
+    let whole = limits(time);
+    let turn_time = time / ROUND_COUNT / u32::try_from(lanes.len()).expect("there are ten");
+    for round in 0..ROUND_COUNT {
+        for lane in &mut lanes {
+            if round == 0 || !whole.is_over() {
+                lane.turn(limits(turn_time))?;
+            }
+        }
     }
-    let elapsed = begun.zip(ended).map_or(Duration::ZERO, |(begun, ended)| ended - begun);
-    let write_count = durable.percentiles().map_or(0, |found| found.count);
-    Ok(Parallel { thread_count, write_count, elapsed, durable })
+    let parallel = |pair: &[Lane<'_>]| Parallel {
+        thread_count: pair[0].next_offsets.len(),
+        durable: pair[0].together.clone(),
+        write_and_flush: pair[1].together.clone(),
+    };
+    Ok(lanes.chunks(WAYS.len()).map(parallel).collect())
+}
+
+/// One number of threads, and one way.
+struct Lane<'a> {
+    disk: &'a dyn BlockDevice,
+    way: Way,
+    /// Of each thread.
+    next_offsets: Vec<u64>,
+    /// Each thread has so many bytes.
+    range_bytes: u64,
+    together: Together,
+}
+
+impl<'a> Lane<'a> {
+    fn new(disk: &'a dyn BlockDevice, area_bytes: u64, thread_count: usize, way: Way) -> Self {
+        let range_bytes = area_bytes / thread_count as u64 / LEN_BYTES as u64 * LEN_BYTES as u64;
+        let next_offsets = (0..thread_count as u64).map(|index| index * range_bytes).collect();
+        Lane { disk, way, next_offsets, range_bytes, together: Together::default() }
+    }
+
+    /// All threads write until the limits are reached.
+    fn turn(&mut self, limits: Limits<'_>) -> Result<()> {
+        // Closed until all threads wait at it.
+        let gate = RwLock::new(());
+        let results: Vec<Result<Written>> = std::thread::scope(|scope| {
+            let closed = gate.write();
+            let start = |writer: Writer<'a>| writer.start(scope, &gate, limits);
+            let threads: Vec<_> = self.writers().into_iter().map(start).collect();
+            drop(closed);
+            let end = |thread: ScopedJoinHandle<'_, _>| thread.join().expect("it does not panic");
+            threads.into_iter().map(|thread| thread.and_then(end)).collect()
+        });
+        let (mut per_second, mut elapsed) = (0.0, Duration::ZERO);
+        for (next_offset, written) in self.next_offsets.iter_mut().zip(results) {
+            let written = written?;
+            *next_offset += written.latencies.count() * LEN_BYTES as u64;
+            per_second += written.per_second();
+            elapsed = elapsed.max(written.elapsed);
+            self.together.latencies.merge(&written.latencies);
+        }
+        self.together.elapsed += elapsed;
+        self.together.weighted_count += per_second * elapsed.as_secs_f64();
+        Ok(())
+    }
+
+    fn writers(&self) -> Vec<Writer<'a>> {
+        let writer = |(index, offset): (u64, &u64)| Writer {
+            disk: self.disk,
+            way: self.way,
+            offset: *offset,
+            end: (index + 1) * self.range_bytes,
+            noise: Noise::new(LEN_BYTES, fastrand::u64(..)),
+        };
+        (0..).zip(&self.next_offsets).map(writer).collect()
+    }
 }
 
 /// One thread's writes.
 struct Writer<'a> {
     disk: &'a dyn BlockDevice,
+    way: Way,
     offset: u64,
     end: u64,
     noise: Noise,
 }
 
+/// What one thread has written in a turn.
+struct Written {
+    elapsed: Duration,
+    latencies: Latencies,
+}
+
+impl Written {
+    fn per_second(&self) -> f64 {
+        // It is finite: the number of writes has no fraction.
+        self.latencies.count() as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
 impl<'a> Writer<'a> {
-    fn new(disk: &'a dyn BlockDevice, offset: u64, range_bytes: u64) -> Self {
-        Writer { disk, offset, end: offset + range_bytes, noise: Noise::new(LEN_BYTES, offset) }
+    fn start<'scope>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        gate: &'scope RwLock<()>,
+        limits: Limits<'scope>,
+    ) -> Result<ScopedJoinHandle<'scope, Result<Written>>>
+    where
+        'a: 'scope,
+    {
+        let run = move || {
+            let mut latencies = Latencies::default();
+            drop(gate.read());
+            let begun = Instant::now();
+            self.write(limits, &mut latencies)?;
+            Ok(Written { elapsed: begun.elapsed(), latencies })
+        };
+        let thread = Builder::new().name("prober".into()).spawn_scoped(scope, run);
+        thread.map_err(|error| DeviceError::new(Operation::Write, 0, LEN_BYTES, error))
     }
 
-    fn write(mut self, limits: Limits<'_>) -> Result<Latencies> {
-        let mut durable = Latencies::default();
+    fn write(mut self, limits: Limits<'_>, latencies: &mut Latencies) -> Result<()> {
         while self.offset < self.end && !limits.is_interrupted() {
             let data = self.noise.next(LEN_BYTES);
-            durable.time(|| self.disk.write_durable(self.offset, data))?;
+            latencies.time(|| match self.way {
+                Way::Durable => self.disk.write_durable(self.offset, data),
+                Way::WriteThenFlush => {
+                    self.disk.write(self.offset, data).and_then(|()| self.disk.flush())
+                }
+            })?;
             self.offset += LEN_BYTES as u64;
             if limits.is_over() {
                 break;
             }
         }
-        Ok(durable)
+        Ok(())
     }
 }
 
@@ -110,40 +218,61 @@ mod tests {
     use crate::block::memory::MemoryDevice;
     use crate::block::metered::Metered;
 
+    const AREA_BYTES: u64 = 1 << 20;
+
     #[test]
-    fn each_thread_writes_in_its_own_range() {
+    fn each_thread_writes_in_its_own_range_and_no_more_than_that() {
         let interrupted = AtomicBool::new(false);
-        for thread_count in THREAD_COUNTS {
-            let disk = Metered::new(MemoryDevice::new(2 << 20, 512));
-            let limits = Limits::new(Duration::from_secs(60), &interrupted);
-            let found = measure(&disk, 1 << 20, thread_count, limits).expect("it is memory");
-            // The ranges are full before the time is over.
-            assert_eq!(found.write_count, 16 * thread_count as u64);
-            assert_eq!(disk.counters().durable_write_count, found.write_count);
-            let bytes = disk.inner().to_bytes();
-            let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            assert!(written <= thread_count << 16, "{thread_count}: {written}");
-            assert!(found.per_second() > 0.0);
+        let limits = |time| Limits::new(time, &interrupted);
+        let disk = Metered::new(MemoryDevice::new(2 << 20, 512));
+        // The ranges are full before the time is over.
+        let found = measure(&disk, AREA_BYTES, Duration::from_secs(600), limits).expect("memory");
+        let counters = disk.counters();
+        assert_eq!(counters.write_bytes, PASS_COUNT * AREA_BYTES);
+        assert_eq!(counters.durable_write_count, 5 * 256);
+        assert_eq!(counters.flush_count - counters.durable_write_count, 5 * 256);
+        let threads: Vec<usize> = found.iter().map(|of| of.thread_count).collect();
+        assert_eq!(threads, THREAD_COUNTS);
+        for together in found.iter().flat_map(|of| [&of.durable, &of.write_and_flush]) {
+            assert_eq!(together.latencies.count(), 256);
+            assert!(together.per_second() > 0.0);
         }
+        let bytes = disk.inner().to_bytes();
+        assert!(bytes[1 << 20..].iter().all(|byte| *byte == 0), "it wrote outside of its area");
     }
 
     #[test]
     fn each_thread_writes_once_without_time_and_never_after_an_interrupt() {
-        for (is_interrupted, expected) in [(false, 4), (true, 0)] {
+        for (is_interrupted, times) in [(false, 1), (true, 0)] {
             let interrupted = AtomicBool::new(is_interrupted);
+            let limits = |time| Limits::new(time, &interrupted);
             let disk = MemoryDevice::new(2 << 20, 512);
-            let limits = Limits::new(Duration::ZERO, &interrupted);
-            let found = measure(&disk, 1 << 20, 4, limits).expect("it is memory");
-            assert_eq!(found.write_count, expected);
+            let found = measure(&disk, AREA_BYTES, Duration::ZERO, limits).expect("memory");
+            for of in found {
+                let counts = [&of.durable, &of.write_and_flush].map(|of| of.latencies.count());
+                assert_eq!(counts, [times * of.thread_count as u64; 2]);
+            }
         }
+    }
+
+    #[test]
+    fn the_rate_of_all_turns_is_weighted_by_their_time() {
+        let together = Together {
+            elapsed: Duration::from_secs(4),
+            weighted_count: 100.0 + 3.0 * 20.0,
+            ..Together::default()
+        };
+        assert_eq!(together.per_second(), 40.0);
+        assert_eq!(Together::default().per_second(), 0.0);
     }
 
     #[test]
     fn a_disk_that_fails_is_an_error() {
         let interrupted = AtomicBool::new(false);
+        let limits = |time| Limits::new(time, &interrupted);
         // Smaller than the area.
         let disk = MemoryDevice::new(4096, 512);
-        let limits = Limits::new(Duration::ZERO, &interrupted);
-        measure(&disk, 1 << 20, 2, limits).expect_err("the second thread writes outside");
+        measure(&disk, AREA_BYTES, Duration::ZERO, limits)
+            .expect_err("the second thread writes outside");
     }
 }

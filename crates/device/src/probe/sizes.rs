@@ -3,9 +3,9 @@
 //! All ways take turns ([`Turns`]). Each turn leaves the disk without an unflushed write, so no way
 //! pays for another one's data.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::latency::Latencies;
+use super::latency::{COUNT_FOR_P99, Latencies};
 use super::limits::Limits;
 use super::noise::Noise;
 use super::turns::Turns;
@@ -17,6 +17,9 @@ const SIZES_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20
 
 /// The largest of them.
 pub(crate) const SIZE_BYTES_MAX: usize = SIZES_BYTES[SIZES_BYTES.len() - 1];
+
+/// The sizes by which programs are judged.
+const JUDGED_BYTES: [usize; 2] = [4 << 10, 16 << 10];
 
 /// What the record of a commit carries.
 const RECORD_PAYLOAD_BYTES: usize = 4 << 10;
@@ -112,68 +115,112 @@ impl Sizes {
         self.ways().into_iter().map(|way| u64::from(self.len_bytes(way) > 0)).sum()
     }
 
+    /// Turns that a way has had.
+    fn turn_count(&self, way: Way) -> u64 {
+        let latencies = match way {
+            Way::WriteThenFlush { size_index } => &self.of[size_index].write_and_flush,
+            Way::Durable { size_index } => &self.of[size_index].durable,
+            Way::Record => &self.record.durable,
+            Way::CleanFlush => &self.clean_flush,
+        };
+        latencies.count()
+    }
+
+    /// Turns that a way may have in all.
+    fn turn_count_max(&self, way: Way, area_bytes: u64) -> u64 {
+        match self.len_bytes(way) as u64 {
+            0 => u64::MAX,
+            len_bytes => area_bytes / len_bytes,
+        }
+    }
+
     /// Measures on the first `area_bytes` of `disk`, which are overwritten, until the limits are
-    /// reached, but each way at least once unless it is interrupted. Returns the number of flushes.
+    /// reached, but each way at least once unless it is interrupted.
     pub(crate) fn measure(
         &mut self,
         disk: &dyn BlockDevice,
         area_bytes: u64,
         limits: Limits<'_>,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let ways = self.ways();
-        let slot_count = |way: &Way| match self.len_bytes(*way) as u64 {
-            0 => u64::MAX,
-            len_bytes => area_bytes / len_bytes,
+        let turns = Turns::new(ways.iter().map(|way| self.turn_count_max(*way, area_bytes)));
+        let is_over =
+            |turns: &Turns| limits.is_interrupted() || (turns.have_all_begun() && limits.is_over());
+        self.take(turns, &ways, disk, is_over)
+    }
+
+    /// Goes on with the ways that decide whether a disk is good enough, until each has enough
+    /// observations for a 99th percentile, or until the limits are reached.
+    pub(crate) fn complete(
+        &mut self,
+        disk: &dyn BlockDevice,
+        area_bytes: u64,
+        limits: Limits<'_>,
+    ) -> Result<()> {
+        let is_judged = |way: &Way| {
+            matches!(way, Way::WriteThenFlush { .. } | Way::Durable { .. })
+                && JUDGED_BYTES.contains(&self.len_bytes(*way))
         };
-        let mut turns = Turns::new(ways.iter().map(slot_count));
-        let mut next_offsets = vec![0; ways.len()];
-        let mut noise = Noise::new(SIZE_BYTES_MAX.max(self.record.len_bytes), 1);
-        let mut flush_count = 0;
+        let ways: Vec<Way> = self.ways().into_iter().filter(is_judged).collect();
+        let left_count = |way: &Way| {
+            let count_max = self.turn_count_max(*way, area_bytes).min(COUNT_FOR_P99);
+            count_max.saturating_sub(self.turn_count(*way))
+        };
+        let turns = Turns::new(ways.iter().map(left_count));
+        self.take(turns, &ways, disk, |_| limits.is_over())
+    }
+
+    /// Gives the ways their turns until none is left or `is_over`.
+    fn take(
+        &mut self,
+        mut turns: Turns,
+        ways: &[Way],
+        disk: &dyn BlockDevice,
+        is_over: impl Fn(&Turns) -> bool,
+    ) -> Result<()> {
+        let mut noise = Noise::new(SIZE_BYTES_MAX.max(self.record.len_bytes), fastrand::u64(..));
         while let Some(index) = turns.next()
-            && !limits.is_interrupted()
-            && !(turns.have_all_begun() && limits.is_over())
+            && !is_over(&turns)
         {
             let way = ways[index];
             let data = noise.next(self.len_bytes(way));
-            let offset = next_offsets[index];
-            next_offsets[index] += data.len() as u64;
+            let offset = self.turn_count(way) * data.len() as u64;
             let begun = Instant::now();
-            flush_count += self.turn(disk, way, offset, data)?;
+            self.turn(disk, way, offset, data)?;
             turns.took(index, begun.elapsed());
         }
-        Ok(flush_count)
+        Ok(())
     }
 
-    /// One turn of `way`. Returns the number of its flushes.
-    fn turn(&mut self, disk: &dyn BlockDevice, way: Way, offset: u64, data: &[u8]) -> Result<u64> {
+    /// One turn of `way`.
+    fn turn(&mut self, disk: &dyn BlockDevice, way: Way, offset: u64, data: &[u8]) -> Result<()> {
         match way {
             Way::WriteThenFlush { size_index } => {
                 let of = &mut self.of[size_index];
                 let wrote = of.write.time(|| disk.write(offset, data))?;
                 let flushed = of.flush.time(|| disk.flush())?;
                 of.write_and_flush.add(wrote + flushed);
-                Ok(1)
             }
             Way::Durable { size_index } => {
-                let durable = &mut self.of[size_index].durable;
-                durable.time(|| disk.write_durable(offset, data)).map(|_: Duration| 0)
+                self.of[size_index].durable.time(|| disk.write_durable(offset, data))?;
             }
             Way::Record => {
-                let durable = &mut self.record.durable;
-                durable.time(|| disk.write_durable(offset, data)).map(|_: Duration| 0)
+                self.record.durable.time(|| disk.write_durable(offset, data))?;
             }
             Way::CleanFlush => {
                 // Of other programs, something may be unflushed.
                 disk.flush()?;
-                self.clean_flush.time(|| disk.flush()).map(|_: Duration| 2)
+                self.clean_flush.time(|| disk.flush())?;
             }
         }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
 
     use super::*;
     use crate::block::memory::MemoryDevice;
@@ -186,16 +233,16 @@ mod tests {
         let interrupted = AtomicBool::new(is_interrupted);
         let mut sizes = Sizes::of_sectors(sector_bytes);
         let limits = Limits::new(time, &interrupted);
-        let flush_count = sizes.measure(&disk, AREA_BYTES, limits).expect("memory does not fail");
+        sizes.measure(&disk, AREA_BYTES, limits).expect("memory does not fail");
         let counters = disk.counters();
-        assert_eq!(flush_count, counters.flush_count - counters.durable_write_count);
+        let flush_count = counters.flush_count - counters.durable_write_count;
         let after_area = &disk.inner().to_bytes()[2 << 20..];
         assert!(after_area.iter().all(|byte| *byte == 0), "it wrote outside of its area");
         (sizes, counters.write_bytes, flush_count)
     }
 
     fn count(latencies: &Latencies) -> u64 {
-        latencies.percentiles().map_or(0, |found| found.count)
+        latencies.count()
     }
 
     #[test]
@@ -233,5 +280,29 @@ mod tests {
     fn an_interrupted_measurement_writes_nothing_more() {
         let (sizes, written_bytes, flush_count) = measure(512, Duration::from_secs(9), true);
         assert_eq!((written_bytes, flush_count, count(&sizes.clean_flush)), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_is_judged_gets_enough_observations_within_its_bound() {
+        let disk = Metered::new(MemoryDevice::new(4 << 20, 512));
+        let interrupted = AtomicBool::new(false);
+        let mut sizes = Sizes::of_sectors(512);
+        let limits = |secs| Limits::new(Duration::from_secs(secs), &interrupted);
+        sizes.measure(&disk, AREA_BYTES, limits(0)).expect("memory");
+        sizes.complete(&disk, AREA_BYTES, limits(0)).expect("memory");
+        let counts = |sizes: &Sizes| -> Vec<u64> {
+            sizes.of.iter().map(|of| count(&of.write_and_flush)).collect()
+        };
+        assert_eq!(counts(&sizes), [1; 6], "there was no time");
+        for _ in 0..2 {
+            sizes.complete(&disk, AREA_BYTES, limits(60)).expect("memory");
+            assert_eq!(counts(&sizes), [1, 100, 100, 1, 1, 1]);
+        }
+        assert_eq!(sizes.of.iter().map(|of| count(&of.durable)).sum::<u64>(), 204);
+        // 64 writes of 16 KiB fill an area of 1 MiB.
+        let mut small = Sizes::of_sectors(512);
+        small.measure(&disk, 1 << 20, limits(0)).expect("memory");
+        small.complete(&disk, 1 << 20, limits(60)).expect("memory");
+        assert_eq!(counts(&small), [1, 100, 64, 1, 1, 1]);
     }
 }

@@ -1,0 +1,85 @@
+//! What holds the bytes of an area: its mount, its medium, the disks below, and what they survive.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, Stat};
+
+use super::disks::{DisksBelow, disks_below_device, disks_below_file};
+use super::medium::Medium;
+use crate::below::file_system::{Store, known_durability, store_of};
+use crate::below::mount_table::{MountEntry, mount_of};
+use crate::disk::block_durability::block_durability;
+use crate::durability::Durability;
+
+/// What holds the bytes of an area.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The mount of a directory, as the mount table of this process shows it.
+    pub mount: Option<MountEntry>,
+    /// Of an overlay, that of the file system that stores its files.
+    pub medium: Medium,
+    /// The whole disks below.
+    pub disks: DisksBelow,
+    /// What durable writes survive. `None`: what stores the bytes is not known.
+    pub durability: Option<Durability>,
+}
+
+impl Holder {
+    /// Of the files of a directory.
+    pub(crate) fn of_directory(dir: &Path) -> io::Result<Holder> {
+        let own: OwnedFd = rustix::fs::open(
+            dir,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let mount = mount_of(&own);
+        let (store, store_mount) = match store_of(&own) {
+            Store::Own => (own, mount.clone()),
+            Store::Upper(upper) => {
+                let mount = mount_of(&upper);
+                (upper, mount)
+            }
+            Store::Unknown => {
+                let disks = DisksBelow::unknown();
+                return Ok(Holder { mount, medium: Medium::Other, disks, durability: None });
+            }
+        };
+        let device = rustix::fs::fstat(&store)?.st_dev;
+        // A loop device, or a RAM disk, may be below the file system.
+        let durability = known_durability(&store).map(|own| own.min(block_durability(device)));
+        Ok(Holder {
+            mount,
+            medium: Medium::of(&store, store_mount.as_ref()),
+            disks: disks_below_file(store.as_fd())?,
+            durability,
+        })
+    }
+
+    /// Of an open block device.
+    pub(crate) fn of_device(stat: &Stat) -> Holder {
+        Holder {
+            mount: None,
+            medium: Medium::BlockDevice,
+            disks: disks_below_device(stat),
+            durability: Some(block_durability(stat.st_rdev)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_in_memory_survives_nothing_and_is_on_no_disk() {
+        if !Path::new("/dev/shm").exists() {
+            return eprintln!("skipped: needs a tmpfs at /dev/shm");
+        }
+        let found = Holder::of_directory(Path::new("/dev/shm")).expect("found");
+        assert_eq!(found.mount.expect("a mount").dir, Path::new("/dev/shm"));
+        assert_eq!((found.medium, found.durability), (Medium::Other, Some(Durability::Process)));
+        assert_eq!((found.disks.disks.len(), found.disks.is_complete), (0, false));
+    }
+}
