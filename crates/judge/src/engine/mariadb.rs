@@ -51,9 +51,10 @@ const SETTINGS: [&str; 10] = [
 const EXPORT_EVERY: u64 = 12;
 
 /// What the server and `innochecksum` say of a page with a wrong checksum.
-const TORN: [&str; 5] = [
+const TORN: [&str; 6] = [
     "corrupted page",
     "of corrupted file",
+    "Checksum mismatch in datafile",
     "Page read from tablespace is corrupted",
     "page corruption",
     "Fail: page",
@@ -233,6 +234,7 @@ mod tests {
         for text in [
             "[ERROR] InnoDB: Unable to apply log to corrupted page 9 in file ./judge/wide0.ibd",
             "InnoDB: Cannot apply log to [page id: space=11, page number=0] of corrupted file './judge/t2.ibd'",
+            "InnoDB: Checksum mismatch in datafile: ./ibdata1, Space ID: 0, Flags: 21",
             "innochecksum ended with 1: Fail: page::64 invalid",
         ] {
             assert!(MariaDb.is_torn_page(text), "{text}");
