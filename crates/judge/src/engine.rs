@@ -14,6 +14,7 @@ mod load;
 pub mod mariadb;
 pub mod postgres;
 pub mod redis;
+pub mod rocksdb;
 
 use std::fmt::Debug;
 use std::fs::{self, File};

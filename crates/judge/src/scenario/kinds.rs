@@ -4,6 +4,7 @@ use crate::engine::etcd::Etcd;
 use crate::engine::lmdb::Lmdb;
 use crate::engine::mariadb::MariaDb;
 use crate::engine::redis::Redis;
+use crate::engine::rocksdb::RocksDb;
 use crate::engine::{Engine, postgres};
 
 use super::{Actor, Attach, Database, Hosted, LogPlace, Promise, Scenario};
@@ -87,7 +88,7 @@ const fn engine(engine: &'static dyn Engine) -> Scenario {
 }
 
 /// All scenarios in which every image must pass.
-pub const SCENARIOS: [Scenario; 47] = [
+pub const SCENARIOS: [Scenario; 48] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -321,6 +322,7 @@ pub const SCENARIOS: [Scenario; 47] = [
     Scenario { name: "redis", ..engine(&Redis) },
     Scenario { name: "etcd", ..engine(&Etcd) },
     Scenario { name: "lmdb", ..engine(&Lmdb) },
+    Scenario { name: "rocksdb", ..engine(&RocksDb) },
 ];
 
 /// Scenarios whose mounts do not promise what the judge expects. The load of an engine is strong
