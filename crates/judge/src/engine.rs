@@ -12,6 +12,7 @@ pub mod etcd;
 pub mod lmdb;
 mod load;
 pub mod mariadb;
+pub mod nats;
 pub mod postgres;
 pub mod redis;
 pub mod rocksdb;
@@ -90,7 +91,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// On a file system that is mounted at `root`, or at [`ROOT`] behind `door`.
+    /// On a file system that is mounted at `root`, or at `ROOT` behind `door`.
     pub fn new(root: &Path, door: Option<Door>) -> Place {
         let mounted = if door.is_some() { Path::new(ROOT) } else { root };
         Place { data: mounted.join(DATA), sockets: root.with_extension("sockets"), door }

@@ -47,7 +47,7 @@ pub struct Measured {
 
 /// Measures for about `time`, or until `interrupted` is set. Unless it is set, everything is
 /// measured once at least. What decides whether a disk is good enough goes on until it has enough
-/// observations, for [`TIMES_MAX`] times `time` in all at most.
+/// observations, for three times `time` in all at most.
 pub fn measure(area: &Area, time: Duration, interrupted: &AtomicBool) -> Result<Measured> {
     let begun = Instant::now();
     let part = |percent: u32| time * percent / 100;

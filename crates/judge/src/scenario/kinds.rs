@@ -3,6 +3,7 @@
 use crate::engine::etcd::Etcd;
 use crate::engine::lmdb::Lmdb;
 use crate::engine::mariadb::MariaDb;
+use crate::engine::nats::Nats;
 use crate::engine::redis::Redis;
 use crate::engine::rocksdb::RocksDb;
 use crate::engine::{Engine, postgres};
@@ -88,7 +89,7 @@ const fn engine(engine: &'static dyn Engine) -> Scenario {
 }
 
 /// All scenarios in which every image must pass.
-pub const SCENARIOS: [Scenario; 48] = [
+pub const SCENARIOS: [Scenario; 49] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -323,6 +324,7 @@ pub const SCENARIOS: [Scenario; 48] = [
     Scenario { name: "etcd", ..engine(&Etcd) },
     Scenario { name: "lmdb", ..engine(&Lmdb) },
     Scenario { name: "rocksdb", ..engine(&RocksDb) },
+    Scenario { name: "nats", ..engine(&Nats) },
 ];
 
 /// Scenarios whose mounts do not promise what the judge expects. The load of an engine is strong
