@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use support::{
-    LET_GO, Loop, ONEJOURNAL, Ran, Scratch, TempMount, has, onejournal, run, system, text,
+    LET_GO, Loop, ONEJOURNAL, Partition, Ran, Scratch, TempMount, has, onejournal, run, system,
+    text,
 };
 
 const OPERATIONAL: i32 = 8;
@@ -95,14 +96,14 @@ fn regression_a_dead_mount_of_a_device_with_partitions_does_not_keep_the_image()
     let Some(mut scratch) = Scratch::new().filter(|_| has("addpart")) else { return };
     let image = scratch.image();
     let device = Loop::attach(&image);
-    system("addpart", [text(&device.path), "1", "2048", "2048"]).good();
+    let partition = Partition::add(&device.path, 1, 1, 1);
     scratch.mount_target(&device.path, "");
     scratch.daemon().signal(rustix::process::Signal::KILL);
     assert!(scratch.daemon().ended());
     let ran = onejournal(["fsck", text(&image)]);
     system("umount", [&scratch.dir()]).good();
     scratch.expect_closed();
-    system("delpart", [text(&device.path), "1"]).good();
+    drop(partition);
     assert_eq!(ran.code, Some(1), "{ran:?}");
 }
 

@@ -328,6 +328,21 @@ fn a_busy_mount_stays() {
     scratch.close_and_check();
 }
 
+/// As `onejournal ls` of another user does.
+#[test]
+fn a_mount_that_a_program_looks_at_for_a_moment_is_unmounted() {
+    let Some(mut scratch) = Scratch::mounted("") else { return };
+    let looked_at = File::open(scratch.dir()).unwrap();
+    let mut umount = std::process::Command::new(support::ONEJOURNAL);
+    let mut umount = support::spawn(umount.arg("umount").arg(scratch.dir())).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(umount.try_wait().unwrap().is_none(), "it waits");
+    drop(looked_at);
+    assert!(umount.wait().unwrap().success());
+    scratch.expect_closed();
+    scratch.check();
+}
+
 #[test]
 fn signals_unmount() {
     let Some(mut scratch) = Scratch::mounted("commit=300") else { return };

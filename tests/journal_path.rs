@@ -133,7 +133,8 @@ fn a_lost_journal_can_be_given_up() {
     let image = scratch.image();
     fsck(&image, &["-y"]).refused(8, "--journal-lost");
     fsck(&image, &["--journal-lost"]).refused(16, "-y");
-    assert_eq!(fsck(&image, &["-y", "--journal-lost"]).code, Some(1));
+    let given_up = fsck(&image, &["-y", "--journal-lost"]);
+    assert_eq!(given_up.code, Some(1), "{given_up:?}");
     scratch.check();
     scratch.mount("commit=300");
     assert!(!scratch.path("f").exists());

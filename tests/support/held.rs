@@ -50,7 +50,7 @@ impl HeldDevice {
     /// Returns when the kernel has closed it.
     #[track_caller]
     pub fn wait_until_closed(&self) {
-        wait(&format!("{} stays open exclusively", self.node.display()), || {
+        wait_until(&format!("{} stays open exclusively", self.node.display()), || {
             backing_of(&self.number) != self.backing
                 || open(&self.node, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty())
                     .map_or_else(|errno| errno != Errno::BUSY, |_| true)
@@ -60,7 +60,7 @@ impl HeldDevice {
     /// Returns when no namespace has a mount of it.
     #[track_caller]
     pub fn wait_until_mounted_nowhere(&self) {
-        wait(&format!("{} stays mounted", self.node.display()), || {
+        wait_until(&format!("{} stays mounted", self.node.display()), || {
             let processes = fs::read_dir("/proc").unwrap().flatten();
             let mut tables = processes.map(|process| process.path().join("mountinfo"));
             !tables.any(|table| self.is_mounted_in(&table))
@@ -73,8 +73,9 @@ fn backing_of(number: &str) -> Option<String> {
     fs::read_to_string(format!("/sys/dev/block/{number}/loop/backing_file")).ok()
 }
 
+/// Returns when it holds. Panics with `otherwise` if that takes too long.
 #[track_caller]
-fn wait(otherwise: &str, mut holds: impl FnMut() -> bool) {
+pub fn wait_until(otherwise: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < LIMIT, "{otherwise}");

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{HeldDevice, can_mount, check_clean, onejournal, system};
+use super::{HeldDevice, can_mount, check_clean, held, onejournal, system};
 
 /// Longest that a daemon may take to end before a test calls it stuck.
 const END_LIMIT: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
@@ -301,7 +301,12 @@ impl Partition {
 
 impl Drop for Partition {
     fn drop(&mut self) {
-        system("delpart", [&self.disk, &self.number.to_string()]);
+        // A program that reads all block devices may have it open for a moment. Left behind, it would be in the way of
+        // the next user of the loop device.
+        let number = self.number.to_string();
+        held::wait_until(&format!("{} stays", self.path().display()), || {
+            system("delpart", [&self.disk, &number]).code == Some(0)
+        });
     }
 }
 

@@ -204,9 +204,8 @@ struct DetachArgs {
     /// The number of the device, MAJOR:MINOR
     #[arg(value_parser = parse_device)]
     device: (u32, u32),
-    /// Detach mounts that programs use
-    #[arg(long)]
-    lazily: bool,
+    /// What to do about mounts that programs use
+    manner: namespaces::Manner,
 }
 
 fn parse_device(text: &str) -> std::result::Result<(u32, u32), String> {

@@ -10,13 +10,21 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use device::{MountEntry, process_name, processes};
 use mount::{MountError, Unmounter};
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::{CliError, DetachArgs, Result};
+
+/// Longest that a program may look at a mount before it counts as using it.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The interval at which a mount that is in use is tried again. The kernel gives no sign when it becomes free.
+const TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// Identifies a mount namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -106,11 +114,45 @@ pub fn of_process(pid: &str) -> io::Result<File> {
     File::open(format!("/proc/{pid}/ns/mnt"))
 }
 
+/// What to do about a mount that is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Manner {
+    /// Fail.
+    AtOnce,
+    /// Wait for programs that only look at it.
+    Patiently,
+    /// Detach it.
+    Lazily,
+}
+
+impl Manner {
+    fn name(self) -> String {
+        let value = self.to_possible_value().expect("none is hidden");
+        value.get_name().to_owned()
+    }
+}
+
+/// Unmounts. A program that only looks at a mount (`onejournal ls`, `df`) has it in use for a moment. So a mount that
+/// is in use is tried again until [`LOOK_PATIENCE`] has passed.
+pub fn unmount_patiently(
+    unmount: impl Fn() -> std::result::Result<(), MountError>,
+) -> std::result::Result<(), MountError> {
+    let begun = Instant::now();
+    loop {
+        match unmount() {
+            Err(MountError::MountBusy(_)) if begun.elapsed() < LOOK_PATIENCE => {
+                std::thread::sleep(TRY_EVERY);
+            }
+            unmounted => return unmounted,
+        }
+    }
+}
+
 /// Removes the mounts of `device` in `namespace`, through a process of its own.
-pub fn detach(namespace: File, device: (u32, u32), lazily: bool) -> Result<()> {
+pub fn detach(namespace: File, device: (u32, u32), manner: Manner) -> Result<()> {
     let (major, minor) = device;
     let mut command = Command::new("/proc/self/exe");
-    command.arg("detach").arg(format!("{major}:{minor}")).args(lazily.then_some("--lazily"));
+    command.arg("detach").arg(format!("{major}:{minor}")).arg(manner.name());
     let output = command.stdin(namespace).output();
     let output = output.map_err(|error| CliError::new(format!("/proc/self/exe: {error}")))?;
     if output.status.success() {
@@ -142,7 +184,11 @@ pub fn run_detach(args: &DetachArgs) -> Result<u8> {
     let mounts = device::parse_mounts(&text).into_iter().rev();
     mounts
         .filter(|entry| entry.device == args.device && entry.is_volume())
-        .try_for_each(|entry| mount::unmount_here(&entry.dir, args.lazily))
+        .try_for_each(|entry| match args.manner {
+            Manner::AtOnce => mount::unmount_here(&entry.dir, false),
+            Manner::Patiently => unmount_patiently(|| mount::unmount_here(&entry.dir, false)),
+            Manner::Lazily => mount::unmount_here(&entry.dir, true),
+        })
         .map_err(|error: MountError| CliError::new(error.to_string()))?;
     Ok(0)
 }
@@ -155,6 +201,7 @@ impl Unmounter for ByProcess {
     fn unmount(&self, device: (u32, u32), lazily: bool) -> std::result::Result<(), MountError> {
         let failed = |why| MountError::Unmounter { why };
         let own = of_process("self").map_err(|error| failed(error.to_string()))?;
-        detach(own, device, lazily).map_err(|error| failed(error.text))
+        let manner = if lazily { Manner::Lazily } else { Manner::AtOnce };
+        detach(own, device, manner).map_err(|error| failed(error.text))
     }
 }

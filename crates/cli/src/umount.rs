@@ -6,18 +6,17 @@
 //! damaged.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
 use device::{Access, BlockDevice, Disk};
 use ext4::Survey;
+use mount::MountError;
 use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
 
 use crate::counters::Counters;
 use crate::inventory::{Subject, ask_once};
-use crate::namespaces::{self, NamespaceId};
+use crate::namespaces::{self, Manner, NamespaceId};
 use crate::volumes::{Daemon, ServedVolume};
 use crate::{CliError, Result};
 
@@ -117,29 +116,22 @@ fn take_away_elsewhere(volume: &ServedVolume) -> Result<usize> {
         let failed = |why: String| CliError::new(format!("{}: {why}", holder.place()));
         let namespace = namespaces::of_process(&holder.pid.to_string());
         let namespace = namespace.map_err(|error| failed(error.to_string()))?;
-        namespaces::detach(namespace, device, false).map_err(|error| failed(error.text))?;
+        namespaces::detach(namespace, device, Manner::Patiently)
+            .map_err(|error| failed(error.text))?;
         count += 1;
     }
     Ok(count)
 }
 
 fn take_away(dir: &Path) -> Result<()> {
-    match unmount(dir, UnmountFlags::NOFOLLOW) {
-        Ok(()) => Ok(()),
-        Err(Errno::BUSY) => {
-            let text = "in use by a program; to see which: fuser -vm TARGET";
-            Err(CliError::at(dir, text))
+    let taken_away = namespaces::unmount_patiently(|| match mount::unmount_here(dir, false) {
+        Err(MountError::System { errno: Errno::PERM, .. }) => {
+            mount::unmount_by_fusermount(dir, false)
         }
-        Err(Errno::PERM) => take_away_as_user(dir),
-        Err(errno) => Err(CliError::at(dir, errno)),
-    }
-}
-
-fn take_away_as_user(dir: &Path) -> Result<()> {
-    let status = Command::new("fusermount3").arg("-u").arg("--").arg(dir).status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err(CliError::at(dir, "fusermount3 could not unmount it")),
-        Err(error) => Err(CliError::new(format!("fusermount3: {error} (apt install fuse3)"))),
-    }
+        unmounted => unmounted,
+    });
+    taken_away.map_err(|error| match error {
+        MountError::System { errno, .. } => CliError::at(dir, errno),
+        error => CliError::new(error.to_string()),
+    })
 }

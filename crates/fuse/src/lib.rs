@@ -128,7 +128,8 @@ pub use error::MountError;
 pub use file_system::FileSystem;
 pub use guard::Guard;
 pub use mounting::attach::{
-    MountHandle, Unmounter, check_directory, is_daemon_gone, remount, unmount_here,
+    MountHandle, Unmounter, check_directory, is_daemon_gone, remount, unmount_by_fusermount,
+    unmount_here,
 };
 pub use notifier::{ByteRange, Dropping, Notifier};
 pub use options::{IoUring, MountOptions, Source};

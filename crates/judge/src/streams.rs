@@ -5,7 +5,7 @@
 //! whether the stream is truncated then. So a reader that finds the records `m..=n` knows which
 //! truncations can have been requested.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use log::{Log, LogError, Lsn, Options, Stream, names_socket};
@@ -70,7 +70,7 @@ impl Writer {
     pub fn open(path: &Path, actor: usize) -> Result<(Writer, u64), String> {
         let log = open(path)?;
         let stream = log.stream(&name(actor)).map_err(text)?;
-        let (places, last) = read(&stream, actor, &mut HashSet::new())?;
+        let (places, last) = read(&stream, actor)?;
         Ok((Writer { log, stream, actor, places }, last))
     }
 
@@ -99,12 +99,9 @@ impl Writer {
 
 /// Reads a stream: where its newest records begin, and the number of the last one. Checks that all
 /// are the actor's own, whole, in order, and each once.
-fn read(
-    stream: &Stream,
-    actor: usize,
-    usns: &mut HashSet<u64>,
-) -> Result<(VecDeque<Lsn>, u64), String> {
+fn read(stream: &Stream, actor: usize) -> Result<(VecDeque<Lsn>, u64), String> {
     let mut places = VecDeque::new();
+    let mut last_usn = None;
     let mut numbers: Option<(u64, u64)> = None;
     for record in stream.read_from(stream.head()).map_err(text)? {
         let record = record.map_err(text)?;
@@ -116,11 +113,12 @@ fn read(
                 record.lsn.0
             ));
         }
-        if !usns.insert(record.usn.0) {
+        if last_usn.is_some_and(|last| record.usn <= last) {
             return Err(format!(
-                "stream {actor}, record {number}: its USN is another record's, too"
+                "stream {actor}, record {number}: its USN is not larger than that of the one before"
             ));
         }
+        last_usn = Some(record.usn);
         numbers = match numbers {
             Some((_, last)) if number != last + 1 => {
                 return Err(format!("stream {actor}: record {number} follows record {last}"));
@@ -141,10 +139,9 @@ fn read(
 /// The number of the last record of each stream; 0 if there is no stream.
 pub fn count_all(path: PathBuf, actors: usize) -> Result<Vec<u64>, String> {
     let log = open(&path)?;
-    let mut usns = HashSet::new();
     let counts = (0..actors).map(|actor| {
         let stream = log.existing_stream(&name(actor)).map_err(text)?;
-        stream.map_or(Ok(0), |stream| Ok(read(&stream, actor, &mut usns)?.1))
+        stream.map_or(Ok(0), |stream| Ok(read(&stream, actor)?.1))
     });
     let counts: Result<Vec<u64>, String> = counts.collect();
     log.close().map_err(text)?;

@@ -14,8 +14,9 @@ impl fmt::Display for Lsn {
 }
 
 /// Universal sequence number (xLog §3): orders the records of all streams of a service. If one
-/// append has returned before another one began, in any process, it has the smaller number. In
-/// nanoseconds of the time that the service was running since it was made.
+/// append has returned before another one began, in any process, it has the smaller number. Appends
+/// to different streams that overlapped in time can have the same number; then neither came first.
+/// In nanoseconds of the time that the service was running since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Usn(pub u64);
 

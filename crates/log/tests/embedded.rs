@@ -181,6 +181,42 @@ fn truncation_frees_whole_files_and_keeps_positions() {
     });
 }
 
+/// Two threads append in turn, each to its own stream, as fast as one can tell the other. In turn is
+/// what counts: appends that overlap may have the same number.
+#[test]
+fn an_append_that_began_later_has_a_larger_number_in_any_stream() {
+    const ROUNDS: u64 = 20_000;
+    let test_dir = TestDirectory::new(true);
+    let log = test_dir.open();
+    let turn = std::sync::atomic::AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for (first, name) in [(0, "even"), (1, "odd")] {
+            let (log, turn) = (&log, &turn);
+            scope.spawn(move || {
+                let stream = log.stream(name).expect("stream");
+                for number in (first..ROUNDS).step_by(2) {
+                    while turn.load(std::sync::atomic::Ordering::Acquire) != number {
+                        std::thread::yield_now();
+                    }
+                    stream.append(&number.to_le_bytes()).expect("append");
+                    turn.store(number + 1, std::sync::atomic::Ordering::Release);
+                }
+            });
+        }
+    });
+    let mut usns = Vec::new();
+    for name in ["even", "odd"] {
+        let stream = log.stream(name).expect("stream");
+        for record in stream.read_from(stream.head()).expect("reader") {
+            let record = record.expect("record");
+            usns.push((record.payload, record.usn));
+        }
+    }
+    usns.sort_by_key(|(payload, _)| u64::from_le_bytes(payload[..].try_into().expect("8 bytes")));
+    assert_eq!(usns.len(), ROUNDS as usize);
+    assert!(usns.is_sorted_by(|(_, one), (_, next)| one < next));
+}
+
 #[test]
 fn a_reader_follows_the_writer() {
     on_both(|test_dir| {

@@ -25,7 +25,7 @@ pub use declared::{Limit, MayTear};
 pub use errno::errno;
 pub use fuse::{
     Guard, IoUring, MountError, MountHandle, MountOptions, Source, Unmounter, is_daemon_gone,
-    remount, unmount_here,
+    remount, unmount_by_fusermount, unmount_here,
 };
 pub use metrics::MetricsText;
 pub use metrics_server::{listen as listen_for_metrics, serve_during as serve_metrics_during};

@@ -114,26 +114,8 @@ impl MountHandle {
         match (self.helper, self.device, &self.unmounter) {
             (Helper::Kernel, Some(device), Some(unmounter)) => unmounter.unmount(device, lazily),
             (Helper::Kernel, ..) => unmount_here(&self.dir, lazily),
-            (Helper::Fusermount, ..) => self.unmount_by_fusermount(lazily),
+            (Helper::Fusermount, ..) => unmount_by_fusermount(&self.dir, lazily),
         }
-    }
-
-    fn unmount_by_fusermount(&self, lazily: bool) -> Result<(), MountError> {
-        let how: &[&str] = if lazily { &["-u", "-z"] } else { &["-u"] };
-        let output = Command::new(FUSERMOUNT)
-            .args(how)
-            .arg("--")
-            .arg(&self.dir)
-            .output()
-            .map_err(|_| MountError::NoFusermount)?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        if message.contains("busy") {
-            return Err(MountError::MountBusy(self.dir.clone()));
-        }
-        Err(MountError::Fusermount(message))
     }
 }
 
@@ -144,6 +126,25 @@ pub fn unmount_here(dir: &Path, lazily: bool) -> Result<(), MountError> {
         Errno::BUSY => MountError::MountBusy(dir.to_owned()),
         errno => MountError::System { what: "unmounting", errno },
     })
+}
+
+/// Unmounts the topmost mount on `dir` as a user who is not root.
+pub fn unmount_by_fusermount(dir: &Path, lazily: bool) -> Result<(), MountError> {
+    let how: &[&str] = if lazily { &["-u", "-z"] } else { &["-u"] };
+    let output = Command::new(FUSERMOUNT)
+        .args(how)
+        .arg("--")
+        .arg(dir)
+        .output()
+        .map_err(|_| MountError::NoFusermount)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if message.contains("busy") {
+        return Err(MountError::MountBusy(dir.to_owned()));
+    }
+    Err(MountError::Fusermount(message))
 }
 
 /// The topmost mount on `dir`. From the mount table: to ask the mount itself would wait for this

@@ -12,7 +12,7 @@ use crate::error::MountError;
 use crate::mounting::attach::MountHandle;
 use crate::reply::{Answer, out_header};
 use crate::request::Request;
-use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES};
+use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES, has_ended};
 
 /// What [`Polled::take`] found.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Polled {
             Ok(len_bytes) => len_bytes,
             // ENOENT: the request was interrupted before it was read.
             Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => return Ok(Taken::Nothing),
-            Err(Errno::NODEV) => return Ok(Taken::Unmounted),
+            Err(errno) if has_ended(errno) => return Ok(Taken::Unmounted),
             Err(errno) => return Err(MountError::System { what: "reading /dev/fuse", errno }),
         };
         Request::parse(&self.input[start..start + len_bytes])

@@ -14,6 +14,12 @@ pub const PAGE_BYTES: usize = 4096;
 /// boundary has its data on the boundary.
 pub(crate) const WRITE_HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
+/// Whether reading a request failed because the connection has ended. `ECONNABORTED`: it ended just
+/// while the request was read.
+pub(crate) fn has_ended(errno: Errno) -> bool {
+    matches!(errno, Errno::NODEV | Errno::CONNABORTED)
+}
+
 /// Waits for a request; `None` when the file system was unmounted.
 pub(crate) fn read_request(device: &OwnedFd, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
     loop {
@@ -21,7 +27,7 @@ pub(crate) fn read_request(device: &OwnedFd, buffer: &mut [u8]) -> Result<Option
             Ok(len_bytes) => return Ok(Some(len_bytes)),
             // ENOENT: the request was interrupted before it was read.
             Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
-            Err(Errno::NODEV) => return Ok(None),
+            Err(errno) if has_ended(errno) => return Ok(None),
             Err(errno) => return Err(errno),
         }
     }

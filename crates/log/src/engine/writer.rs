@@ -126,7 +126,7 @@ impl Writer {
     /// are stored. The next append would overwrite only the first of them, and recovery could take
     /// the second for a record.
     fn take_usns(&mut self, allocator: &dyn ChunkAllocator, count: u64) -> Result<u64> {
-        let now = self.words.usn_base().wrapping_add(clock::monotonic_ns());
+        let now = self.words.usn_base().wrapping_add(clock::later_ns());
         let first = now.max(self.last_usn.saturating_add(1));
         let last = first.saturating_add(count - 1);
         let is_good = || last < self.words.usn_limit();
