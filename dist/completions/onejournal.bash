@@ -237,7 +237,7 @@ _onejournal() {
             return 0
             ;;
         onejournal__subcmd__detach)
-            opts="-h --lazily --help"
+            opts="-h --help at-once patiently lazily"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -6,8 +6,8 @@
 use std::io;
 use std::process::Command;
 
-use super::load::{count_records, record};
-use super::{Answers, Client, Engine, Place, Server, Session};
+use super::load::{Program, count_printed};
+use super::{Engine, Place, Server, Session};
 use crate::command::{outcome, run};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -68,11 +68,14 @@ impl Engine for Lmdb {
     fn open(&self, place: &Place, actor: usize) -> io::Result<Box<dyn Session>> {
         let mut session = python(place, SESSION);
         session.arg(&place.data).arg(actor.to_string());
-        Ok(Box::new(Process(Client::start(session, Answers::Output)?)))
+        Program::start(session)
     }
 
     fn count_all(&self, place: &Place, session_count: usize) -> Result<Vec<u64>, String> {
-        (0..session_count).map(|actor| count(place, actor)).collect()
+        let count = |actor: usize| {
+            count_printed(actor, python(place, READ).arg(&place.data).arg(actor.to_string()))
+        };
+        (0..session_count).map(count).collect()
     }
 
     fn is_torn_page(&self, _failure: &str) -> bool {
@@ -84,22 +87,4 @@ fn python(place: &Place, script: &str) -> Command {
     let mut python = place.program(PYTHON);
     python.args(["-I", "-c", script]);
     python
-}
-
-/// Checks and counts the transactions of a session.
-fn count(place: &Place, actor: usize) -> Result<u64, String> {
-    let text = run(python(place, READ).arg(&place.data).arg(actor.to_string()))?;
-    let mut lines = text.lines();
-    let total = lines.next().unwrap_or_default();
-    count_records(actor, &lines.collect::<Vec<_>>(), total)
-}
-
-/// A session.
-struct Process(Client);
-
-impl Session for Process {
-    fn commit(&mut self, number: u64) -> io::Result<()> {
-        let line = format!("{number} {}\n", record(number));
-        self.0.ask(&line, &format!("done {number}"))
-    }
 }

@@ -1,10 +1,18 @@
 //! What transactions write, and what is counted of them.
 //!
-//! A part of a transaction makes a server write many pages in place. Each session has a table that is larger than its share of the server's memory. A transaction
-//! changes rows in random places of it, and each changed row has a new random key in an index. So
+//! A part of a transaction makes a server write many pages in place. Each session has a table that is
+//! larger than its share of the server's memory. A transaction changes rows in random places of it, and each changed row has a new random key in an index. So
 //! between two checkpoints the server writes many old pages of the table and of the index.
 //!
 //! `version` counts the changes of a row, and gives the content of all its other columns.
+//!
+//! Stores of keys and values get records instead.
+
+use std::io;
+use std::process::Command;
+
+use super::{Answers, Client, Engine, Place, Server, Session};
+use crate::command::run;
 
 /// Rows of the table.
 pub const ROW_COUNT: u64 = 2000;
@@ -75,6 +83,46 @@ pub fn count_records(actor: usize, records: &[&str], total: &str) -> Result<u64,
             "actor {actor}: a part of a transaction: {count} records, the total is {total}"
         )),
     }
+}
+
+/// The number of transactions of a session, by a program that prints the total and then the records, each on a line.
+pub fn count_printed(actor: usize, program: &mut Command) -> Result<u64, String> {
+    let text = run(program)?;
+    let mut lines = text.lines();
+    let total = lines.next().unwrap_or_default();
+    count_records(actor, &lines.collect::<Vec<_>>(), total)
+}
+
+/// A session in a program of its own. The program reads lines with the number of a record and the record, and prints
+/// `done NUMBER` when the transaction is committed.
+pub struct Program(Client);
+
+impl Program {
+    pub fn start(program: Command) -> io::Result<Box<dyn Session>> {
+        Ok(Box::new(Program(Client::start(program, Answers::Output)?)))
+    }
+}
+
+impl Session for Program {
+    fn commit(&mut self, number: u64) -> io::Result<()> {
+        let line = format!("{number} {}\n", record(number));
+        self.0.ask(&line, &format!("done {number}"))
+    }
+}
+
+/// The numbers of transactions of all sessions, as the engine's server has them after its recovery. `count` counts
+/// those of one session.
+pub fn count_through_server(
+    engine: &dyn Engine,
+    place: &Place,
+    session_count: usize,
+    count: impl Fn(usize) -> io::Result<u64>,
+) -> Result<Vec<u64>, String> {
+    let server = engine.start(place)?;
+    let counts: io::Result<Vec<u64>> = (0..session_count).map(count).collect();
+    let counts = counts.map_err(|e| format!("{}: {e}", engine.name()))?;
+    server.map_or(Ok(()), Server::stop)?;
+    Ok(counts)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::load::{count_records, record};
+use super::load::{count_records, count_through_server, record};
 use super::{Engine, Place, SESSION_COUNT_MAX, Server, Session};
 use crate::command::outcome;
 use crate::rig::command;
@@ -94,12 +94,8 @@ impl Engine for Nats {
     }
 
     fn count_all(&self, place: &Place, session_count: usize) -> Result<Vec<u64>, String> {
-        let server = self.start(place)?;
-        let count = |actor| Connection::open(place, actor).and_then(|mut it| it.count());
-        let counts: io::Result<Vec<u64>> = (0..session_count).map(count).collect();
-        let counts = counts.map_err(|e| format!("NATS: {e}"))?;
-        server.map_or(Ok(()), Server::stop)?;
-        Ok(counts)
+        let count = |actor| Connection::open(place, actor)?.count();
+        count_through_server(self, place, session_count, count)
     }
 
     fn is_torn_page(&self, _failure: &str) -> bool {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use super::load::{count_records, record};
+use super::load::{count_records, count_through_server, record};
 use super::{Engine, Place, Server, Session};
 use crate::command::run;
 
@@ -59,11 +59,8 @@ impl Engine for Redis {
     }
 
     fn count_all(&self, place: &Place, session_count: usize) -> Result<Vec<u64>, String> {
-        let server = self.start(place)?;
-        let count = |actor| Connection::open(place, actor).and_then(|mut it| it.count());
-        let counts: io::Result<Vec<u64>> = (0..session_count).map(count).collect();
-        let counts = counts.map_err(|e| format!("Redis: {e}"))?;
-        server.map_or(Ok(()), Server::stop)?;
+        let count = |actor| Connection::open(place, actor)?.count();
+        let counts = count_through_server(self, place, session_count, count)?;
         // The server has cut off what was written in part.
         run(place.program(CHECK).arg(place.data.join(MANIFEST)))?;
         Ok(counts)

@@ -8,8 +8,8 @@
 use std::io;
 use std::process::Command;
 
-use super::load::{count_records, record};
-use super::{Answers, Client, Engine, Place, SESSION_COUNT_MAX, Server, Session};
+use super::load::{Program, count_printed};
+use super::{Engine, Place, SESSION_COUNT_MAX, Server, Session};
 use crate::command::{outcome, run};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -110,12 +110,12 @@ impl Engine for RocksDb {
     }
 
     fn open(&self, place: &Place, actor: usize) -> io::Result<Box<dyn Session>> {
-        let client = Client::start(python(place, SESSION, actor), Answers::Output)?;
-        Ok(Box::new(Process(client)))
+        Program::start(python(place, SESSION, actor))
     }
 
     fn count_all(&self, place: &Place, session_count: usize) -> Result<Vec<u64>, String> {
-        (0..session_count).map(|actor| count(place, actor)).collect()
+        let count = |actor| count_printed(actor, &mut python(place, READ, actor));
+        (0..session_count).map(count).collect()
     }
 
     fn is_torn_page(&self, _failure: &str) -> bool {
@@ -129,22 +129,4 @@ fn python(place: &Place, script: &str, actor: usize) -> Command {
     python.args(["-I", "-c", &format!("{LIBRARY}{script}")]);
     python.arg(place.data.join(format!("database{actor}")));
     python
-}
-
-/// Checks and counts the transactions of a session.
-fn count(place: &Place, actor: usize) -> Result<u64, String> {
-    let text = run(&mut python(place, READ, actor))?;
-    let mut lines = text.lines();
-    let total = lines.next().unwrap_or_default();
-    count_records(actor, &lines.collect::<Vec<_>>(), total)
-}
-
-/// A session.
-struct Process(Client);
-
-impl Session for Process {
-    fn commit(&mut self, number: u64) -> io::Result<()> {
-        let line = format!("{number} {}\n", record(number));
-        self.0.ask(&line, &format!("done {number}"))
-    }
 }
