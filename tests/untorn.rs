@@ -395,7 +395,7 @@ fn a_volume_forgets_when_it_is_told_to() {
     assert_eq!(set_attribute(&root, OF_VOLUME, "4096"), Err(Errno::PERM));
     if let Some(mut peer) = support::Peer::as_user(&root, 1000, 1000) {
         std::os::unix::fs::chown(&file, Some(1000), Some(1000)).unwrap();
-        // The owner of a file, who is not that of the root directory.
+        // The owner of a file, another user than the owner of the root directory.
         peer.fails(Errno::PERM, &format!("os.removexattr('file', '{OF_VOLUME}')"));
     }
     onejournal(["set-mode", "--forget-atomic", text(&root)]).good();

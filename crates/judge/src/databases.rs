@@ -66,7 +66,7 @@ pub enum Outcome {
 }
 
 /// The kinds of runs whose engine's name begins with one of `names`; all if there is no name. First
-/// those that must pass, then the canaries.
+/// the runs that must pass, then the canaries.
 pub fn chosen(names: &[String]) -> [Vec<&'static Scenario>; 2] {
     let is_chosen = |scenario: &&Scenario| {
         scenario.engine.is_some()

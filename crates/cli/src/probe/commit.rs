@@ -1,7 +1,7 @@
 //! What a commit costs on ext4 and on OneJournal, as a sum of measured figures.
 //!
-//! A commit is taken apart into operations whose times were measured. The number of writes and
-//! flushes is that of docs/results, where they were counted: ext4 with `data=ordered` takes one
+//! A commit is taken apart into operations whose times were measured. Writes and
+//! flushes were counted for docs/results: ext4 with `data=ordered` takes one
 //! flush for data that are overwritten, and two if metadata change; SQLite with a rollback journal
 //! commits one new file content, and overwrites twice. OneJournal writes its record durably, once
 //! for each sync.

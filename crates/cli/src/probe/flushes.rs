@@ -65,7 +65,7 @@ impl Cache {
 pub enum Sent {
     /// They reached the disks.
     Some,
-    /// Next to none reached the disks: those that did may be of other programs.
+    /// Next to none reached the disks; the few may be of other programs.
     None,
     /// Next to none reached the loop device in between, whose file is in the page cache.
     NoneToLoop,

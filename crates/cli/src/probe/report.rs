@@ -21,7 +21,7 @@ pub struct Report {
     pub figures: Figures,
     pub flushes: Flushes,
     /// Nothing where no disk was measured: in memory, on a OneJournal volume, and on every other
-    /// medium on which a write or a flush is more than that of a disk.
+    /// medium that does more for a write or a flush than a disk.
     pub commits: Option<Vec<Commit>>,
     pub suitable: BTreeMap<&'static str, Suitability>,
 }

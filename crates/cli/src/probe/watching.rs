@@ -106,8 +106,8 @@ impl Watch<'_> {
     }
 }
 
-/// What the kernel has counted of a disk. An error if the disk is gone, or if its numbers are those
-/// of another one by now.
+/// What the kernel has counted of a disk. An error if the disk is gone, or if its numbers belong to
+/// another one by now.
 fn written_bytes(
     disk: &WholeDisk,
     is_still_there: bool,

@@ -53,7 +53,7 @@ fn upper_directory(fd: impl AsFd) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory =
         path.is_absolute().then(|| rustix::fs::open(path, flags, Mode::empty()))?.ok()?;
-    // In this mount namespace, the path may be that of another directory. An overlay shows the size
+    // In this mount namespace, the path may lead to another directory. An overlay shows the size
     // of the file system of its upper directory.
     let size = |statfs: StatFs| (statfs.f_blocks, statfs.f_bsize, statfs.f_files);
     let sizes = (rustix::fs::fstatfs(&fd).ok()?, rustix::fs::fstatfs(&directory).ok()?);

@@ -2,8 +2,8 @@
 //! `fdatasync`.
 //!
 //! The file is preallocated and never written before, as etcd's segments are. So on ext4 and XFS
-//! each sync also commits a change of metadata. The writes go through the page cache, and the
-//! measured time is that of `fdatasync` alone. Both is what the disk benchmark of etcd's
+//! each sync also commits a change of metadata. The writes go through the page cache, and only
+//! `fdatasync` is timed. Both is what the disk benchmark of etcd's
 //! documentation does (`fio --rw=write --ioengine=sync --fdatasync=1 --bs=2300`).
 
 use std::fs::File;

@@ -71,7 +71,7 @@ impl Area {
     pub fn on_device(disk: Disk, area_bytes: u64) -> Result<Area> {
         let failed = |error| DeviceError::new(Operation::Open, 0, 0, error);
         let stat = rustix::fs::fstat(disk.descriptor()).map_err(|errno| failed(errno.into()))?;
-        // The path may be that of another file than when the caller looked at it.
+        // The path may lead to another file than when the caller looked at it.
         if Kind::of(&stat) != Ok(Kind::Block) {
             let why = "is no block device; only a block device is overwritten";
             return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)));
@@ -209,7 +209,7 @@ fn set_direct(file: &OwnedFd) -> rustix::io::Result<()> {
 impl Disk {
     /// The block device once more, with the page cache.
     fn reopen_buffered(&self) -> io::Result<File> {
-        // By its descriptor: the path may be that of another device by now.
+        // By its descriptor: the path may lead to another device by now.
         let path = format!("/proc/self/fd/{}", self.descriptor().as_raw_fd());
         File::options().read(true).write(true).open(path)
     }

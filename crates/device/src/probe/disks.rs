@@ -41,7 +41,7 @@ impl WholeDisk {
         }
     }
 
-    /// Whether its numbers are still those of the same disk.
+    /// Whether its numbers still belong to the same disk.
     pub fn is_still_there(&self) -> bool {
         let device = rustix::fs::makedev(self.device.0, self.device.1);
         let now = fs::canonicalize(sysfs_directory(device)).map(|own| WholeDisk::of(device, &own));

@@ -31,7 +31,7 @@ pub fn parse_disk_stats(text: &str) -> Vec<DiskStats> {
 }
 
 fn line(line: &str) -> Option<DiskStats> {
-    // The columns are those of Documentation/admin-guide/iostats.rst, after three that name the
+    // Documentation/admin-guide/iostats.rst has the columns, after three that name the
     // device.
     let columns: Vec<&str> = line.split_ascii_whitespace().collect();
     let number = |index: usize| columns.get(index).and_then(|text| text.parse::<u64>().ok());

@@ -19,12 +19,12 @@ const COUNT_MAX: u64 = 300;
 /// What is written before each flush. A multiple of every sector size.
 const LEN_BYTES: usize = 4 << 10;
 
-/// Flushes that were asked for, and those that were sent.
+/// Flushes that were asked for, and flushes that were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushCount {
     /// `fdatasync` was called so many times, each after a write.
     pub asked_count: u64,
-    /// Flushes that the disks completed meanwhile, including those of other programs. `None`: the
+    /// Flushes that the disks completed meanwhile, for other programs, too. `None`: the
     /// kernel does not count them for these disks.
     pub reached_count: Option<u64>,
     /// The same for the loop device in between; of several, the fewest. `None`: there is no loop

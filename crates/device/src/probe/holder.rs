@@ -18,7 +18,7 @@ use crate::durability::Durability;
 pub struct Holder {
     /// The mount of a directory, as the mount table of this process shows it.
     pub mount: Option<MountEntry>,
-    /// Of an overlay, that of the file system that stores its files.
+    /// Of an overlay: of the file system that stores its files.
     pub medium: Medium,
     /// The whole disks below.
     pub disks: DisksBelow,

@@ -26,7 +26,7 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// The medium of an open file of a file system. `mount` is that of the file.
+    /// The medium of an open file of a file system. `mount` is the mount of the file.
     pub(crate) fn of(fd: impl AsFd, mount: Option<&MountEntry>) -> Medium {
         let journals_data = || {
             let option = mount.and_then(|mount| mount.option("data"));

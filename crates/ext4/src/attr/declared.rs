@@ -9,8 +9,8 @@
 //!
 //! A mount must know whether there are declared inodes without reading all of them. So the attribute
 //! [`ATOMIC_VOLUME_XATTR`] of the root directory holds the largest size that was ever declared. It is
-//! in a transaction before, or the same as, that of the declaration, so no crash leaves a declared
-//! inode without it. It is not lowered when a declaration is taken off, because other inodes may have
+//! in the transaction of the declaration, or in an earlier one, so no crash leaves a declared inode
+//! without it. It is not lowered when a declaration is taken off, because other inodes may have
 //! inherited it.
 //!
 //! [`ATOMIC_XATTR`]: crate::ATOMIC_XATTR

@@ -111,7 +111,7 @@ impl Session for Program {
 }
 
 /// The numbers of transactions of all sessions, as the engine's server has them after its recovery. `count` counts
-/// those of one session.
+/// the transactions of one session.
 pub fn count_through_server(
     engine: &dyn Engine,
     place: &Place,

@@ -1,6 +1,6 @@
 //! MariaDB, with tables of InnoDB.
 //!
-//! A session is a `mariadb` that reads a pipe. Its transactions are those of PostgreSQL's sessions
+//! A session is a `mariadb` that reads a pipe. It has the transactions of PostgreSQL's sessions
 //! (`postgres`, `load`). The server does not protect its pages: `innodb_doublewrite` is off, and a
 //! torn page has a wrong checksum. Its pages have 16 KiB. Its log and memory are small, and it may
 //! keep no changed pages, so that it writes pages in place all the time.

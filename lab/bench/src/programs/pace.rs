@@ -1,4 +1,4 @@
-//! How evenly transactions end: dips, such as those at a database's checkpoints.
+//! How evenly transactions end: dips, such as at a database's checkpoints.
 
 /// Length of the windows in which transactions are counted.
 const WINDOW_US: u64 = 250_000;
