@@ -33,6 +33,8 @@ pub const AREA_BYTES_MIN: u64 = 4 * AREA_UNIT_BYTES;
 
 /// So much of a file system stays free, in percent.
 const LEFT_PERCENT: u64 = 5;
+/// But not more than this has to.
+const LEFT_BYTES_MAX: u64 = 1 << 30;
 
 /// The most that is appended.
 const APPENDED_BYTES_MAX: u64 = 16 << 20;
@@ -148,12 +150,12 @@ fn checked(area_bytes: u64) -> u64 {
 }
 
 /// An error if the file system of `dir` has no room. Some is left to other programs: a share of the
-/// file system, and `spare_bytes` at least.
+/// file system up to [`LEFT_BYTES_MAX`], and `spare_bytes` at least.
 fn check_room(dir: &Path, needed_bytes: u64, spare_bytes: u64) -> io::Result<()> {
     let found = rustix::fs::statvfs(dir)?;
     let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
     let all_bytes = found.f_blocks.saturating_mul(found.f_frsize);
-    let left_bytes = spare_bytes.max(all_bytes / 100 * LEFT_PERCENT);
+    let left_bytes = spare_bytes.max(share_bytes(all_bytes));
     // Some file systems report that they have no blocks at all.
     if found.f_blocks == 0 || free_bytes >= needed_bytes.saturating_add(left_bytes) {
         return Ok(());
@@ -163,6 +165,11 @@ fn check_room(dir: &Path, needed_bytes: u64, spare_bytes: u64) -> io::Result<()>
          has {free_bytes} free"
     );
     Err(io::Error::new(io::ErrorKind::StorageFull, why))
+}
+
+/// The share of a file system of this size that is left to other programs.
+fn share_bytes(all_bytes: u64) -> u64 {
+    (all_bytes / 100 * LEFT_PERCENT).min(LEFT_BYTES_MAX)
 }
 
 /// A new file in `dir` that has no name.
@@ -274,8 +281,10 @@ mod tests {
         // Half of what is free would fit, but not twice.
         let error = check_room(dir.path(), free_bytes / 2, free_bytes).expect_err("none is left");
         assert!(error.to_string().contains("must stay free"), "{error}");
-        let share = found.f_blocks * found.f_frsize / 100 * LEFT_PERCENT;
-        check_room(dir.path(), free_bytes.saturating_sub(share / 2), 0).expect_err("less than 5 %");
+        let share = share_bytes(found.f_blocks * found.f_frsize);
+        check_room(dir.path(), free_bytes.saturating_sub(share / 2), 0).expect_err("half of it");
+        assert_eq!(share_bytes(10 << 30), (10 << 30) / 100 * 5);
+        assert_eq!(share_bytes(10 << 40), 1 << 30);
     }
 
     #[test]
