@@ -9,7 +9,7 @@ use std::process::Command;
 
 use support::{
     LET_GO, Loop, ONEJOURNAL, Partition, Ran, Scratch, TempMount, has, onejournal, run, system,
-    text,
+    text, wait_until,
 };
 
 const OPERATIONAL: i32 = 8;
@@ -181,13 +181,9 @@ impl Drop for Partitions {
     /// A loop device on a partition is detached when its last user closes it, and another test may
     /// just be looking what is after it.
     fn drop(&mut self) {
-        for _ in 0..100 {
-            if system("partx", ["--delete", "--nr", "1:2", text(&self.0)]).code == Some(0) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        eprintln!("the partitions of {} stay", self.0.display());
+        wait_until(&format!("the partitions of {} stay", self.0.display()), || {
+            system("partx", ["--delete", "--nr", "1:2", text(&self.0)]).code == Some(0)
+        });
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-pub use held::HeldDevice;
+pub use held::{HeldDevice, wait_until};
 pub use logd::Logd;
 pub use namespace::{LET_GO, alone};
 pub use peer::{Peer, python};

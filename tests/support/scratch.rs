@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{HeldDevice, can_mount, check_clean, held, onejournal, system};
+use super::{HeldDevice, can_mount, check_clean, onejournal, system, wait_until};
 
 /// Longest that a daemon may take to end before a test calls it stuck.
 const END_LIMIT: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
@@ -304,7 +304,7 @@ impl Drop for Partition {
         // A program that reads all block devices may have it open for a moment. Left behind, it would be in the way of
         // the next user of the loop device.
         let number = self.number.to_string();
-        held::wait_until(&format!("{} stays", self.path().display()), || {
+        wait_until(&format!("{} stays", self.path().display()), || {
             system("delpart", [&self.disk, &number]).code == Some(0)
         });
     }

@@ -23,8 +23,9 @@ use crate::{CliError, DetachArgs, Result};
 /// Longest that a program may look at a mount before it counts as using it.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The interval at which a mount that is in use is tried again. The kernel gives no sign when it becomes free.
-const TRY_EVERY: Duration = Duration::from_millis(10);
+/// The interval at which a mount or a block device that is in use is tried again. The kernel gives no sign when it
+/// becomes free.
+pub const TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// Identifies a mount namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

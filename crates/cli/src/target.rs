@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use device::{Access, DeviceError, Disk, Trust};
 
+use crate::namespaces::TRY_EVERY;
 use crate::volumes::{self, HELD_PATIENCE};
 use crate::{CliError, Result};
 
@@ -19,10 +20,6 @@ pub const MISSING: &str =
 
 /// A daemon that was killed ends within this time, unless its device is stuck.
 const DYING_PATIENCE: Duration = Duration::from_secs(5);
-
-/// The interval at which a block device that the kernel holds is tried again. The kernel gives no
-/// sign when it releases the device.
-const TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// Why a target could not be opened.
 pub struct Refusal {

@@ -1,8 +1,9 @@
 //! What transactions write, and what is counted of them.
 //!
 //! A part of a transaction makes a server write many pages in place. Each session has a table that is
-//! larger than its share of the server's memory. A transaction changes rows in random places of it, and each changed row has a new random key in an index. So
-//! between two checkpoints the server writes many old pages of the table and of the index.
+//! larger than its share of the server's memory. A transaction changes rows in random places of it,
+//! and each changed row has a new random key in an index. So between two checkpoints the server writes
+//! many old pages of the table and of the index.
 //!
 //! `version` counts the changes of a row, and gives the content of all its other columns.
 //!
