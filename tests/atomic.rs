@@ -1,10 +1,10 @@
 //! Atomic writes: the ioctls of F2FS, and SQLite built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`.
 
-mod support;
+use crate::support;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -377,8 +377,8 @@ fn client() {
 }
 
 fn start_client(database: &Path) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "client", "--ignored", "--nocapture"]).env(DATABASE, database);
+    let mut command = onejournal_testing::again(module_path!(), "client");
+    command.env(DATABASE, database);
     spawn(command.stdout(Stdio::piped()).stderr(Stdio::null())).unwrap()
 }
 

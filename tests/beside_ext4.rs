@@ -1,7 +1,7 @@
 //! The same program on a volume of ours and on the kernel's ext4, made with the same options: what it is told must be the
 //! same, line by line.
 
-mod support;
+use crate::support;
 
 use support::beside::{Ours, told, told_by_both};
 use support::{system, text};

@@ -1,6 +1,6 @@
 //! One user for one volume, by whatever way: path, link, loop device, partition, namespace.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,6 +1,6 @@
 //! The commands as a new user types them, and what they say when they cannot do it.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

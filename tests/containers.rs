@@ -1,7 +1,7 @@
 //! What container storage needs: files without a name, whiteouts, and the upper directory of an overlay on them.
 //! Each program also runs on the kernel's ext4 and must be told the same there.
 
-mod support;
+use crate::support;
 
 use support::beside::{Ours, told, told_by_both};
 

@@ -1,6 +1,6 @@
 //! What a sync costs: counted at the device, through `onejournal stat`.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

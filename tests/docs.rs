@@ -17,7 +17,7 @@
 //! `ONEJOURNAL_PAGES=databases/redis cargo test -p onejournal-cli --test docs every_command -- --nocapture` runs only pages
 //! whose path contains this word.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

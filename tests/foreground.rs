@@ -1,6 +1,6 @@
 //! `onejournal mount -f`, what it says to the terminal and to the service manager; and what a daemon says to syslog.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines, Read};

@@ -2,7 +2,7 @@
 //!
 //! Each failure names its seed; `ONEJOURNAL_SEED` sets another one, `ONEJOURNAL_STEPS` more steps.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

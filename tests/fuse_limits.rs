@@ -1,7 +1,7 @@
 //! The table of `docs/reference/semantics.md` that says what a FUSE file system cannot offer: each row is run, and what a program is
 //! told is what the row says. On the kernel's ext4 the same call works, or the row says so.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::path::Path;

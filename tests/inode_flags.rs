@@ -1,7 +1,7 @@
 //! Immutable and append-only files, case by case beside the kernel's ext4; who may set these flags; and
 //! what was written before they were set.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,7 +1,7 @@
 //! `make install`, from the build of these tests: what it installs works from where it is installed, and `make
 //! uninstall` takes all of it away.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 use std::fs;

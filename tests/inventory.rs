@@ -1,6 +1,6 @@
 //! `onejournal ls`: volumes and logs, as they are and as they fail.
 
-mod support;
+use crate::support;
 
 use std::path::Path;
 use std::process::Command;

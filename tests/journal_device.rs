@@ -1,7 +1,7 @@
 //! A volume with its own journal on another device: `mkfs --journal`, `set-journal`, and what
 //! happens if the journal is lost, replaced, copied, full, or wanted by others.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::{self, JoinHandle};
 
-use drive::{Disk, Emulator, Mounted, Parameters};
 use mount::MountHandle;
+use onejournal_testing::drive::{Disk, Emulator, Mounted, Parameters};
 use support::{
     Loop, ONEJOURNAL, Partition, Ran, Scratch, TempMount, check_clean, has, onejournal, run,
     system, text,

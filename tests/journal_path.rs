@@ -1,6 +1,6 @@
 //! `-o journal=PATH`: the journal on NVRAM (a file on tmpfs here) or on another device or file.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

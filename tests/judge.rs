@@ -4,7 +4,7 @@
 //! `ONEJOURNAL_JUDGE_IMAGES` sets how many crash images each kind of run gets (15; with the journal on NVRAM 30, with programs on
 //! the log service 8, with a database engine 6), `ONEJOURNAL_JUDGE_SEED` the seed.
 
-mod support;
+use crate::support;
 
 use std::path::{Path, PathBuf};
 
@@ -24,10 +24,9 @@ fn number(name: &str, usual: u64) -> u64 {
 
 fn plan(fault: Fault, image_count: usize) -> Plan {
     let keep = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("judge");
-    let worker = ["--exact", "worker", "--ignored", "--nocapture"].map(Into::into);
     let programs = Programs {
         onejournal: support::ONEJOURNAL.into(),
-        worker: std::iter::once(std::env::current_exe().unwrap().into()).chain(worker).collect(),
+        worker: onejournal_testing::again_words(module_path!(), "worker"),
     };
     Plan { programs, image_count, fault, cuts_commands: true, keep }
 }
@@ -96,9 +95,8 @@ fn crash_images_of_a_users_runs_are_as_they_must_be() {
     if !open_fuse::is_needed() {
         return runs_of_a_user();
     }
-    let again = ["--exact", "runs_of_a_user", "--ignored", "--nocapture"].map(Into::into);
-    let me = std::iter::once(std::env::current_exe().unwrap().into());
-    assert!(open_fuse::run(&me.chain(again).collect::<Vec<_>>()).unwrap().success());
+    let again = onejournal_testing::again_words(module_path!(), "runs_of_a_user");
+    assert!(open_fuse::run(&again).unwrap().success());
 }
 
 #[test]

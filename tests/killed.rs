@@ -4,7 +4,7 @@
 //! has to answer the kernel then, can be killed no more, and every `sync` waits for it. So each test has a [`Watchdog`]
 //! in another mount namespace, which cuts the connection after a while, whatever happens.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,8 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use drive::{Disk, Emulator, Mounted, Parameters};
 use mount::MountHandle;
+use onejournal_testing::drive::{Disk, Emulator, Mounted, Parameters};
 use rustix::fs::{FlockOperation, IFlags, ioctl_setflags};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,6 +1,6 @@
 //! What the command says when it cannot: the path it is about once, what to do, with the real path in it.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::path::Path;

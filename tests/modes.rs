@@ -1,6 +1,6 @@
 //! Data modes: per volume, per file, and what they cost.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

@@ -3,7 +3,7 @@
 //! mount(8) looks for helpers in `/sbin` alone. So these tests run it in a mount namespace of their own, with the links
 //! laid over that directory.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,6 +1,6 @@
 //! `-o noxattr`: no extended attributes, fewer requests, and no file whose access list is ignored.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,6 +1,6 @@
 //! What can be seen of a mounted volume: `onejournal stat`, once and watched.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -2,7 +2,7 @@
 //! find empty has its data first. What is still in the kernel is lost when the daemon is killed, so
 //! a killed daemon shows what was fetched.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! A volume that was not closed, on another medium than it was mounted on: other sectors, another file system,
 //! another kind of journal.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! What the kernel has cached is what the volume holds: after direct writes of every kind, and after
 //! ioctls that change an inode.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

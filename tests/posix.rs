@@ -1,7 +1,7 @@
 //! What POSIX and Linux promise about files, through the mount: permissions, names, times, locks,
 //! mapped memory, and the rest that a program may rely on.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

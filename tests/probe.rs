@@ -2,7 +2,7 @@
 //!
 //! Nothing here depends on how fast a disk is. What the figures mean is tested beside the code that judges them.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,6 +1,6 @@
 //! `onejournal probe` on devices, and on file systems that are not what they seem.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

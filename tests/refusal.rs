@@ -1,6 +1,6 @@
 //! A volume whose journal is not empty is left alone by the kernel's ext4 and by e2fsck.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::path::Path;

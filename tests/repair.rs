@@ -1,6 +1,6 @@
 //! `onejournal fsck` and `mkfs` on volumes that are damaged, torn by a power cut, or half made.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,7 @@
 //! A file that is cut while a volume on it, or with its journal in it, is mounted: what it held is lost, so nothing
 //! is accepted any more, and the file is not made long again.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! SQLite on the mount: every journal mode, two processes, and a storm of crashes.
 
-mod support;
+use crate::support;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

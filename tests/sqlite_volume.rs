@@ -1,10 +1,9 @@
 //! The SQLite extension on a volume: no log, fewer syncs, few writes, and nothing acknowledged is lost.
 
-mod support;
+use crate::support;
 
 use std::ffi::{c_char, c_int};
 use std::path::Path;
-use std::process::Command;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
@@ -339,9 +338,9 @@ fn a_writer_that_dies_leaves_what_was_committed() {
             let before = content(&connection);
             drop(connection);
             let bytes = std::fs::read(&path).unwrap();
-            let mut command = Command::new(std::env::current_exe().unwrap());
+            let mut command = onejournal_testing::again(module_path!(), "dying_writer");
             let writer = format!("{}|{journal_mode}|{cache_size}", path.display());
-            command.args(["--exact", "dying_writer"]).env("ONEJOURNAL_DYING_WRITER", writer);
+            command.env("ONEJOURNAL_DYING_WRITER", writer);
             let ran = run(&mut command);
             assert_eq!(ran.code, None, "it ended by a signal: {}", ran.err);
             let is_changed = std::fs::read(&path).unwrap() != bytes;

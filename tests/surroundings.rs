@@ -3,7 +3,7 @@
 //! Both are made in mount name spaces of their own. These copy every mount there is, and a mount
 //! ends with its last copy: a suite apart, so that no other test waits in vain for the end of one.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! Unmounting: what else holds the volume, finding it by its image, and the next mount.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader};

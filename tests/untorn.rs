@@ -2,7 +2,7 @@
 //! everything that would break it. That they are never torn is tested in `write_requests.rs`,
 //! `crates/ext4/tests/untorn.rs` and by crash enumeration.
 
-mod support;
+use crate::support;
 
 use std::fs::{self, File};
 use std::path::Path;

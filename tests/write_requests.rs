@@ -2,7 +2,7 @@
 //! kernel decides that, so it is counted on the kernel that is running, and records are written while
 //! the daemon is killed.
 
-mod support;
+use crate::support;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

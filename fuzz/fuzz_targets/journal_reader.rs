@@ -1,4 +1,4 @@
 //! Scan and recovery of crafted journals.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::Target::JournalReader.run(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| sim::fuzz::Target::JournalReader.run(input));

@@ -1,4 +1,4 @@
 //! Opening, reading and changing crafted volumes.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::Target::VolumeOpen.run(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| sim::fuzz::Target::VolumeOpen.run(input));

@@ -5,6 +5,7 @@
 pub mod beside;
 mod held;
 mod logd;
+pub mod mounted;
 mod namespace;
 mod peer;
 pub mod probing;

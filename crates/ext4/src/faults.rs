@@ -9,7 +9,7 @@ pub enum Fault {
     RecordBeforeJournal,
 }
 
-fault::switches!(Fault, cfg!(feature = "canary"));
+fault::switches!(Fault);
 
 /// All of `data`; with [`Fault::WriteInBlocks`] its first block.
 pub(crate) fn first_operation(data: &[u8]) -> &[u8] {

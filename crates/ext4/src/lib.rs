@@ -88,7 +88,7 @@ mod xattr;
 pub use data_mode::{ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, DATA_MODE_XATTR, DECLARED_BYTES, DataMode};
 pub use error::{Error, Holder, Result};
 pub use facts::{Spender, spending_as};
-#[cfg(feature = "canary")]
+#[doc(hidden)]
 pub use faults::Fault;
 pub use file::{Allocate, Piece};
 pub use journal::DeltaCodec;

@@ -62,26 +62,3 @@ pub fn run_process<T>(process: ProcessId, f: impl FnOnce() -> T) -> Result<T, Cr
         Err(other) => resume_unwind(other),
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_named_process_crashes_at_the_named_point() {
-        let passed = Cell::new(0);
-        let walk = || {
-            for _ in 0..5 {
-                crash_point();
-                passed.set(passed.get() + 1);
-            }
-        };
-        crash_after(Some((ProcessId(1), 3)));
-        run_process(ProcessId(0), walk).expect("another process");
-        assert_eq!(passed.replace(0), 5);
-        run_process(ProcessId(1), walk).expect_err("this one");
-        assert_eq!(passed.replace(0), 3);
-        run_process(ProcessId(1), walk).expect("once");
-        walk();
-    }
-}

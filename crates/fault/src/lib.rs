@@ -13,7 +13,7 @@
 //!         CommitNotDurable,
 //!     }
 //!
-//!     onejournal_fault::switches!(Fault, cfg!(test));
+//!     onejournal_fault::switches!(Fault);
 //! }
 //! use faults::Fault;
 //!
@@ -29,35 +29,37 @@
 //! this thread started with `carry` meanwhile. Tests that run in parallel in one process do not see each
 //! other's faults.
 //!
-//! The second argument of [`switches`] decides at compile time. Where it is `false`, `is` is the constant
-//! `false`, `carry` returns its argument, and the compiler removes both. It is a constant of the using
-//! crate and not a feature of this one: Cargo would switch such a feature on for the product, too, when it
-//! builds it together with a test or an example that asks for it.
+//! Faults exist in builds with debug assertions ([`CAN_FAIL`]), which are those that tests are made
+//! with. In a release build `is` is the constant `false`, `carry` returns its argument, and the
+//! compiler removes both; [`with`] panics.
 
 pub mod crash;
 mod scope;
 
+/// Whether faults can be switched on in this build. A constant of the profile and not a feature:
+/// Cargo would switch a feature on for the product, too, when it builds it together with a test that
+/// asks for it. Nor is it a matter of the environment, which a daemon of root gets from its caller.
+pub const CAN_FAIL: bool = cfg!(debug_assertions);
+
 pub use scope::{Fault, Inherited, carry, for_process, inherited, is, is_any, with};
 
 /// Defines `is`, `carry` and `crash_point` for a crate's production code. `$fault` is the crate's enum of
-/// faults. `$can_fail` is a constant: whether this build can switch faults on.
+/// faults.
 #[macro_export]
 macro_rules! switches {
-    ($fault:ty, $can_fail:expr) => {
+    ($fault:ty) => {
         /// Whether the fault is on for this thread. Constant in a build without faults.
         #[allow(dead_code)]
         #[inline(always)]
         pub(crate) fn is(fault: $fault) -> bool {
-            const CAN_FAIL: bool = $can_fail;
-            CAN_FAIL && $crate::is(fault)
+            $crate::CAN_FAIL && $crate::is(fault)
         }
 
         /// The body of a thread, which inherits the faults of the thread that starts it.
         #[allow(dead_code)]
         #[inline(always)]
         pub(crate) fn carry<T>(body: impl FnOnce() -> T) -> impl FnOnce() -> T {
-            const CAN_FAIL: bool = $can_fail;
-            let inherited = CAN_FAIL.then($crate::inherited);
+            let inherited = $crate::CAN_FAIL.then($crate::inherited);
             move || match inherited {
                 Some(faults) => faults.run(body),
                 None => body(),
@@ -68,8 +70,7 @@ macro_rules! switches {
         #[allow(dead_code)]
         #[inline(always)]
         pub(crate) fn crash_point() {
-            const CAN_FAIL: bool = $can_fail;
-            if CAN_FAIL {
+            if $crate::CAN_FAIL {
                 $crate::crash::crash_point();
             }
         }

@@ -11,6 +11,8 @@ impl<F: Any + Copy + PartialEq + Send + Sync> Fault for F {}
 
 type Switched = Arc<dyn Any + Send + Sync>;
 
+const WITHOUT: &str = "this build has no faults: build with debug assertions";
+
 thread_local! {
     /// The fault that is on for this thread.
     static HERE: RefCell<Option<Switched>> = const { RefCell::new(None) };
@@ -32,13 +34,19 @@ pub fn is_any() -> bool {
 
 /// Switches `fault` on while `f` runs, in this thread and in those that inherit from it. An inner scope
 /// replaces the outer one.
+///
+/// # Panics
+///
+/// In a build without faults: a canary would pass for the wrong reason, or not at all.
 pub fn with<F: Fault, T>(fault: F, f: impl FnOnce() -> T) -> T {
+    assert!(crate::CAN_FAIL, "{WITHOUT}");
     Inherited(Some(Arc::new(fault))).run(f)
 }
 
 /// Switches `fault` on for all threads of this process, permanently. Only for a process that a test
 /// has started for that purpose. Panics if a fault is switched on for the process already.
 pub fn for_process<F: Fault>(fault: F) {
+    assert!(crate::CAN_FAIL, "{WITHOUT}");
     assert!(EVERYWHERE.set(Arc::new(fault)).is_ok(), "the process has a fault already");
 }
 
@@ -70,73 +78,5 @@ struct Restored(Option<Switched>);
 impl Drop for Restored {
     fn drop(&mut self) {
         HERE.set(self.0.take());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::thread;
-
-    use super::*;
-
-    #[derive(Debug, Clone, Copy, PartialEq)]
-    enum Engine {
-        Leaks,
-        Lies,
-    }
-
-    #[derive(Debug, Clone, Copy, PartialEq)]
-    enum Other {
-        Leaks,
-    }
-
-    #[test]
-    fn a_fault_is_on_in_its_scope_only() {
-        assert!(!is(Engine::Leaks) && !is_any());
-        with(Engine::Leaks, || {
-            assert!(is_any() && is(Engine::Leaks) && !is(Engine::Lies) && !is(Other::Leaks));
-            with(Engine::Lies, || assert!(is(Engine::Lies) && !is(Engine::Leaks)));
-            assert!(is(Engine::Leaks));
-        });
-        assert!(!is(Engine::Leaks));
-    }
-
-    #[test]
-    fn a_scope_ends_with_a_panic() {
-        let panics = || with(Engine::Leaks, || panic!("expected"));
-        catch_unwind(AssertUnwindSafe(panics)).expect_err("it panics");
-        assert!(!is(Engine::Leaks));
-    }
-
-    #[test]
-    fn threads_of_the_engine_inherit_and_others_do_not() {
-        let (inherits, does_not) = with(Engine::Leaks, || {
-            let body = || {
-                // And so do the threads that it starts.
-                thread::spawn(carry(|| is(Engine::Leaks))).join().expect("thread")
-            };
-            (thread::spawn(carry(body)), thread::spawn(|| is(Engine::Leaks)))
-        });
-        assert!(inherits.join().expect("thread"), "it outlives the scope");
-        assert!(!does_not.join().expect("thread"));
-    }
-
-    mod product {
-        crate::switches!(super::Engine, false);
-    }
-
-    mod laboratory {
-        crate::switches!(super::Engine, true);
-    }
-
-    #[test]
-    fn a_build_without_faults_has_none() {
-        with(Engine::Leaks, || {
-            assert!(laboratory::is(Engine::Leaks) && !product::is(Engine::Leaks));
-            let inner = |body: Box<dyn FnOnce() -> bool + Send>| thread::spawn(body).join();
-            assert!(inner(Box::new(laboratory::carry(|| is(Engine::Leaks)))).expect("thread"));
-            assert!(!inner(Box::new(product::carry(|| is(Engine::Leaks)))).expect("thread"));
-        });
     }
 }

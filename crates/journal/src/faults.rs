@@ -39,4 +39,4 @@ pub enum Fault {
     InPlaceOvertaken,
 }
 
-fault::switches!(Fault, cfg!(feature = "canary"));
+fault::switches!(Fault);

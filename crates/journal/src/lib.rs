@@ -64,7 +64,7 @@ pub use data_checks::DataCheck;
 pub use distribution::Distribution;
 pub use error::{JournalError, Result};
 pub use external::Label;
-#[cfg(feature = "canary")]
+#[doc(hidden)]
 pub use faults::Fault;
 pub use form::{Form, form_name};
 pub use handle::Handle;

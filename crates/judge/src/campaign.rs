@@ -9,8 +9,8 @@
 
 use std::path::{Path, PathBuf};
 
-use drive::record::Event;
 use fastrand::Rng;
+use onejournal_testing::drive::record::Event;
 
 use crate::case::{Case, Cut, How};
 use crate::crash::{Cursor, Fault, Survival, Trace};

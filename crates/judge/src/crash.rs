@@ -16,9 +16,9 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use drive::record::{Data, Event};
 use fastrand::Rng;
 use onejournal_testing::Image;
+use onejournal_testing::drive::record::{Data, Event};
 
 use crate::memory::{FIRST_THREAD, WORD_BYTES};
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use device::RingPool;
-use drive::Recorder;
+use onejournal_testing::drive::Recorder;
 use rustix::fs::OFlags;
 use sim::calls::Calls;
 use sim::op::Op;

@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 
-use drive::record::Event;
+use onejournal_testing::drive::record::Event;
 use sim::model::Id;
 use sim::tree::Tree;
 

@@ -9,9 +9,9 @@ use std::thread::{self, ThreadId};
 
 use device::sync::Mutex;
 use device::{Durability, Nvram, Result};
-use drive::Recorder;
-use drive::record::Data;
 use onejournal_testing::Image;
+use onejournal_testing::drive::Recorder;
+use onejournal_testing::drive::record::Data;
 
 /// Number in the record of the memory's first thread. Smaller numbers are disks.
 pub const FIRST_THREAD: u8 = 1;
@@ -105,7 +105,7 @@ impl Nvram for RamNvram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drive::record::Event;
+    use onejournal_testing::drive::record::Event;
 
     #[test]
     fn each_thread_has_its_own_stores_and_fences_in_the_record() {

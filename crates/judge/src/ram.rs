@@ -2,9 +2,9 @@
 
 use device::sync::Mutex;
 use device::{BlockDevice, Durability, Result};
-use drive::Recorder;
-use drive::record::Data;
 use onejournal_testing::Image;
+use onejournal_testing::drive::Recorder;
+use onejournal_testing::drive::record::Data;
 
 /// The disk. Its sector size is given, and does not depend on the unit that survives a cut.
 pub struct RamDisk {

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::JoinHandle;
 
-use drive::{Disk, Emulator, Mounted, Parameters, Recorder};
 use mount::{MountError, MountHandle};
 use onejournal_testing::Image;
+use onejournal_testing::drive::{Disk, Emulator, Mounted, Parameters, Recorder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use drive::Recorder;
 use mount::Order;
 use onejournal_testing::Image;
+use onejournal_testing::drive::Recorder;
 use rustix::fs::{Gid, Uid};
 use tempfile::TempDir;
 

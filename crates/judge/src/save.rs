@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use drive::record::{Data, Event};
 use onejournal_testing::Image;
+use onejournal_testing::drive::record::{Data, Event};
 use serde::{Deserialize, Serialize};
 
 use crate::crash::Trace;

@@ -10,11 +10,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use device::Metered;
-use drive::Recorder;
 use ext4::{JournalChoice, OpenOptions, Volume};
 use journal::Medium;
 use mount::{MountHandle, Order, Session, SessionError, SessionOptions, Source, StatSource};
 use onejournal_testing::Image;
+use onejournal_testing::drive::Recorder;
 
 use crate::command::COPYING;
 use crate::memory::RamNvram;

@@ -12,10 +12,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use device::{BlockDevice, LoopDevice, LoopOptions};
-use drive::Recorder;
 use ext4::{OpenOptions, Volume as InProcess};
 use journal::Medium;
 use onejournal_testing::Image;
+use onejournal_testing::drive::Recorder;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen,

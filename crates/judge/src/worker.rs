@@ -183,8 +183,6 @@ enum Work {
 
 /// Runs the task in the environment, as a process of its own.
 pub fn run() -> Result<(), String> {
-    #[cfg(feature = "canary")]
-    break_extension()?;
     let task = std::env::var(TASK).map_err(|_| format!("{TASK} is not set"))?;
     let words: Vec<&str> = task.split(' ').collect();
     let socket = rustix::io::dup(rustix::stdio::stdin()).map_err(|e| e.to_string())?;
@@ -194,19 +192,6 @@ pub fn run() -> Result<(), String> {
         ["check", scenario, how] => look(Scenario::named(scenario)?, how == "served", socket),
         _ => Err(format!("{task:?} is no task")),
     }
-}
-
-/// Switches on, in the extension, the fault that the environment names.
-#[cfg(feature = "canary")]
-fn break_extension() -> Result<(), String> {
-    use onejournal_sqlite::Fault;
-    match std::env::var("ONEJOURNAL_JUDGE_BROKEN").as_deref() {
-        Err(_) | Ok("nothing") => {}
-        Ok("skips-append") => fault::for_process(Fault::SkipsAppend),
-        Ok("skips-record-sync") => fault::for_process(Fault::SkipsRecordSync),
-        Ok(other) => return Err(format!("no fault {other}")),
-    }
-    Ok(())
 }
 
 /// Runs all actors, each in a thread, until the judge closes the socket.

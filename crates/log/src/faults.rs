@@ -49,4 +49,4 @@ pub(crate) enum Fault {
     WritesUnfenced,
 }
 
-fault::switches!(Fault, cfg!(test));
+fault::switches!(Fault);

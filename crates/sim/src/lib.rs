@@ -22,6 +22,7 @@ pub mod enumerate;
 pub mod faults;
 pub mod format;
 pub mod fsck;
+pub mod fuzz;
 pub mod history;
 pub mod kernel;
 pub mod liar;
@@ -38,3 +39,6 @@ pub mod workload;
 
 /// Size of a block of every volume here, in bytes.
 pub const BLOCK_BYTES: u64 = 4096;
+
+#[cfg(test)]
+mod tests;

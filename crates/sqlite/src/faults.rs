@@ -35,4 +35,4 @@ pub enum Fault {
     SkipsChangeSync = 15,
 }
 
-fault::switches!(Fault, cfg!(feature = "canary"));
+fault::switches!(Fault);

@@ -159,7 +159,7 @@ mod volume;
 mod wal;
 
 /// Mistakes of the extension, for tests that check their checks.
-#[cfg(feature = "canary")]
+#[doc(hidden)]
 pub use faults::Fault;
 
 #[doc(hidden)]

@@ -9,14 +9,19 @@
 //! the product refers to them, too: at its head for block devices and NVRAM, at the head of its
 //! `files` for files. The simulators break every promise that is not on these lists.
 
+mod again;
 mod block;
 mod child;
+pub mod drive;
 mod files;
 mod format_page;
 mod nvram;
 mod power_cut;
 mod service_directories;
+mod skip;
+pub mod tier;
 
+pub use again::{again, again_words, is_alone, name_of};
 pub use block::{Cursor, Event, Layer, Layered, SimDevice, Trace};
 pub use child::spawn_without_files;
 pub use files::{FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles};
@@ -24,3 +29,4 @@ pub use format_page::{Fields, FormatPage};
 pub use nvram::{NvramCursor, NvramEvent, NvramTrace, SimNvram};
 pub use power_cut::{CursorOf, Fault, Image, SimClock, Survival, TraceOf, Volatile};
 pub use service_directories::{ServiceDirectories, lose_memory};
+pub use skip::{Need, can_mount_fuse, has_loop_devices, has_program, has_shm, is_root, skip};

@@ -6,16 +6,16 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use drive::{Command, Disk, Emulator, Mounted};
 use mount::MountHandle;
+use onejournal_testing::drive::{Command, Disk, Emulator, Mounted};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-pub use drive::Parameters;
+pub use onejournal_testing::drive::Parameters;
 
 /// An emulated disk, the file DIR/disk, until it is unmounted (SIGINT and SIGTERM do)
 #[derive(Args)]
-#[command(after_help = drive::help())]
+#[command(after_help = onejournal_testing::drive::help())]
 pub struct DeviceArgs {
     /// The device to imitate
     #[arg(long, default_value = "ssd311")]
@@ -58,7 +58,7 @@ pub fn run(args: &DeviceArgs) -> Result<(), Box<dyn Error>> {
 
 fn serve(mounted: Mounted, emulator: Emulator) -> Result<(), Box<dyn Error>> {
     unmount_on_signal(mounted.handle())?;
-    drive::prefer_this_thread();
+    onejournal_testing::drive::prefer_this_thread();
     let mut output = std::io::stdout();
     writeln!(output, "ready")?;
     output.flush()?;

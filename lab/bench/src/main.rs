@@ -2,7 +2,7 @@
 //!
 //! - the experiments ([`experiments::EXPERIMENTS`]), `all` of them, and the `report` of their results;
 //! - `device` is an emulated disk in a file, with the latency of a preset (crate `drive`);
-//! - `control` resets its counters, changes it, cuts its power ([`drive::Command`]);
+//! - `control` resets its counters, changes it, cuts its power ([`onejournal_testing::drive::Command`]);
 //! - clients that the experiments start as processes of their own ([`clients`]);
 //! - `program` runs another program, such as fio, in a directory ([`programs`]);
 //! - `tpcc` is TPC-C on SQLite, a client, too ([`tpcc`]).

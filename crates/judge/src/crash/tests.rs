@@ -1,7 +1,7 @@
 //! Crash images of short traces.
 
 use super::*;
-use drive::Recorder;
+use onejournal_testing::drive::Recorder;
 
 const NOTHING: Survival = Survival { percent: 0, by_sector: true, seed: 1 };
 const EVERYTHING: Survival = Survival { percent: 100, ..NOTHING };

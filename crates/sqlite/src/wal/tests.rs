@@ -276,7 +276,6 @@ fn run(home: &TempDir, seed: u64) -> usize {
     world.logged
 }
 
-#[cfg(not(feature = "canary"))]
 #[test]
 fn what_is_logged_gives_what_the_file_holds_whoever_wrote_between() {
     let mut logged = 0;
@@ -289,7 +288,6 @@ fn what_is_logged_gives_what_the_file_holds_whoever_wrote_between() {
     assert!(logged > 20_000, "{logged} frames were logged");
 }
 
-#[cfg(feature = "canary")]
 #[test]
 fn caches_that_trust_themselves_are_found() {
     use crate::faults::Fault;

@@ -74,7 +74,7 @@ impl EmulatedDisk {
         self.command("set zero")
     }
 
-    /// Sends it a command; see [`drive::Command`].
+    /// Sends it a command; see [`onejournal_testing::drive::Command`].
     pub fn command(&self, text: &str) -> Result<()> {
         let path = self.dir.join("control");
         fs::write(&path, text).map_err(Error::io(format!("{}: {text}", path.display())))

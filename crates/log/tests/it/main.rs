@@ -1,0 +1,16 @@
+//! The log service from outside: embedded and served, several processes, users.
+
+#![allow(missing_docs)]
+
+mod common;
+mod daemon;
+mod embedded;
+mod example;
+mod incarnations;
+mod kills;
+mod lost_memory;
+mod moved;
+mod orphans;
+mod processes;
+mod readers;
+mod users;

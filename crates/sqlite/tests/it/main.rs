@@ -1,0 +1,26 @@
+//! The extension in SQLite: databases, power cuts, processes, users, Python.
+//!
+//! What the extension and the recording VFS keep belongs to the process, so each test has one of its own.
+
+#![allow(missing_docs)]
+
+mod anew;
+mod background;
+mod batch;
+mod checkpoints;
+mod common;
+mod daemon;
+mod database;
+mod example;
+mod fork;
+mod killed;
+mod last_close;
+mod messages;
+mod power_cut;
+mod processes;
+mod python;
+mod refusal;
+mod refused_record;
+mod stacked;
+mod users;
+mod wal_cuts;
