@@ -20,7 +20,7 @@ setup:
 # What `make` (and `make plugins`) built: make install PREFIX=/usr DESTDIR=/tmp/package. scripts/install has the other places.
 PREFIX ?= /usr/local
 PROFILE ?= release
-export PREFIX DESTDIR PROFILE SBINDIR BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR UNITDIR SYSUSERSDIR
+export PREFIX DESTDIR PROFILE PAGES SBINDIR BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR UNITDIR SYSUSERSDIR
 install uninstall:
 	@scripts/install $@
 

@@ -1,5 +1,5 @@
-//! `make install`, from the build of these tests: what it installs works from where it is installed, and `make
-//! uninstall` takes all of it away.
+//! `make install`, from the build of these tests: what it installs works from where it is installed,
+//! and `make uninstall` takes all of it away.
 
 use crate::support;
 
@@ -32,6 +32,22 @@ fn source() -> PathBuf {
 fn files(dir: &Path) -> BTreeSet<String> {
     let out = system("find", [text(dir), "!", "-type", "d", "-printf", "%P\n"]).good();
     out.lines().map(String::from).collect()
+}
+
+/// The man pages and completions of this build: the ends of their installed paths, and their texts.
+fn pages() -> Vec<(String, Vec<u8>)> {
+    let place = scratch_dir();
+    let program = Path::new(support::ONEJOURNAL).with_file_name("onejournal-pages");
+    run(Command::new(program).arg(place.path())).good();
+    let installed = |name: String| {
+        let text = fs::read(place.path().join(&name)).unwrap();
+        let end = match name.split_once('/').unwrap() {
+            ("man", page) => format!("/man{}/{page}", page.rsplit('.').next().unwrap()),
+            (_, file) => format!("/{}", file.trim_end_matches(".bash")),
+        };
+        (end, text)
+    };
+    files(place.path()).into_iter().map(installed).collect()
 }
 
 fn can_install() -> bool {
@@ -133,6 +149,14 @@ fn an_installation_is_stripped_complete_and_removed_again() {
         "sbin/fsck.onejournal",
     ] {
         assert!(found.contains(expected), "no {expected} in {found:?}");
+    }
+    let made = pages();
+    assert!(made.len() >= 10, "{made:?}");
+    for (end, text) in made {
+        let is_same =
+            |path: &&String| path.ends_with(&end) && fs::read(root.join(path)).unwrap() == text;
+        let share = || found.iter().filter(|path| path.starts_with("usr/local/share/"));
+        assert_eq!(share().filter(is_same).count(), 1, "{end} in {found:?}");
     }
     let lib = root.join("usr/local/lib");
     for name in ["libonejournal_log.so.0", "libonejournal_sqlite.so", "../bin/onejournal"] {

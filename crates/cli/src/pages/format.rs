@@ -7,9 +7,9 @@ use super::options::escape;
 /// The longest text that is put into one line of roff.
 const WIDTH: usize = 110;
 
-pub fn page(name: &str, what: &str, documents: &[String]) -> String {
+pub fn page(name: &str, what: &str, documents: &[&str]) -> String {
     let head = format!(
-        ".\\\" Made from docs/format by a test of crates/cli.\n.TH {} 5 2026-11-22 OneJournal\n\
+        ".\\\" Made from docs/format by onejournal-pages.\n.TH {} 5 2026-11-22 OneJournal\n\
          .SH NAME\n{} \\- {}\n",
         name.to_uppercase(),
         escape(name),

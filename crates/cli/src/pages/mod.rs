@@ -1,18 +1,16 @@
-//! Checks that the man pages in `dist/man` and the completions in `dist/completions` agree with the
-//! commands.
+//! The man pages and the completions of shells, made from the commands' options.
 //!
 //! A page of section 1 or 8 is a text in `crates/cli/man` into which the lists of options are
-//! inserted. A page of section 5 is made from documents in `docs/format`. This command makes all of
-//! them again:
-//!
-//! ```text
-//! ONEJOURNAL_WRITE_PAGES=1 cargo test -p onejournal-cli --bin onejournal pages
-//! ```
+//! inserted. A page of section 5 is made from documents in `docs/format`. The texts are part of the
+//! program, so it needs no source when it runs.
 
 mod format;
 mod options;
+#[cfg(test)]
+mod tests;
 
-use std::path::PathBuf;
+use std::io;
+use std::path::Path;
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
@@ -20,32 +18,41 @@ use clap_complete::Shell;
 use crate::Cli;
 use crate::helpers::{FsckHelper, MountHelper};
 
-/// Pages with options: name and section.
-const COMMAND_PAGES: [&str; 5] = [
-    "onejournal.8",
-    "mount.onejournal.8",
-    "fsck.onejournal.8",
-    "onejournal-logd.8",
-    "onejournal-log.1",
+/// Pages with options: name with section, and text.
+const COMMAND_PAGES: [(&str, &str); 5] = [
+    ("onejournal.8", include_str!("../../man/onejournal.8")),
+    ("mount.onejournal.8", include_str!("../../man/mount.onejournal.8")),
+    ("fsck.onejournal.8", include_str!("../../man/fsck.onejournal.8")),
+    ("onejournal-logd.8", include_str!("../../man/onejournal-logd.8")),
+    ("onejournal-log.1", include_str!("../../man/onejournal-log.1")),
 ];
 
 /// Pages of section 5: name, what it is, and the documents that it is made of.
 const FORMAT_PAGES: [(&str, &str, &[&str]); 2] = [
-    ("onejournal-journal", "format of the journal of a OneJournal volume", &["journal.md"]),
+    (
+        "onejournal-journal",
+        "format of the journal of a OneJournal volume",
+        &[include_str!("../../../../docs/format/journal.md")],
+    ),
     (
         "onejournal-log",
         "format of a OneJournal log and protocol of its daemon",
-        &["log.md", "log-protocol.md"],
+        &[
+            include_str!("../../../../docs/format/log.md"),
+            include_str!("../../../../docs/format/log-protocol.md"),
+        ],
     ),
 ];
 
-fn root() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
-
-fn read(path: &str) -> String {
-    let path = root().join(path);
-    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+/// Writes all pages and completions: `DIR/man/NAME.SECTION`, and `DIR/completions` with the file
+/// names that the shells look for (bash's with `.bash`).
+pub fn write(dir: &Path) -> io::Result<()> {
+    for (name, text) in files() {
+        let path = dir.join(name);
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        std::fs::write(path, text)?;
+    }
+    Ok(())
 }
 
 /// A command by its words, as `onejournal log cat` or `mount.onejournal`.
@@ -67,9 +74,9 @@ fn command(words: &str) -> Command {
 
 /// The text of a page. In it, a line `@OPTIONS WORDS@` stands for the options of a command,
 /// `@COMMANDS WORDS@` for all its subcommands, and `@MOUNT OPTIONS@` for the options of `mount -o`.
-fn command_page(name: &str) -> String {
+fn command_page(text: &str) -> String {
     let mut page = String::new();
-    for line in read(&format!("crates/cli/man/{name}")).lines() {
+    for line in text.lines() {
         let words = |kind: &str| line.strip_prefix(kind).and_then(|rest| rest.strip_suffix('@'));
         match (words("@OPTIONS "), words("@COMMANDS ")) {
             (Some(words), _) => page.push_str(&options::options(&command(words))),
@@ -84,16 +91,12 @@ fn command_page(name: &str) -> String {
     page
 }
 
-fn format_page(name: &str, what: &str, documents: &[&str]) -> String {
-    let text = documents.iter().map(|file| read(&format!("docs/format/{file}")));
-    format::page(name, what, &text.collect::<Vec<_>>())
-}
-
-/// All files: their paths below `dist`, and their texts.
+/// All files: their paths below the directory, and their texts.
 fn files() -> Vec<(String, String)> {
-    let commands = COMMAND_PAGES.iter().map(|name| (format!("man/{name}"), command_page(name)));
+    let commands =
+        COMMAND_PAGES.iter().map(|(name, text)| (format!("man/{name}"), command_page(text)));
     let formats = FORMAT_PAGES.iter().map(|(name, what, documents)| {
-        (format!("man/{name}.5"), format_page(name, what, documents))
+        (format!("man/{name}.5"), format::page(name, what, documents))
     });
     let shells = [
         (Shell::Bash, "onejournal.bash"),
@@ -106,94 +109,4 @@ fn files() -> Vec<(String, String)> {
         (format!("completions/{name}"), String::from_utf8(text).expect("text"))
     });
     commands.chain(formats).chain(completions).collect()
-}
-
-#[test]
-fn pages_and_completions_are_those_of_the_commands() {
-    let is_to_write = std::env::var_os("ONEJOURNAL_WRITE_PAGES").is_some();
-    for (path, text) in files() {
-        let path = root().join("dist").join(path);
-        if is_to_write {
-            std::fs::write(&path, &text).expect("write");
-        }
-        let found = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            found == text,
-            "{} is out of date: ONEJOURNAL_WRITE_PAGES=1 cargo test -p onejournal-cli --bin onejournal pages",
-            path.display()
-        );
-    }
-}
-
-/// Options and subcommands that `--help` shows, of a command and all below it.
-fn shown(command: &Command, into: &mut Vec<String>) {
-    let visible = command.get_arguments().filter(|argument| !argument.is_hide_set());
-    for argument in visible.filter(|argument| argument.get_id() != "help") {
-        match (argument.get_long(), argument.get_short()) {
-            (Some(long), _) => into.push(format!("--{long}")),
-            (None, Some(short)) => into.push(format!("-{short}")),
-            (None, None) => {}
-        }
-    }
-    let subcommands = command.get_subcommands().filter(|command| !command.is_hide_set());
-    for subcommand in subcommands.filter(|command| command.get_name() != "help") {
-        into.push(subcommand.get_name().to_owned());
-        shown(subcommand, into);
-    }
-}
-
-#[test]
-fn every_option_is_in_a_page() {
-    let pages: String = ["onejournal.8", "onejournal-logd.8", "onejournal-log.1"]
-        .iter()
-        .map(|name| read(&format!("dist/man/{name}")).replace("\\-", "-").replace("\\fR", " "))
-        .collect();
-    let mut words = Vec::new();
-    shown(&command("onejournal"), &mut words);
-    assert!(words.len() > 50, "{words:?}");
-    for word in words {
-        assert!(pages.contains(&word), "{word} is in no page");
-    }
-    for helper in ["mount.onejournal", "fsck.onejournal"] {
-        let page = read(&format!("dist/man/{helper}.8")).replace("\\-", "-");
-        let mut words = Vec::new();
-        shown(&command(helper), &mut words);
-        assert!(words.len() > 5, "{words:?}");
-        for word in words {
-            assert!(page.contains(&format!("\\fB{word}\\fR")), "{word} is not in {helper}(8)");
-        }
-    }
-}
-
-/// Whether a program is installed; says so when it is not.
-fn has(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|dir| dir.join(program).exists());
-    if !found {
-        eprintln!("skipped: needs {program}");
-    }
-    found
-}
-
-#[test]
-fn man_and_mandoc_have_nothing_against_the_pages() {
-    let run = |program: &str, arguments: &[&str], path: &PathBuf| {
-        let mut command = std::process::Command::new(program);
-        command.args(arguments).arg(path).env("MANWIDTH", "100").env("LC_ALL", "C.UTF-8");
-        let output = command.output().expect("run");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        (text, String::from_utf8_lossy(&output.stderr).into_owned())
-    };
-    let (has_man, has_mandoc) = (has("man"), has("mandoc"));
-    for (name, _) in files().into_iter().filter(|(name, _)| name.starts_with("man/")) {
-        let path = root().join("dist").join(&name);
-        if has_man {
-            let (text, warnings) = run("man", &["--warnings", "-l"], &path);
-            assert!(warnings.is_empty() && text.contains("NAME"), "{name}: {warnings}");
-        }
-        if has_mandoc {
-            let (lint, _) = run("mandoc", &["-Tlint", "-Wwarning"], &path);
-            assert!(lint.is_empty(), "{lint}");
-        }
-    }
 }

@@ -1,5 +1,9 @@
 //! The `onejournal` command: parses the command line, runs one subcommand, and turns errors into a
 //! sentence and an exit code. It does not know the formats of ext4 and the journal.
+//!
+//! It is a library so that two programs share it: `onejournal` runs [`main`], and
+//! `onejournal-pages` writes the man pages and completions ([`pages`]), which are made from the
+//! same descriptions of options.
 
 mod claimant;
 mod counters;
@@ -26,8 +30,7 @@ mod namespaces;
 mod occupant;
 mod output;
 mod own_journal;
-#[cfg(test)]
-mod pages;
+pub mod pages;
 mod probe;
 mod remount;
 mod service_manager;
@@ -47,12 +50,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use error::{CliError, Result};
-
-/// Block versions are allocated and freed by the thousand, often in different threads; the system's
-/// allocator gives their pages back and faults them in again (a third of the engine's time).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+use error::{CliError, Result};
 
 /// A user-space ext4 volume with a journal whose fsync is one device write.
 #[derive(Parser)]
@@ -305,7 +303,8 @@ fn parse_interval(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-fn main() -> ExitCode {
+/// Runs the command or the helper that this process was started as.
+pub fn main() -> ExitCode {
     if let Some(code) = helpers::run() {
         return ExitCode::from(code);
     }
