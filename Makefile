@@ -6,7 +6,7 @@ ifeq (,$(shell $(CARGO) --version 2>/dev/null))
 export RUSTUP_TOOLCHAIN := stable
 endif
 
-.PHONY: build install uninstall demo test bench bench-quick bench-full fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite test-databases bench-plugins python-wheel book
+.PHONY: build install uninstall demo test bench bench-quick bench-full report fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite test-databases bench-plugins python-wheel book
 
 # What is installed; the other crates only test it.
 PRODUCT := -p onejournal-cli -p onejournal-capi -p onejournal-sqlite
@@ -48,6 +48,10 @@ bench-quick bench-full: setup
 	@$(CARGO) build --release --workspace --bins --examples --lib
 	@cd lab && $(CARGO) build --release --workspace --bins
 	@$(BUILT)/release/onejournal-bench all --$(@:bench-%=%) --out $(RESULTS)
+
+# The report of the stored results, without measuring: target/report/report.html is one page.
+report: setup
+	$(CARGO) run --release -p onejournal-bench -- report docs/results --out $(BUILT)/report
 
 # The documents as a book with search, in target/book. A warning is an error.
 book:

@@ -48,8 +48,11 @@ pub struct RunArgs {
 /// Draws the report of a directory of results again
 #[derive(Args)]
 pub struct ReportArgs {
-    /// The directory
+    /// The directory, with ID.json or ID.json.gz for each experiment
     dir: PathBuf,
+    /// Where the report is written, in place of the directory
+    #[arg(long)]
+    out: Option<PathBuf>,
 }
 
 type Done = Result<(), Box<dyn StdError>>;
@@ -67,7 +70,8 @@ pub fn run_all(args: &RunArgs) -> Done {
 
 /// Draws the report.
 pub fn report(args: &ReportArgs) -> Done {
-    Ok(report::write(&args.dir, &read(&args.dir)?)?)
+    let out = args.out.as_ref().unwrap_or(&args.dir);
+    Ok(report::write(out, &read(&args.dir)?)?)
 }
 
 fn read(dir: &std::path::Path) -> Result<Vec<SectionFile>> {
@@ -99,8 +103,8 @@ fn run(experiments: &[&Experiment], args: &RunArgs) -> Done {
 }
 
 fn has_results(experiment: &Experiment, scale: &Scale, build: &Build, args: &RunArgs) -> bool {
-    let path = results::section_path(&args.out, experiment.id);
-    results::read(&path).is_ok_and(|file| {
+    let found = results::read(&args.out, experiment.id);
+    found.ok().flatten().is_some_and(|file| {
         let settings = scale_settings(scale);
         let is_same =
             |(name, value): &(&str, String)| file.section.settings.get(*name) == Some(value);

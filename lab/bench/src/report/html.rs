@@ -92,14 +92,15 @@ fn between(text: &str, mark: &str, tag: &str) -> String {
     out
 }
 
-/// `[text](to)`
+/// `[text](to)`. The page may be anywhere, so a link to another file becomes its text.
 fn links(text: &str) -> String {
     let Some((before, rest)) = text.split_once('[') else { return text.to_owned() };
     let link = rest.split_once("](").and_then(|(shown, rest)| Some((shown, rest.split_once(')')?)));
     match link {
-        Some((shown, (to, after))) => {
+        Some((shown, (to, after))) if to.starts_with('#') || to.contains("://") => {
             format!("{before}<a href=\"{to}\">{shown}</a>{}", links(after))
         }
+        Some((shown, (_, after))) => format!("{before}{shown}{}", links(after)),
         None => format!("{before}[{}", links(rest)),
     }
 }
@@ -113,6 +114,13 @@ mod tests {
         let text = "a `b*c` *d* **e** <f> [g](#h) 2 * 3";
         let html =
             "a <code>b*c</code> <em>d</em> <strong>e</strong> &lt;f&gt; <a href=\"#h\">g</a> 2 * 3";
+        assert_eq!(inline(text), html);
+    }
+
+    #[test]
+    fn links_lead_to_this_page_or_the_web() {
+        let text = "[a](../b.md#c) [d](#e) [f](https://g)";
+        let html = "a <a href=\"#e\">d</a> <a href=\"https://g\">f</a>";
         assert_eq!(inline(text), html);
     }
 }

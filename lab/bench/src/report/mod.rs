@@ -1,5 +1,6 @@
 //! The report of a directory of results: `README.md` with SVG files in `plots/`, and `report.html`,
-//! one page that needs no other file. Both are made from the same [`document`].
+//! one page that needs no other file. Both are made from the same [`document`]. The repository has
+//! the Markdown and its figures, in `docs/results`.
 
 mod axis;
 mod chart;
@@ -45,19 +46,66 @@ fn save(path: &Path, text: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::PathBuf;
+
     use super::*;
     use crate::experiments::EXPERIMENTS;
     use crate::results;
+
+    /// The largest file of raw results.
+    const LARGEST: u64 = 400 << 10;
+
+    fn stored() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results")
+    }
+
+    /// The names of the files in `dir`.
+    fn names(dir: &Path) -> BTreeSet<String> {
+        let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
+        let files = entries.filter(|entry| entry.path().is_file());
+        files.map(|entry| entry.file_name().into_string().expect("a name")).collect()
+    }
 
     /// Checks that `onejournal-bench report docs/results` was run after the last change of the
     /// results or of the report's code.
     #[test]
     fn the_stored_report_is_drawn_from_the_stored_results() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
         let ids = EXPERIMENTS.iter().map(|experiment| experiment.id);
-        let files = results::read_all(&dir, ids).expect("the stored results");
+        let files = results::read_all(&stored(), ids).expect("the stored results");
+        assert!(!files.is_empty());
         let blocks = sections::report(&files, &Palette::of(&files)).expect("a report");
-        let stored = fs::read_to_string(dir.join("README.md")).expect("the stored report");
-        assert!(stored == markdown::render(&blocks), "run: onejournal-bench report docs/results");
+        const AGAIN: &str = "run: onejournal-bench report docs/results";
+        let page = fs::read_to_string(stored().join("README.md")).expect("the stored report");
+        assert!(page == markdown::render(&blocks), "{AGAIN}");
+        let figures = blocks.iter().filter_map(|block| match block {
+            Block::Figure { name, svg, .. } => Some((name.clone(), svg)),
+            _ => None,
+        });
+        let figures: BTreeMap<_, _> = figures.collect();
+        let plots = stored().join(PLOTS);
+        assert_eq!(names(&plots), figures.keys().cloned().collect(), "{AGAIN}");
+        for (name, svg) in figures {
+            let found = fs::read_to_string(plots.join(&name)).expect("a figure");
+            assert!(found == *svg, "{name}: {AGAIN}");
+        }
+    }
+
+    /// The repository has packed results, and nothing else that can be made from them.
+    #[test]
+    fn stored_results_are_packed_and_belong_to_an_experiment() {
+        let mut wanted: BTreeSet<String> =
+            EXPERIMENTS.iter().map(|experiment| format!("{}.json.gz", experiment.id)).collect();
+        wanted.insert("README.md".into());
+        // Git ignores the page that `onejournal-bench report docs/results` writes, too.
+        wanted.insert("report.html".into());
+        for name in names(&stored()) {
+            assert!(
+                wanted.contains(&name),
+                "{name}: pack results with gzip -9n docs/results/*.json"
+            );
+            let size = fs::metadata(stored().join(&name)).expect("a size").len();
+            assert!(!name.ends_with(".gz") || size <= LARGEST, "{name}: {size} bytes");
+        }
     }
 }

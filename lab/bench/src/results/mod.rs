@@ -5,7 +5,7 @@ mod files;
 mod machine;
 mod schema;
 
-pub use files::{read, read_all, section_path, write};
+pub use files::{read, read_all, write};
 pub use machine::{Build, Machine, disk_of};
 pub use schema::{
     Better, Disturbance, LeftOut, Outcome, Plot, PlotKind, Row, SCHEMA, Section, SectionFile,

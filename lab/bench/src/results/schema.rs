@@ -345,6 +345,28 @@ mod tests {
     }
 
     #[test]
+    fn packed_results_are_read_until_new_ones_replace_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = example();
+        file.section.id = "example".into();
+        let path = dir.path().join("example.json.gz");
+        let text = serde_json::to_string(&file).unwrap();
+        let packer = flate2::GzBuilder::new();
+        let mut packer = packer.write(Vec::new(), flate2::Compression::best());
+        std::io::Write::write_all(&mut packer, text.as_bytes()).unwrap();
+        let packed = packer.finish().unwrap();
+        std::fs::write(&path, &packed).unwrap();
+        let read = || crate::results::read(dir.path(), "example");
+        assert_eq!(read().unwrap(), Some(file.clone()));
+        std::fs::write(&path, &packed[..packed.len() - 1]).unwrap();
+        assert!(read().unwrap_err().to_string().contains("example.json.gz"));
+        file.date = "later".into();
+        crate::results::write(dir.path(), &file).unwrap();
+        assert_eq!(read().unwrap(), Some(file));
+        assert!(!path.exists());
+    }
+
+    #[test]
     fn verdicts_compare_with_what_is_wanted() {
         let outcomes = [
             Verdict::at_least("c", "", 2.0, 2.0),
