@@ -190,6 +190,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_changelog_has_this_version() {
+        let changelog = include_str!("../../../CHANGELOG.md");
+        assert!(changelog.contains(&format!("\n- Journal: version {FORMAT_VERSION};")));
+    }
+
+    #[test]
     fn golden_bytes_of_a_descriptor_and_a_tag() {
         let descriptor = RawDescriptor {
             magic: U32::new(DESCRIPTOR_MAGIC),

@@ -43,6 +43,8 @@ fn the_constants_are_those_of_the_page() {
     assert_eq!(magic("### Entry"), group::ENTRY_MAGIC.to_le_bytes());
     assert_eq!(PAGE.table("### Header")[2][3], group::VERSION.to_string());
     assert!(PAGE.text().contains(&format!("format version {}.", options::FORMAT)));
+    let changelog = include_str!("../../../../CHANGELOG.md");
+    assert!(changelog.contains(&format!("\n- Group log: version {}.", group::VERSION)));
     assert!(PAGE.table("## Record")[0][3].contains("bit 31"));
     assert_eq!(record::FOLLOWS_UNSYNCED, 1 << 31);
     assert_eq!((chunk::DATA_OFFSET, segments::DATA_OFFSET, group::HEADER_BYTES), (4096, 64, 4096));
