@@ -26,6 +26,18 @@
 //!    log alive, so handles may be closed in any order.
 //! 3. Pointers become references only in `argument` and `handle`. These check what can be
 //!    checked; the header asks the caller for the rest.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   log_calls          the functions that take a log
+//!   stream             the functions that take a stream
+//!   cursor options     the functions that take a cursor; the options of a log
+//!   argument handle    what comes from C, and what C holds
+//!   error
+//! ```
 
 mod argument;
 mod cursor;

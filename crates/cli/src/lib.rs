@@ -4,6 +4,27 @@
 //! It is a library so that two programs share it: `onejournal` runs [`main`], and
 //! `onejournal-pages` writes the man pages and completions ([`pages`]), which are made from the
 //! same descriptions of options.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   helpers                    what mount(8) and fsck(8) start
+//!   daemon logd                the commands that serve: `mount` and `logd`
+//!   mkfs fsck dump umount remount mode set_journal mount_options
+//!                              the other commands for volumes, and the options of a mount
+//!   ls stat/ top/ probe/ log_commands
+//!                              the commands that show, measure, and manage logs
+//!   own_journal fsck_view watch log_metrics
+//!                              parts of one command
+//!   inventory/ journal_path    volumes and logs in use; an external journal
+//!   target journal_search      the device or file of a command; the journal of a volume
+//!   volumes                    the volume that a path means
+//!   namespaces ending          mount namespaces; the signals that end a server
+//!   claimant counters guard messages occupant output service_manager signals units users
+//!   error
+//! ```
 
 mod claimant;
 mod counters;

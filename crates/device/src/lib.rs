@@ -34,6 +34,23 @@
 //!    survive a power cut.
 //! 5. A store changes its own bytes and no others, also while other threads store to the same line.
 //! 6. A load of a line that memory has lost (*poison*) fails, and so does every access after it.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   probe/                     measures a disk, judges nothing
+//!   disk/ nvram/               Disk: a file or block device; Nvram, mapped memory
+//!   process/                   signs of life, processes, descriptors that a fork closes
+//!   claim/                     one user at a time has the bytes of a disk
+//!   below/ files/              loop devices, partitions, mounts: what the bytes of a disk are on;
+//!                              Folder, Directory, trust
+//!   mapping/ uring/            mapped memory, shared words; io_uring
+//!   block/                     BlockDevice; memory, counters
+//!   buffer/                    aligned memory
+//!   access durability error sync compare meter
+//! ```
 
 mod access;
 mod below;

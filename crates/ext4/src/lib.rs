@@ -44,8 +44,29 @@
 //!
 //! # Storeys
 //!
-//! From the top: `volume`, `open`, `names` and `attr`, `file`, `dir`, `xattr`, `extent`, `alloc`, `op`, `memory`, `inode`,
-//! `facts`, `layout`. A module uses storeys below its own, and modules of its own folder.
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   volume          Volume: the public face, one call for each method
+//!   open/           opening and closing: superblock, journal area, claim, feature bits, recovery;
+//!                   and repair, survey, mkfs of a volume that is not open
+//!   names/ attr/    lookup, make, link, unlink, rename, readdir, freeing inodes without a name;
+//!                   attributes, xattrs, declarations, label, statfs
+//!   file/           content: read, write, fallocate, truncate, seek, fsync; data modes;
+//!                   untorn writes
+//!   dir/            entries in blocks; the hash index
+//!   xattr/          extended attributes and access lists as they are stored
+//!   extent/         which blocks a file has: extent trees, block maps
+//!   alloc/          block and inode allocator
+//!   op/             Op: one operation in one journal handle
+//!   memory/         Mounted: the journal, the facts, and what is kept in memory only
+//!                   (in-core inodes, pending frees, totals, orphan table, counters)
+//!   inode/          the 256 bytes of an inode, and reading them
+//!   facts/          Facts: geometry, checksums, features, superblock, places of metadata;
+//!                   Source: where blocks are read from
+//!   layout/         bytes on disk
+//!   error data_mode types faults
+//! ```
 //!
 //! # Concurrency
 //!

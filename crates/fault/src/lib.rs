@@ -32,6 +32,14 @@
 //! Faults exist in builds with debug assertions ([`CAN_FAIL`]), which are those that tests are made
 //! with. In a release build `is` is the constant `false`, `carry` returns its argument, and the
 //! compiler removes both; [`with`] panics.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   crash scope      crash points; which threads have which faults
+//! ```
 
 pub mod crash;
 mod scope;

@@ -102,6 +102,23 @@
 //!
 //! Sizes, offsets and lengths are bytes, but for `blocks` of attributes (512 bytes). Times are
 //! seconds since 1970 and nanoseconds, validity of cached names and attributes is seconds.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   connection           mounts, shakes hands, runs until it is unmounted
+//!   handshake unsplit    what is agreed with the kernel; the largest write in one request
+//!   transport/           workers (/dev/fuse), queues and large_writes (io_uring), polled;
+//!                        blocked (threads that wait for another request)
+//!   mounting/            mount(2) and fusermount3, read-ahead, the mount namespace
+//!   file_system          FileSystem: one Request in, one Answer and its Reply out
+//!   directory notifier   records of READDIR; dropping what the kernel has cached
+//!   request reply caller
+//!   abi                  the protocol
+//!   guard options error
+//! ```
 
 #![deny(missing_docs)]
 

@@ -19,6 +19,30 @@
 //! Published versions are immutable. Only one handle is open at a time, and dropping it undoes its
 //! changes. A checkpoint frees a whole region with one flush and one header (DJFS, group
 //! checkpointing).
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   journal                    the calls of users, opening, closing, the background threads
+//!   engine                     the parts of the engine, put together
+//!   commit recovery            one durable write for all callers; scan, revoke, replay
+//!   in_place scan              data beside the journal; which records make up history
+//!   checkpoint region_bytes    brings filled regions home; the bytes that recovery reads
+//!   handle                     one operation's changes
+//!   ring limits                the durable headers of the regions; bounds of records and regions
+//!   regions record             the regions in memory; one transaction as bytes
+//!   running data_checks        what handles have published; checksums of data in place
+//!   blocks                     the newest version of each block
+//!   home cache live            the home device; versions in memory; records that count
+//!   external header            the journal's label and its two header slots
+//!   context space under_way    what all parts use; the journal's extents; writes in place
+//!   stats abort medium flushes
+//!   form                       how the change of a block becomes bytes
+//!   codec/ format options
+//!   block_map gathering distribution observer faults error types
+//! ```
 
 mod abort;
 mod block_map;

@@ -23,6 +23,25 @@
 //! which knows names and bytes. A recovered volume is checked by e2fsck and read through the
 //! kernel's ext4. The ext4 crate is used for one purpose: to recover most of the images in this
 //! process, which is faster than a command.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   databases                  crash images of database engines
+//!   campaign                   many images of recorded runs
+//!   save                       runs that failed, as files
+//!   run stand                  a recorded run; where its images are recovered and checked
+//!   hands host worker found    acts, the kernel's ext4 with programs on it, what is on a volume
+//!   history script replaced    what a crash may leave; the steps of each actor
+//!   database obstacle paths
+//!   scenario                   what a kind of run is
+//!   case engine                the name of an image; database engines
+//!   crash rig served space     images from a trace; disks and mounts; namespaces
+//!   open_fuse
+//!   command contents mark memory notices ram slots streams
+//! ```
 
 #![allow(missing_docs, reason = "fields are named after what they are")]
 

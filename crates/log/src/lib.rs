@@ -150,6 +150,26 @@
 //! | `media` | files, NVRAM and the group log's device |
 //!
 //! The crate must not know SQLite, LevelDB, or volumes.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   orphans                    shared memory that killed processes left
+//!   log stream                 what a program uses
+//!   client/ embedded           the two implementations of `backend`
+//!   server/                    the daemon
+//!   engine/                    append, drain, group commit, recovery
+//!   backend                    the traits that `log` and `stream` call
+//!   directory/                 who uses a log's directory, its settings, its shared memory
+//!   host                       what a service runs on
+//!   words/                     what processes share in memory
+//!   media/ wire/               files, NVRAM, the group log's device; messages of the daemon
+//!   format/                    what is stored, byte for byte
+//!   owned stream_name
+//!   error types stat clock faults
+//! ```
 
 mod backend;
 mod client;

@@ -3,6 +3,26 @@
 //! The crate `fuse` mounts, takes requests from the kernel and carries the answers. `adapter` makes
 //! each request an operation of the volume. [`Session`] is all of it, from mount to a clean close.
 //! The adapter is thin: what a file system does is decided in `ext4`.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   session          a mounted volume, from mount to a clean close
+//!   adapter/         a request in, its answer out (serve):
+//!                    operations/   one method of Call for each kind of request
+//!                    call          a request with what its operation needs
+//!                    state         Adapter: what all requests share
+//!                    atomic/  forgets  spending  capabilities  failure
+//!                    flushes, lost_writes   fetching what the kernel still holds
+//!   metrics          the counters as text
+//!   stat declared    what a mount tells about itself; which files it may tear
+//!   one_file         a mount with one file
+//!   session_options  what a mounted volume can be asked for
+//!   access_lists     files that a mount without extended attributes refuses
+//!   closing convert daemon_gone errno metrics_server
+//! ```
 
 mod access_lists;
 mod adapter;

@@ -14,6 +14,22 @@
 //! It does not know how the journal or the format work, and uses the same interfaces as their
 //! users. There are three exceptions: [`faults`] flips bits in journal records, [`mod@format`] asks
 //! debugfs for the place of the journal, and [`machine`] makes empty external journals.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   shrink               the shortest list of operations that fails
+//!   enumerate faults     crashes at every write; media that fail
+//!   recording            a workload on the simulated device, with its history and trace
+//!   recover history      what a crash left, and what it may leave
+//!   machine lockstep     the media of a run; one operation on volume and model
+//!   case kernel          the name of a run; the kernel's ext4 as a second reference
+//!   workload/ calls      lists of operations; operations as system calls
+//!   model session tree   the reference, the volume, and what both look like
+//!   content op format fsck liar
+//! ```
 
 pub mod calls;
 pub mod case;

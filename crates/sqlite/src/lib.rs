@@ -112,27 +112,28 @@
 //! **On a OneJournal volume** no log is opened. `volume` says what SQLite is told there, and how
 //! the frames of a transaction become one write.
 //!
-//! # The storeys
+//! # Storeys
 //!
-//! A file uses files on storeys below its own, and files of its own folder. No two files use each
-//! other.
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
 //!
 //! ```text
-//!   entry, functions, stat   what SQLite calls when it loads the extension; the SQL functions
-//!   vfs/                     the VFS and the methods of its files
-//!   checkpoint/              checkpoints of a WAL in the background
-//!   wal/  batch/  recovery/  the operations: WAL mode, rollback modes, after a restart
-//!   database, databases      what this process knows of an open database
-//!   volume/                  databases on a OneJournal volume
-//!   frames/                  the frames of a WAL, as read from the files or kept in memory
-//!   stream/                  the database's stream in the log
-//!   format/                  bytes: records, and SQLite's own headers
-//!   real/, messages          the VFS below and its files; what the extension says in words
-//!   failure, counters, ffi
+//!   entry functions stat   what SQLite calls when it loads the extension; the SQL functions
+//!   vfs/                   the VFS and the methods of its files
+//!   checkpoint/            checkpoints of a WAL in the background
+//!   wal/ batch/ recovery/  the operations: WAL mode, rollback modes, after a restart
+//!   database databases     what this process knows of an open database
+//!   volume/                databases on a OneJournal volume
+//!   frames/                the frames of a WAL, as read from the files or kept in memory
+//!   stream/                the database's stream in the log
+//!   format/                bytes: records, and SQLite's own headers
+//!   real/ messages         the VFS below and its files; what the extension says in words
+//!   failure counters ffi known faults
 //! ```
 //!
-//! Locks, in this order: SQLite's own; the state of background checkpoints; the table of databases; a database's syncs (`background`); a
-//! database's `LogState`; the table of logs; the stream's lease.
+//! # Locks
+//!
+//! In this order: SQLite's own; the state of background checkpoints; the table of databases; a
+//! database's syncs (`background`); a database's `LogState`; the table of logs; the stream's lease.
 
 mod batch;
 mod checkpoint;

@@ -8,6 +8,17 @@
 //! (`sim`, `fuzz`, `judge`). The lists of what a medium promises are in the crate `device`, because
 //! the product refers to them, too: at its head for block devices and NVRAM, at the head of its
 //! `files` for files. The simulators break every promise that is not on these lists.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   files/           a simulated file system
+//!   block/ nvram/    a simulated block device, a simulated NVRAM
+//!   power_cut/       what all of them share: images, traces, power cuts
+//!   child format_page service_directories
+//! ```
 
 mod again;
 mod block;

@@ -9,6 +9,19 @@
 //!
 //! [`lab`] sets up and takes down, [`systems`] are measured, [`measure`] measures, [`results`]
 //! stores the results, and [`report`] draws them.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   experiments/                   each one: description, function, section of the report
+//!   measure/ tpcc/                 turns of the systems, and samples; TPC-C on SQLite
+//!   systems/ clients/ report/      what is measured, the programs that use it, the report
+//!   programs/ results/             other programs, such as fio; the results as JSON
+//!   lab/                           sets up and takes down
+//!   device error
+//! ```
 
 mod clients;
 mod device;

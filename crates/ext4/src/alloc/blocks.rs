@@ -8,7 +8,8 @@
 //! Two kinds of free blocks are passed over: blocks that were freed by a transaction that is not
 //! committed (`pending_frees`), and blocks that this operation freed itself.
 //!
-//! Some free blocks are only for root, and some only for nodes of extent trees: see `space`.
+//! Some free blocks are only for root, and some only for nodes of extent trees: see
+//! `facts::spenders`.
 
 use std::ops::Range;
 use std::sync::Arc;

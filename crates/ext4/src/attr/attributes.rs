@@ -169,7 +169,7 @@ fn kill_suid_sgid(inode: &mut Inode) {
 }
 
 /// Whether the change of owner removes file capabilities: the new owner must not inherit what the
-/// file was trusted with. For a change of content see [`Volume::drop_capabilities`].
+/// file was trusted with. Before a change of content, the crate `mount` removes them.
 fn drops_capabilities(set: &SetAttr) -> bool {
     set.uid.is_some() || set.gid.is_some() || set.kill_suid_sgid
 }

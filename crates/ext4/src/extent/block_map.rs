@@ -68,7 +68,7 @@ pub(crate) fn pointer(bytes: &[u8], index: usize) -> u64 {
 }
 
 /// The mapping of the blocks from `logical` on, as far as one map block shows it. See
-/// `extent_tree::map`.
+/// `tree::map`.
 pub(crate) fn map(
     source: &impl Source,
     inode: &Inode,

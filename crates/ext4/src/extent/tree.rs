@@ -1,6 +1,6 @@
 //! The extent tree of an inode on the volume: mapping, allocating, converting, freeing.
 //!
-//! Connects the tree (`extent_walk`, `extent_update`) with inodes and operations. Inodes with a
+//! Connects the tree (`walk`, `update`) with inodes and operations. Inodes with a
 //! block map are mapped and freed here, too. Before anything is allocated for them, `to_extents`
 //! replaces the map by a tree. A function that changes the tree also keeps `i_blocks` (which counts
 //! the tree's own blocks) up to date in the caller's copy of the inode; the caller puts that back.
@@ -140,7 +140,7 @@ fn change<T>(
     Ok((result, released))
 }
 
-/// Checks that an inode that will grow has a tree. The caller has called `Volume::use_extents`.
+/// Checks that an inode that will grow has a tree. The caller has called `Mounted::use_extents`.
 fn check_extents(inode: &Inode) -> Result<()> {
     let has_tree = inode.has_flag(flags::EXTENTS);
     if has_tree { Ok(()) } else { Err(Error::corrupt("block map that changed back", inode.ino)) }

@@ -13,6 +13,16 @@
 //!
 //! A property that does not hold is a panic, which fuzzers report as a finding. Errors of the
 //! engine are not findings. The crate does not know FUSE.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   journal_reader/ volume_open/   what is fuzzed
+//!   patch                          a change of some bytes
+//!   input mutate
+//! ```
 
 pub mod input;
 pub mod journal_reader;

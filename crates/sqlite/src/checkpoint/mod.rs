@@ -20,7 +20,7 @@
 //! 1. A pass is passive: it waits for no lock, so no statement of the program finds the database
 //!    busy because of it. If frames are committed during a pass, some of them remain for the next.
 //! 2. SQLite begins the WAL again only when a checkpoint has copied all of it. So from
-//!    [`background::GROWTH`] thresholds on, a commit makes the checkpoint itself as soon as passes
+//!    [`policy::GROWTH`] thresholds on, a commit makes the checkpoint itself as soon as passes
 //!    have left it little to copy. At twice that size it waits for the pass under way first. This
 //!    bounds the WAL as SQLite does: by the frames that are committed meanwhile, and by readers.
 //! 3. The own connection is closed before a connection of the program asks for the exclusive lock

@@ -35,6 +35,18 @@
 //! that is at most twice the disk.
 //!
 //! `mkfs -E nodiscard` (`-K`) is faster, because a discard zeroes memory.
+//!
+//! # Storeys
+//!
+//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//!
+//! ```text
+//!   service            takes requests, and answers when they are due
+//!   files              FUSE requests as calls of the emulator
+//!   emulator           bytes, time and counters
+//!   control model      commands to a running disk; how long requests take
+//!   disk counters parameters record trace
+//! ```
 
 mod control;
 mod counters;
