@@ -44,6 +44,7 @@ mod sqlite;
 mod sqlite_volume;
 mod support;
 mod surroundings;
+mod tidy;
 mod unmount;
 mod untorn;
 mod write_requests;
