@@ -20,6 +20,7 @@
 //! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
 //!
 //! ```text
+//!   fuzz/                crafted journals and volumes
 //!   shrink               the shortest list of operations that fails
 //!   enumerate faults     crashes at every write; media that fail
 //!   recording            a workload on the simulated device, with its history and trace

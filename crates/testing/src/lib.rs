@@ -14,10 +14,11 @@
 //! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
 //!
 //! ```text
+//!   drive/           an emulated disk, which is mounted
 //!   files/           a simulated file system
 //!   block/ nvram/    a simulated block device, a simulated NVRAM
 //!   power_cut/       what all of them share: images, traces, power cuts
-//!   child format_page service_directories
+//!   again child format_page service_directories skip tier
 //! ```
 
 mod again;

@@ -14,9 +14,7 @@
 //! A property that does not hold is a panic, which fuzzers report as a finding. Errors of the
 //! engine are not findings. The crate does not know FUSE.
 //!
-//! # Storeys
-//!
-//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//! The modules, from top to bottom:
 //!
 //! ```text
 //!   journal_reader/ volume_open/   what is fuzzed

@@ -36,9 +36,7 @@
 //!
 //! `mkfs -E nodiscard` (`-K`) is faster, because a discard zeroes memory.
 //!
-//! # Storeys
-//!
-//! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
+//! The modules, from top to bottom:
 //!
 //! ```text
 //!   service            takes requests, and answers when they are due
