@@ -1,0 +1,91 @@
+"""Which tests depend on the way to the kernel, which ones run alone, and what else a tier runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from .suite import Rule
+
+_MOUNTS = "mounts through the crate that speaks to the kernel"
+_COMMAND = "onejournal-cli"
+
+# Run through /dev/fuse and through io_uring; all others through /dev/fuse only.
+TRANSPORT: Sequence[Rule] = [
+    Rule("onejournal-fuse", "", _MOUNTS, kind="test"),
+    Rule("onejournal-mount", "", _MOUNTS, kind="test"),
+    Rule(_COMMAND, "page_cache", "the kernel's pages are dropped by notifications"),
+    Rule(_COMMAND, "write_requests", "sizes and numbers of requests"),
+    Rule(_COMMAND, "fuse_limits", "sizes of requests"),
+    Rule(_COMMAND, "unmount", "the end of a connection"),
+    Rule(_COMMAND, "killed", "the end of a server"),
+    Rule(_COMMAND, "order", "requests of several threads"),
+    Rule(_COMMAND, "atomic", "large requests"),
+    Rule(_COMMAND, "untorn", "large requests, also of memory that is not aligned"),
+    Rule(_COMMAND, "fsx", "all kinds of requests, at random"),
+]
+
+# No other test runs meanwhile.
+EXCLUSIVE: Sequence[Rule] = []
+
+# Tests of one group do not overlap.
+GROUPS: Mapping[str, Sequence[Rule]] = {}
+
+MINUTE = 60
+
+# Seconds on two cores, with nothing built before. `tests` of longer tiers: counts are fifteen
+# times those of the gate, twice.
+BUDGETS: Mapping[str, Mapping[str, int]] = {
+    "gate": {"lints": 2 * MINUTE, "build": 5 * MINUTE, "tests": 6 * MINUTE, "rest": 2 * MINUTE},
+    "long": {"lints": 2 * MINUTE, "build": 5 * MINUTE, "tests": 180 * MINUTE, "rest": 5 * MINUTE},
+    "release": {
+        "lints": 2 * MINUTE, "build": 5 * MINUTE, "tests": 180 * MINUTE, "rest": 5 * MINUTE,
+    },
+}
+
+# Of one test; ONEJOURNAL_TEST_LIMIT changes it.
+TEST_LIMIT_SECONDS: Mapping[str, int] = {
+    "gate": 5 * MINUTE, "long": 60 * MINUTE, "release": 60 * MINUTE,
+}
+
+
+class Extra(NamedTuple):
+    """A step that only longer tiers have."""
+
+    name: str
+    command: Sequence[str]
+    budget: int
+    # Without this program the step is skipped. Most scripts install what they need.
+    program: str = ""
+    environment: Mapping[str, str] = {}
+    # Before the build: it prepares something for the tests.
+    is_first: bool = False
+
+
+_LONG: Sequence[Extra] = [
+    # The documents' commands are tests. Pages whose servers are not installed are left out.
+    Extra("servers for the documents", ["scripts/setup-databases"], 20 * MINUTE, is_first=True),
+    Extra("killed runs", ["scripts/test-killed-run"], 40 * MINUTE),
+    # Without files and without the kernel: the codecs and formats of the lower crates.
+    Extra("miri", ["scripts/test-miri"], 60 * MINUTE, program="cargo-miri"),
+]
+
+_JUDGE = ["target/release/onejournal-judge", "run", "--images", "10000", "--seed", "{seed}"]
+
+_RELEASE: Sequence[Extra] = [
+    Extra("a release build", ["make", "build"], 20 * MINUTE),
+    Extra("the judge, built", ["cargo", "build", "--release", "-p", "onejournal-judge"],
+          20 * MINUTE),
+    Extra("10,000 images for the judge", _JUDGE, 10 * 60 * MINUTE),
+    Extra("power cuts under databases", ["make", "test-databases"], 10 * 60 * MINUTE,
+          environment={"CUTS": "1000", "SEED": "{seed}"}),
+    Extra("kills in a virtual machine", ["scripts/killed-vm"], 40 * MINUTE),
+    Extra("NVRAM in a virtual machine", ["scripts/nvram-vm"], 30 * MINUTE),
+    Extra("boots of a virtual machine", ["scripts/boot-vm"], 60 * MINUTE),
+    Extra("fuzzing journals", ["scripts/fuzz", "journal_reader", "1800"], 60 * MINUTE),
+    Extra("fuzzing volumes", ["scripts/fuzz", "volume_open", "1800"], 60 * MINUTE),
+]
+
+EXTRAS: Mapping[str, Sequence[Extra]] = {
+    "gate": [], "long": _LONG, "release": [*_LONG, *_RELEASE],
+}

@@ -1,0 +1,34 @@
+"""A caller of a keeper whose body starts a trap, for tests that kill it: python3 -m gate.tests.kept
+
+The words of the command line are those of `gate.tests.trap`; `private` puts the trap into a mount
+namespace of its own, as tests do. It prints `trapped`. With `end` the body ends then.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+from gate import keeper
+
+
+def _body(_room: keeper.Room) -> int:
+    words = sys.argv[1:]
+    outside = ["unshare", "-m", "--propagation", "private"] if "private" in words else []
+    trap = [sys.executable, "-m", "gate.tests.trap", f"{os.environ['TMPDIR']}/mounted", *words]
+    with subprocess.Popen([*outside, *trap], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        print(process.stdout.readline().decode(), end="", flush=True)
+        if "end" in words:
+            os._exit(5)
+        time.sleep(1000)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(keeper.run_kept(_body))
+    except keeper.Stopped as stopped:
+        sys.exit(128 + stopped.number)
