@@ -6,7 +6,8 @@ ifeq (,$(shell $(CARGO) --version 2>/dev/null))
 export RUSTUP_TOOLCHAIN := stable
 endif
 
-.PHONY: build install uninstall demo test bench bench-quick bench-full report fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite test-databases bench-plugins python-wheel book
+.PHONY: build install uninstall demo test test-long test-release bench bench-quick bench-full report \
+	fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite test-databases bench-plugins python-wheel book
 
 # What is installed; the other crates only test it.
 PRODUCT := -p onejournal-cli -p onejournal-capi -p onejournal-sqlite
@@ -28,15 +29,16 @@ demo: setup
 	@$(CARGO) build --release -p onejournal-cli
 	@scripts/demo
 
+# The gate in a quarter of an hour; a night's search from random seeds; and what a release needs, for a day.
 test: setup
 	@scripts/test
 
-# The product's workspace, and the laboratory's.
+test-long test-release: setup
+	@scripts/test $(@:test-%=%)
+
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	cd lab && $(CARGO) fmt --all --check
-	cd lab && $(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
 # All experiments and their report: shrunk (under ten minutes), or in full (less than two hours). What is missing of the programs

@@ -14,6 +14,10 @@ _RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ign
 _UNITTEST = re.compile(r"^Ran (\d+) tests? in", re.MULTILINE)
 
 
+# Exit code of a program that cannot run here, and has said why.
+CANNOT_RUN = 77
+
+
 class Counts(NamedTuple):
     """Of test programs."""
 
@@ -40,6 +44,7 @@ class Ran(NamedTuple):
     failure: str
     # If it was asked for.
     output: str
+    code: int | None = None
 
 
 def _end_group(process: subprocess.Popen[bytes], was_late: threading.Event) -> None:
@@ -72,6 +77,7 @@ class Program:
         self._limit_seconds = limit_seconds
         self._was_late = threading.Event()
         self._timer: threading.Timer | None = None
+        self.code: int | None = None
         if limit_seconds is not None:
             self._timer = threading.Timer(
                 limit_seconds, _end_group, (self._process, self._was_late)
@@ -85,7 +91,7 @@ class Program:
 
     def end(self) -> str:
         """Waits for the end; returns the failure, or nothing."""
-        code = self._process.wait()
+        self.code = code = self._process.wait()
         if self._process.stdout:
             self._process.stdout.close()
         if self._timer:
@@ -114,4 +120,4 @@ def run(
         lines.append(line)
         if see:
             see(line)
-    return Ran(program.end(), "".join(lines))
+    return Ran(program.end(), "".join(lines), program.code)

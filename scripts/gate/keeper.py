@@ -19,26 +19,14 @@ of the run, and the keeper kills all its descendants.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import select
-import shutil
 import signal
 import sys
-import traceback
-from pathlib import Path
-from typing import Callable, NoReturn
 
 from . import cgroup, fuse, linux, orphans, parameter, processes, record, remains
-from .record import Record
-
-_SHM = Path("/dev/shm")
-_LEAST_SHM_BYTES = 1 << 30
-_VAR_TMP = Path("/var/tmp")
-_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# Exit code of a body that ended with an exception.
-BROKEN = 70
+from .room import BROKEN, STOPS, Body, Init, leave, why_no_namespaces
 
 
 class Stopped(Exception):
@@ -47,23 +35,6 @@ class Stopped(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.number = number
-
-
-@dataclasses.dataclass
-class Room:
-    """Where the body runs."""
-
-    run: Record
-    # Why there are no namespaces; empty if there are.
-    lacks: str
-
-    @property
-    def is_private(self) -> bool:
-        """Whether the processes that the body sees are those of the run."""
-        return not self.lacks
-
-
-Body = Callable[[Room], int]
 
 
 def say(text: str) -> None:
@@ -85,7 +56,7 @@ def run_kept(body: Body, percent: int | None = None) -> int:
     child = os.fork()
     if child == 0:
         os.close(held)
-        _leave(lambda: _Keeper(body, percent).keep(lifeline))
+        leave(lambda: _Keeper(body, percent).keep(lifeline))
     os.close(lifeline)
     return _wait(child, held)
 
@@ -98,7 +69,7 @@ def _wait(keeper: int, held: int) -> int:
             os.close(held)
         caught.append(number)
 
-    previous = {number: signal.getsignal(number) for number in _STOPS}
+    previous = {number: signal.getsignal(number) for number in STOPS}
     for number, handler in previous.items():
         # As `nohup` wants it.
         if handler is not signal.SIG_IGN:
@@ -132,7 +103,7 @@ def remove_earlier() -> None:
     """Removes what killed runs left."""
     child = os.fork()
     if child == 0:
-        _leave(_remove_earlier_here)
+        leave(_remove_earlier_here)
     os.waitpid(child, 0)
 
 
@@ -141,23 +112,6 @@ def _remove_earlier_here() -> int:
     remains.remove_earlier(say)
     orphans.remove(say)
     return 0
-
-
-def _leave(work: Callable[[], int]) -> NoReturn:
-    """Ends a forked process after its work."""
-    code = BROKEN
-    try:
-        code = work()
-    except KeyboardInterrupt:
-        code = 128 + signal.SIGINT
-    except BaseException:  # pylint: disable=broad-except
-        traceback.print_exc()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        pass
-    os._exit(code)
 
 
 # The keeper.
@@ -217,7 +171,7 @@ class _Keeper:
         if child == 0:
             for descriptor in [*foreign, facts, go, own_namespace, self.lock]:
                 os.close(descriptor)
-            _leave(lambda: _Init(self.body, self.run, lacks).begin(tell, permit))
+            leave(lambda: Init(self.body, self.run, lacks).begin(tell, permit))
         if not lacks:
             linux.return_to(own_namespace, linux.CLONE_NEWPID)
         for descriptor in (tell, permit, own_namespace):
@@ -242,136 +196,6 @@ def _stop_pipe() -> int:
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
     signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
-    for number in _STOPS:
+    for number in STOPS:
         signal.signal(number, lambda *_: None)
     return readable
-
-
-def why_no_namespaces() -> str:
-    """Tries it in a process of its own; empty if a run can have namespaces."""
-    if os.geteuid() != 0:
-        return "not root"
-
-    def attempt() -> int:
-        try:
-            linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWPID)
-            linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
-        except OSError as error:
-            return error.errno or 1
-        inner = os.fork()
-        if inner == 0:
-            _leave(_mount_proc)
-        return os.WEXITSTATUS(os.waitpid(inner, 0)[1])
-
-    child = os.fork()
-    if child == 0:
-        _leave(attempt)
-    code = os.WEXITSTATUS(os.waitpid(child, 0)[1])
-    return os.strerror(code) if code else ""
-
-
-def _mount_proc() -> int:
-    try:
-        flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
-        linux.mount("proc", "/proc", "proc", flags)
-    except OSError as error:
-        return error.errno or 1
-    return 0
-
-
-# Init.
-
-
-class _Init:
-    """Makes the room, starts the body in it, and adopts what the tests leave."""
-
-    def __init__(self, body: Body, run: Record, lacks: str) -> None:
-        self.body = body
-        self.run = run
-        self.lacks = lacks
-
-    def begin(self, tell: int, permit: int) -> int:
-        """Ends only when it is killed, or when something is missing."""
-        linux.end_with_parent(signal.SIGKILL)
-        linux.name_process("gate-init")
-        signal.set_wakeup_fd(-1)
-        for number in _STOPS:
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        if self.run.cgroup:
-            cgroup.join(Path(self.run.cgroup))
-        facts = {"shm_device": None if self.lacks else self._make_room()}
-        os.environ["TMPDIR"] = str(self._make_tmp())
-        os.environ[record.RUN_VARIABLE] = self.run.run
-        os.write(tell, json.dumps(facts).encode())
-        if not os.read(permit, 1):
-            return BROKEN
-        os.close(permit)
-        self._run_body(tell)
-        signal.pause()
-        return BROKEN
-
-    def _make_room(self) -> int | None:
-        """A mount namespace with its own /proc, /dev/shm and /var/tmp; returns the second one's
-        `st_dev`."""
-        linux.unshare(linux.CLONE_NEWNS)
-        linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
-        code = _mount_proc()
-        if code:
-            raise OSError(code, "/proc cannot be mounted")
-        fuse.mount_control()
-        # Programs that mount note options there.
-        if os.path.isdir("/run/mount"):
-            linux.mount("tmpfs", "/run/mount", "tmpfs", data="mode=755")
-        if not _SHM.is_dir():
-            return None
-        size = max(_LEAST_SHM_BYTES, shutil.disk_usage(_SHM).total)
-        linux.mount("tmpfs", str(_SHM), "tmpfs", linux.MS_NOSUID | linux.MS_NODEV,
-                    f"mode=1777,size={size}")
-        return _SHM.stat().st_dev
-
-    def _make_tmp(self) -> Path:
-        """The directory for temporary files. In a namespace it is a short path in a /var/tmp of
-        the run's own, because some tests use that one."""
-        if self.lacks or _is_needed(_VAR_TMP):
-            tmp = self.run.scratch / self.run.marker
-        else:
-            own = self.run.scratch / "tmp"
-            own.mkdir()
-            own.chmod(0o1777)
-            linux.mount(str(own), str(_VAR_TMP), flags=linux.MS_BIND)
-            tmp = _VAR_TMP / self.run.marker
-        tmp.mkdir()
-        tmp.chmod(0o1777)
-        return tmp
-
-    def _run_body(self, tell: int) -> None:
-        """Tells the body's exit code. Reaps until no child is left."""
-        body = os.fork()
-        if body == 0:
-            os.close(tell)
-            linux.name_process("gate-runner")
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            _leave(lambda: self.body(Room(self.run, self.lacks)))
-        linux.adopt_orphans()
-        while True:
-            try:
-                pid, status = os.wait()
-            except ChildProcessError:
-                return
-            if pid == body:
-                killed = os.WIFSIGNALED(status)
-                code = 128 + os.WTERMSIG(status) if killed else os.WEXITSTATUS(status)
-                os.write(tell, str(code).encode())
-
-
-def _is_needed(directory: Path) -> bool:
-    """Whether the build needs files that are in this directory."""
-    cargo = os.environ.get("CARGO_HOME", "~/.cargo")
-    rustup = os.environ.get("RUSTUP_HOME", "~/.rustup")
-    target = os.environ.get("CARGO_TARGET_DIR", ".")
-    places = [os.getcwd(), __file__, sys.executable, "~", cargo, rustup, target]
-    places += os.environ.get("PATH", "").split(":")
-    resolved = [Path(place).expanduser().resolve() for place in places]
-    directory = directory.resolve()
-    return any(directory in (place, *place.parents) for place in resolved)

@@ -17,10 +17,10 @@ from pathlib import Path
 from . import cargo, commands, leaks, load, pool, suite, tables
 from .budget import Clock, scale
 from .cargo import Executable, Workspace
-from .keeper import Room
 from .outcome import Outcome
 from .passes import Pass, plan
 from .report import Report, say
+from .room import Room
 from .schedule import Queue, longest_first
 from .suite import Choice, Ignored, Test
 from .tiers import SEED_VARIABLE, TIER_VARIABLE, Seed
@@ -282,7 +282,9 @@ class Runner:
         with self.clock.step(extra.name, extra.budget * scale()):
             say(f"$ {settings}{shlex.join(words)}")
             ran = commands.run(words, 2 * extra.budget * scale(), environment)
-        if ran.failure:
+        if ran.code == commands.CANNOT_RUN:
+            self.report.skip("what its output names", [extra.name])
+        elif ran.failure:
             self.report.fail(f"{extra.name}: {ran.failure}", settings + shlex.join(words))
         else:
             self.report.passed_elsewhere += 1

@@ -12,9 +12,10 @@ import sys
 import time
 
 from gate import keeper
+from gate.room import Room
 
 
-def _body(_room: keeper.Room) -> int:
+def _body(_room: Room) -> int:
     words = sys.argv[1:]
     outside = ["unshare", "-m", "--propagation", "private"] if "private" in words else []
     trap = [sys.executable, "-m", "gate.tests.trap", f"{os.environ['TMPDIR']}/mounted", *words]

@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from gate import fuse, keeper, processes, record, remains
+from gate import fuse, keeper, processes, record, remains, room
 
 SCRIPTS = Path(__file__).resolve().parents[2]
 _WAIT_SECONDS = 60
@@ -19,7 +19,7 @@ _WAIT_SECONDS = 60
 
 def can_be_trapped() -> bool:
     """Whether FUSE can be mounted here, and namespaces be made."""
-    return os.path.exists("/dev/fuse") and keeper.why_no_namespaces() == ""
+    return os.path.exists("/dev/fuse") and room.why_no_namespaces() == ""
 
 
 def runs() -> set[Path]:

@@ -75,4 +75,4 @@ class Counting(unittest.TestCase):
         self.assertEqual(commands.run(["sleep", "100"], 0.1).failure, "ended after 0 s")
         self.assertEqual(commands.run(["false"]).failure, "exit code 1")
         ran = commands.run(["sh", "-c", "echo out; echo err >&2"], 10, keep_output=True)
-        self.assertEqual(ran, ("", "out\nerr\n"))
+        self.assertEqual(ran, ("", "out\nerr\n", 0))
