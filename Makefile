@@ -48,7 +48,6 @@ bench: bench-quick
 
 bench-quick bench-full: setup
 	@$(CARGO) build --release --workspace --bins --examples --lib
-	@cd lab && $(CARGO) build --release --workspace --bins
 	@$(BUILT)/release/onejournal-bench all --$(@:bench-%=%) --out $(RESULTS)
 
 # The report of the stored results, without measuring: target/report/report.html is one page.

@@ -94,13 +94,8 @@ def executable(line: str, known: Workspace) -> Executable | None:
     return Executable(Path(message["executable"]), package, kind, message["target"]["name"])
 
 
-def selection(packages: Iterable[str]) -> list[str]:
-    """The options for these packages, or for the whole workspace."""
-    words = [word for name in packages for word in ("-p", name)]
-    return words or ["--workspace"]
-
-
-def build_command(packages: Iterable[str]) -> list[str]:
-    """Builds all test programs, and says where they are."""
-    chosen = selection(packages)
-    return ["cargo", "test", *chosen, "--no-run", "--message-format=json-render-diagnostics"]
+def build_command() -> list[str]:
+    """Builds all test programs, and says where they are. Always of the whole workspace: fewer
+    packages would have other features, and be built again."""
+    words = ["cargo", "test", "--workspace", "--tests", "--no-run"]
+    return [*words, "--message-format=json-render-diagnostics"]

@@ -25,8 +25,8 @@ class Identity(NamedTuple):
     start: int
 
     def is_there(self) -> bool:
-        """Whether this process has not ended; it may be a zombie."""
-        return start_of(self.pid) == self.start
+        """Whether this process has not ended."""
+        return start_of(self.pid) == self.start and is_running(self.pid)
 
 
 def read(path: str) -> str:

@@ -159,6 +159,8 @@ class Init:
         body = os.fork()
         if body == 0:
             os.close(tell)
+            # Without a namespace the kernel does not end it together with init.
+            linux.end_with_parent(signal.SIGKILL)
             linux.name_process("gate-runner")
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             leave(lambda: self.body(Room(self.run, self.lacks)))

@@ -88,7 +88,6 @@ class Runner:
             say(f"without namespaces of its own ({lacks}): tests see the machine's processes")
         os.environ[TIER_VARIABLE] = self.options.tier
         os.environ[SEED_VARIABLE] = str(seed.value)
-        os.environ.setdefault("RUST_BACKTRACE", "1")
 
     def _steps(self) -> None:
         self._read_workspace()

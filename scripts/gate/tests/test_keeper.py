@@ -54,10 +54,11 @@ class Caller:
         (run,) = self.runs
         return run
 
-    def kill(self, *pids: int) -> None:
-        """Kills these at once, and waits for the caller if it is one of them."""
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+    def kill_with_keeper(self) -> None:
+        """Neither of them sees the end of the other one."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.kill(self.run.keeper.pid, signal.SIGKILL)
+        self.process.kill()
 
     def wait(self) -> int:
         """Its exit code."""
@@ -66,20 +67,48 @@ class Caller:
         return self.process.wait(_WAIT_SECONDS)
 
 
-@unittest.skipUnless(can_be_trapped(), "needs root, namespaces and /dev/fuse")
-class KilledRuns(unittest.TestCase):
-    """Each test leaves a run in one way."""
+class Ending(unittest.TestCase):
+    """What all these tests have in common."""
 
     def expect_nothing_of(self, caller: Caller) -> None:
         """Waits until the keeper is done, if it lives."""
         run = caller.run
         deadline = time.monotonic() + _WAIT_SECONDS
-        while run.keeper.is_there() and processes.is_running(run.keeper.pid):
+        while run.keeper.is_there():
             self.assertLess(time.monotonic(), deadline, "the keeper does not end")
             time.sleep(0.01)
         self.assertFalse(run.scratch.exists())
         self.assertEqual(run.members(), set())
         subprocess.run(["sync"], check=True, timeout=_WAIT_SECONDS)
+
+
+class PlainRuns(Ending):
+    """Without namespaces, as they are without root."""
+
+    def test_a_signal_to_the_caller_ends_daemons(self) -> None:
+        caller = Caller("plain")
+        caller.process.send_signal(signal.SIGINT)
+        self.assertEqual(caller.wait(), 128 + signal.SIGINT)
+        self.expect_nothing_of(caller)
+
+    def test_the_callers_group_is_killed_and_daemons_end(self) -> None:
+        caller = Caller("plain")
+        os.killpg(caller.process.pid, signal.SIGKILL)
+        caller.wait()
+        self.expect_nothing_of(caller)
+
+    def test_caller_and_keeper_are_killed_and_the_next_run_ends_daemons(self) -> None:
+        caller = Caller("plain")
+        caller.kill_with_keeper()
+        caller.wait()
+        self.assertNotEqual(caller.run.members(), set())
+        self.assertEqual(keeper.run_kept(lambda room: 7), 7)
+        self.expect_nothing_of(caller)
+
+
+@unittest.skipUnless(can_be_trapped(), "needs root, namespaces and /dev/fuse")
+class KilledRuns(Ending):
+    """Each test leaves a run in one way."""
 
     def test_the_body_ends_while_a_test_is_stuck(self) -> None:
         caller = Caller("end")
@@ -99,13 +128,13 @@ class KilledRuns(unittest.TestCase):
 
     def test_the_keeper_is_killed(self) -> None:
         caller = Caller("private", "detached")
-        caller.kill(caller.run.keeper.pid)
+        os.kill(caller.run.keeper.pid, signal.SIGKILL)
         caller.wait()
         self.expect_nothing_of(caller)
 
     def test_caller_and_keeper_are_killed_and_the_next_run_cleans(self) -> None:
         caller = Caller()
-        caller.kill(caller.process.pid, caller.run.keeper.pid)
+        caller.kill_with_keeper()
         caller.wait()
         self.assertTrue(caller.run.scratch.exists())
         self.assertEqual(keeper.run_kept(lambda room: 7), 7)
@@ -113,7 +142,7 @@ class KilledRuns(unittest.TestCase):
 
     def test_canary_a_trap_is_one(self) -> None:
         caller = Caller()
-        caller.kill(caller.process.pid, caller.run.keeper.pid)
+        caller.kill_with_keeper()
         caller.wait()
         with mock.patch.object(fuse, "abort"), mock.patch.object(remains, "END_SECONDS", 0.5):
             problems = remains.end_processes(caller.run)
