@@ -18,7 +18,6 @@ class Package:
     name: str
     version: str
     directory: Path
-    has_library: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,12 +68,10 @@ def workspace(metadata: str) -> Workspace:
     values = json.loads(metadata)
     packages = {}
     for value in values["packages"]:
-        kinds = {kind for target in value["targets"] for kind in target["kind"]}
         packages[value["id"]] = Package(
             name=value["name"],
             version=value["version"],
             directory=Path(value["manifest_path"]).parent,
-            has_library=bool(kinds & LIBRARY_KINDS),
         )
     return Workspace(packages, Path(values["target_directory"]))
 

@@ -155,7 +155,7 @@ class Runner:
                    environment={"RUSTDOCFLAGS": "-D warnings"})
 
     def _build(self) -> list[Executable]:
-        words = cargo.build_command(self.options.packages)
+        words = cargo.build_command()
         say("$ " + shlex.join(words))
         quiet = [] if self.options.verbose else ["--quiet"]
         program = commands.Program([*words, *quiet], self._limit("build"), stdout=subprocess.PIPE)
@@ -177,7 +177,10 @@ class Runner:
     def _tests(self, programs: Sequence[Executable]) -> None:
         tests: list[Test] = []
         ignored: list[Ignored] = []
+        packages = self.options.packages
         for program in programs:
+            if packages and program.package.name not in packages:
+                continue
             some, some_ignored = suite.load(program)
             tests += some
             ignored += some_ignored
@@ -188,7 +191,8 @@ class Runner:
             return
         if self.options.choice.is_all:
             self.report.skip("a reason to run (ignored)",
-                             [f"{each.test.label}: {each.reason}" for each in ignored])
+                             [f"{each.test.label}: {each.reason}" for each in ignored
+                              if not each.reason.startswith("a process of")])
         passes, missing = plan(chosen, self.options.tier, self.options.transport)
         self._note_missing(missing)
         if self.options.load:
@@ -215,7 +219,7 @@ class Runner:
             jobs=self.options.jobs,
             limit_seconds=limit,
             directory=self.directory,
-            environment={"LD_LIBRARY_PATH": ":".join(path)},
+            environment={"LD_LIBRARY_PATH": ":".join(path), "ONEJOURNAL_ALONE": "1"},
         )
 
     def _pass(self, each: Pass) -> None:
@@ -234,11 +238,9 @@ class Runner:
                 say(line)
 
     def _rest(self) -> None:
-        if not self.options.choice.is_all:
-            return
         if self.options.is_whole:
             self._own_tests()
-        self._documentation()
+            self._documentation()
 
     def _own_tests(self) -> None:
         """Python's tests of this program."""
@@ -255,11 +257,7 @@ class Runner:
             self.report.passed_elsewhere += count
 
     def _documentation(self) -> None:
-        chosen = map(self.workspace.named, self.options.packages)
-        names = [package.name for package in chosen if package and package.has_library]
-        if self.options.packages and not names:
-            return
-        words = ["cargo", "test", *cargo.selection(names), "--doc"]
+        words = ["cargo", "test", "--workspace", "--doc"]
         say("$ " + shlex.join(words))
         ran = commands.run(words, self._limit("rest"), keep_output=True)
         counts = commands.harness_counts(ran.output)

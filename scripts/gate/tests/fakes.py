@@ -32,7 +32,7 @@ ok 1 0
 
 def package(directory: Path, name: str = "some") -> Package:
     """A member of a workspace."""
-    return Package(name, "0.1.0", directory, True)
+    return Package(name, "0.1.0", directory)
 
 
 def program(directory: Path, target: str = "it", kind: str = "test") -> Executable:

@@ -38,13 +38,9 @@ class Messages(unittest.TestCase):
         for line in others:
             self.assertIsNone(cargo.executable(line, fakes.known()), line)
 
-    def test_packages_are_chosen_or_all(self) -> None:
-        self.assertIn("--workspace", cargo.build_command([]))
-        command = cargo.build_command(["some", "other"])
-        self.assertEqual(command[2:6], ["-p", "some", "-p", "other"])
+    def test_the_build_is_that_of_the_whole_workspace(self) -> None:
+        self.assertIn("--workspace", cargo.build_command())
 
-    def test_a_package_without_a_library_is_known(self) -> None:
-        other = fakes.known().named("other")
-        assert other
-        self.assertFalse(other.has_library)
+    def test_a_package_is_known_by_its_name(self) -> None:
+        self.assertIsNotNone(fakes.known().named("other"))
         self.assertIsNone(fakes.known().named("third"))
