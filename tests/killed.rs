@@ -265,7 +265,7 @@ fn a_daemon_may_be_killed_while_it_unmounts() {
     watchdog.rest();
 }
 
-/// An emulated disk with a volume. Its reads and writes take as long as a test wants.
+/// An emulated disk with a volume. Its answers wait as long as a test wants.
 struct SlowDisk {
     dir: PathBuf,
     handle: MountHandle,
@@ -294,9 +294,18 @@ impl SlowDisk {
         counters[name].as_u64().unwrap()
     }
 
-    fn set_ms(&self, name: &str, time_ms: u32) {
+    /// Requests are answered only after [`SlowDisk::release`].
+    fn hold(&self) {
+        self.command("hold on");
+    }
+
+    fn release(&self) {
+        self.command("hold off");
+    }
+
+    fn command(&self, text: &str) {
         let mut control = File::options().write(true).open(self.dir.join("control")).unwrap();
-        control.write_all(format!("set {name}_us={time_ms}000").as_bytes()).unwrap();
+        control.write_all(text.as_bytes()).unwrap();
     }
 }
 
@@ -344,7 +353,7 @@ fn a_daemon_may_be_killed_while_it_has_pages_dropped() {
         scratch.umount();
         scratch.mount_target(&disk.path(), options);
         let [mut read, set] = [(); 2].map(|()| File::open(scratch.path(&name)).unwrap());
-        disk.set_ms("read", 3000);
+        disk.hold();
         let reads = disk.counter("reads");
         let reader = thread::spawn(move || read.read_exact(&mut [0; 65536]).is_ok());
         while disk.counter("reads") == reads {
@@ -352,11 +361,12 @@ fn a_daemon_may_be_killed_while_it_has_pages_dropped() {
         }
         let setter = thread::spawn(move || ioctl_setflags(&set, IFlags::IMMUTABLE).is_ok());
         await_blocked_thread(scratch.daemon());
+        scratch.daemon().signal(Signal::KILL);
+        disk.release();
         scratch.kill();
         for client in [reader, setter] {
             assert!(!client.join().unwrap(), "it was killed before the read ended");
         }
-        disk.set_ms("read", 0);
     }
     watchdog.rest();
     scratch.mount_target(&disk.path(), "");
@@ -413,16 +423,18 @@ fn wait_for_a_killed_daemon(mount: impl FnOnce(&Path, &Path, &Path) -> Ran) {
     fs::write(scratch.path("f"), [7; 1 << 20]).unwrap();
     scratch.umount();
     scratch.mount_target(&disk.path(), "");
-    disk.set_ms("read", 1500);
-    let reads = disk.counter("reads");
-    // Not this process: a child that it starts would close the file, and wait for the killed daemon.
-    let mut command = Command::new("cat");
-    command.arg(scratch.path("f")).stdout(Stdio::null()).stderr(Stdio::null());
+    // Not this process: a child that it starts would close the file, and wait for the killed daemon. It is started
+    // before the disk is held: a child that waits for the disk could not be stopped and continued.
+    let mut command = Command::new("sh");
+    command.args(["-c", "read go && exec cat \"$0\""]).arg(scratch.path("f"));
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut reader = spawn(&mut command).unwrap();
+    disk.hold();
+    let reads = disk.counter("reads");
+    reader.stdin.take().unwrap().write_all(b"go\n").unwrap();
     while disk.counter("reads") == reads {
         thread::yield_now();
     }
-    disk.set_ms("read", 0);
     scratch.daemon().signal(Signal::KILL);
     let command_line = format!("/proc/{}/cmdline", scratch.daemon().id.as_raw_nonzero());
     while !fs::read(&command_line).unwrap().is_empty() {
@@ -430,7 +442,14 @@ fn wait_for_a_killed_daemon(mount: impl FnOnce(&Path, &Path, &Path) -> Ran) {
     }
     unmount(scratch.dir(), UnmountFlags::DETACH).unwrap();
     assert!(scratch.daemon().is_alive(), "it still waits for its disk");
-    mount(scratch.root(), &disk.path(), &scratch.dir()).good();
+    thread::scope(|scope| {
+        // The mount is waiting by now. If it is not, less is tested, and nothing fails.
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(500));
+            disk.release();
+        });
+        mount(scratch.root(), &disk.path(), &scratch.dir()).good();
+    });
     assert!(!reader.wait().unwrap().success(), "it was killed before the read ended");
     scratch.expect_ended();
     scratch.adopt();
@@ -450,14 +469,14 @@ fn a_daemon_may_be_killed_while_it_closes_what_it_unmounts() {
     scratch.mount_target(&disk.path(), "");
     fs::write(scratch.path("f"), "f").unwrap();
     File::open(scratch.path("f")).unwrap().sync_all().unwrap();
-    disk.set_ms("write", 2000);
+    disk.hold();
     scratch.daemon().signal(Signal::TERM);
     let name = format!("/proc/{}/comm", scratch.daemon().id.as_raw_nonzero());
     while fs::read_to_string(&name).unwrap().trim() != mount::CLOSING_NAME {
         thread::yield_now();
     }
     scratch.daemon().signal(Signal::KILL);
-    disk.set_ms("write", 0);
+    disk.release();
     scratch.expect_ended();
     watchdog.rest();
     scratch.mount_target(&disk.path(), "");

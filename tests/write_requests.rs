@@ -190,6 +190,8 @@ fn torn_and_written(scratch: &mut Scratch, how: &How, pause: Duration) -> (usize
     };
     let file = open(how.name, how.flags);
     let other = open("other", rustix::fs::OFlags::empty());
+    // The name is durable, however soon the daemon is killed.
+    file.sync_all().unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for writer in 0..WRITER_COUNT {

@@ -26,6 +26,8 @@ pub enum Command {
     NoRegions,
     /// `power off`: reads, writes and flushes fail, until `power on`.
     Power(bool),
+    /// `hold on`: reads, writes and flushes are answered only after `hold off`.
+    Hold(bool),
     /// `save`: store the content for `restore`.
     Save,
     /// `restore`: bring back the saved content. All of it counts as flushed.
@@ -45,7 +47,8 @@ pub enum CommandError {
     /// Not a command, or a part of it is missing.
     #[error(
         "`{0}` is not: reset | set PRESET|KEY=VALUE,... | trace on|off | region NAME START END | \
-         regions off | crash PROBABILITY SEED | power on|off | save | restore"
+         regions off | crash PROBABILITY SEED | power on|off | hold on|off | \
+         save | restore"
     )]
     Unknown(String),
     /// A parameter that cannot be set.
@@ -71,6 +74,8 @@ impl FromStr for Command {
             ["regions", "off"] => Some(Command::NoRegions),
             ["power", "on"] => Some(Command::Power(true)),
             ["power", "off"] => Some(Command::Power(false)),
+            ["hold", "on"] => Some(Command::Hold(true)),
+            ["hold", "off"] => Some(Command::Hold(false)),
             ["save"] => Some(Command::Save),
             ["restore"] => Some(Command::Restore),
             ["crash", survival, seed] => crash(survival, seed),
@@ -103,6 +108,7 @@ mod tests {
         let region = Command::Region { name: "journal".into(), start: 5, end: 6 };
         assert_eq!(read("region journal 5 6"), region);
         assert_eq!((read("power off"), read("save")), (Command::Power(false), Command::Save));
+        assert_eq!(read("hold on"), Command::Hold(true));
         assert_eq!(read("crash 0.5 7"), Command::Crash { survival: 0.5, seed: 7 });
         for text in [
             "",

@@ -35,6 +35,7 @@ pub struct Emulator {
     trace: Trace,
     recorder: Option<(Recorder, u8)>,
     is_off: bool,
+    is_held: bool,
     owner: u32,
     saved: Option<Vec<u8>>,
 }
@@ -62,6 +63,7 @@ impl Emulator {
             trace,
             recorder,
             is_off: false,
+            is_held: false,
             owner: 0,
             saved,
         }
@@ -84,6 +86,11 @@ impl Emulator {
     /// Whether it has no power, so that everything fails.
     pub fn is_off(&self) -> bool {
         self.is_off
+    }
+
+    /// Whether answers wait until a command releases them.
+    pub fn is_held(&self) -> bool {
+        self.is_held
     }
 
     /// Size in bytes.
@@ -181,6 +188,7 @@ impl Emulator {
             }
             Command::NoRegions => self.counters.regions.clear(),
             Command::Power(is_on) => self.is_off = !is_on,
+            Command::Hold(is_held) => self.is_held = is_held,
             Command::Save => self.saved = Some(self.disk.copy()),
             Command::Restore => self.disk.restore(self.saved.as_ref()?),
             Command::Crash { survival, seed } => {

@@ -100,7 +100,7 @@ impl Service {
 
     /// Sends what is due, and takes one request or waits; `false` at the end.
     fn step(&mut self) -> Result<bool, MountError> {
-        while self.due.peek().is_some_and(|first| first.done_ns <= self.now_ns()) {
+        while self.is_due() {
             let first = self.due.pop().expect("it was there");
             self.emulator.counters.count_late(self.now_ns() - first.done_ns);
             self.send(&first)?;
@@ -125,8 +125,14 @@ impl Service {
         Ok(true)
     }
 
+    /// Whether an answer is to be sent.
+    fn is_due(&self) -> bool {
+        let is_late = |first: &Due| first.done_ns <= self.now_ns();
+        !self.emulator.is_held() && self.due.peek().is_some_and(is_late)
+    }
+
     fn delay(&mut self, due: Due) -> Result<(), MountError> {
-        if due.done_ns <= self.now_ns() {
+        if due.done_ns <= self.now_ns() && !self.emulator.is_held() {
             return self.send(&due);
         }
         self.due.push(due);
@@ -153,7 +159,8 @@ impl Service {
 
     /// Sleeps until there is a request, or the clock has to be polled.
     fn wait(&self) -> Result<(), MountError> {
-        let timeout = match self.due.peek() {
+        let first = self.due.peek().filter(|_| !self.emulator.is_held());
+        let timeout = match first {
             None => None,
             Some(first) => {
                 let left_ns = first.done_ns.saturating_sub(self.now_ns());
