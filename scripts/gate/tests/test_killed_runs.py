@@ -9,8 +9,8 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from gate import killed_runs, parameter, record
-from gate.killed_runs import Before, Left, Run
+from gate import killed_runs, record
+from gate.killed_runs import Left, Run
 
 
 class Canaries(unittest.TestCase):
@@ -24,7 +24,6 @@ class Canaries(unittest.TestCase):
         holder = tempfile.TemporaryDirectory(prefix="gate-", dir="/var/tmp")
         self.addCleanup(holder.cleanup)
         self.directory = Path(holder.name)
-        self.before = Before(frozenset(range(1 << 10)), parameter.value())
 
     def ended_run(self) -> Run:
         """A run that left nothing."""
@@ -43,14 +42,14 @@ class Canaries(unittest.TestCase):
     def expect(self, what: str, run: Run, known: record.Record | None) -> None:
         """Something is found."""
         with self.assertRaisesRegex(Left, what):
-            killed_runs.expect_nothing(run, known, self.before)
+            killed_runs.expect_nothing(run, known, set(range(1 << 10)))
 
     def test_a_run_that_left_nothing(self) -> None:
         known = self.known()
         for path in known.scratch.iterdir():
             path.unlink()
         known.scratch.rmdir()
-        killed_runs.expect_nothing(self.ended_run(), known, self.before)
+        killed_runs.expect_nothing(self.ended_run(), known, set(range(1 << 10)))
 
     def test_canary_a_process_is_left(self) -> None:
         environment = {**os.environ, killed_runs._MARK: "left"}
@@ -68,8 +67,11 @@ class Canaries(unittest.TestCase):
             self.expect("gate-.* is left", self.ended_run(), known)
 
     def test_canary_the_parameter_has_changed(self) -> None:
-        self.before = Before(self.before.connections, "another")
-        self.expect("enable_uring has changed", self.ended_run(), None)
+        known = self.known()
+        known.io_uring = "another"
+        with mock.patch.object(Path, "exists", return_value=False):
+            with mock.patch.object(record, "others_notes", return_value=[]):
+                self.expect("enable_uring has changed", self.ended_run(), known)
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root")
     def test_canary_a_loop_device_is_left(self) -> None:
