@@ -148,7 +148,9 @@ mod tests {
 
     #[test]
     fn every_difference_of_two_bytes_is_seen() {
-        for byte in 0..=255u8 {
+        // Miri is a thousand times slower.
+        let step = if cfg!(miri) { 85 } else { 1 };
+        for byte in (0..=255u8).step_by(step) {
             let a = [byte; BLOCK_BYTES];
             // Every other byte takes all values; the ones between are equal.
             let b = std::array::from_fn(|at| if at % 2 == 0 { (at / 2) as u8 } else { byte });
