@@ -86,11 +86,11 @@ class Record:
         return {pid for pid in found if processes.is_running(pid)}
 
     def _related(self) -> set[int]:
-        """Without namespaces: the keeper adopts all. When it is dead, the environment tells."""
-        if self.keeper.is_there():
-            return processes.descendants(self.keeper.pid)
-        # A run that was started by this one carries another name.
+        """Without namespaces: the keeper adopts all. For others, who come when it is dead or about
+        to be, the environment tells. A run inside of this one carries another name."""
         own = os.getpid()
+        if own == self.keeper.pid:
+            return processes.descendants(own)
         return {
             pid
             for pid in processes.all_ids()
