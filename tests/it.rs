@@ -11,6 +11,7 @@ mod commands;
 mod containers;
 mod counters;
 mod docs;
+mod faults;
 mod foreground;
 mod fsx;
 mod fuse_library;

@@ -5,7 +5,7 @@
 //! ([`FormatPage`]).
 //!
 //! The product does not link this crate. Tests do, and so do the crates that check the product
-//! (`sim`, `fuzz`, `judge`). The lists of what a medium promises are in the crate `device`, because
+//! (`sim`, `judge`). The lists of what a medium promises are in the crate `device`, because
 //! the product refers to them, too: at its head for block devices and NVRAM, at the head of its
 //! `files` for files. The simulators break every promise that is not on these lists.
 //!
