@@ -11,7 +11,11 @@ impl<F: Any + Copy + PartialEq + Send + Sync> Fault for F {}
 
 type Switched = Arc<dyn Any + Send + Sync>;
 
-const WITHOUT: &str = "this build has no faults: build with debug assertions";
+fn assert_can_fail() {
+    if !crate::CAN_FAIL {
+        panic!("this build has no faults: build with debug assertions");
+    }
+}
 
 thread_local! {
     /// The fault that is on for this thread.
@@ -39,14 +43,14 @@ pub fn is_any() -> bool {
 ///
 /// In a build without faults: a canary would pass for the wrong reason, or not at all.
 pub fn with<F: Fault, T>(fault: F, f: impl FnOnce() -> T) -> T {
-    assert!(crate::CAN_FAIL, "{WITHOUT}");
+    assert_can_fail();
     Inherited(Some(Arc::new(fault))).run(f)
 }
 
 /// Switches `fault` on for all threads of this process, permanently. Only for a process that a test
 /// has started for that purpose. Panics if a fault is switched on for the process already.
 pub fn for_process<F: Fault>(fault: F) {
-    assert!(crate::CAN_FAIL, "{WITHOUT}");
+    assert_can_fail();
     assert!(EVERYWHERE.set(Arc::new(fault)).is_ok(), "the process has a fault already");
 }
 
