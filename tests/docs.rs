@@ -14,7 +14,7 @@
 //!   where a program is missing; `python3:NAME` is a module of Python (`PYTHONPATH` may name where it is), and a path that
 //!   begins with `/` is a file.
 //!
-//! `ONEJOURNAL_PAGES=databases/redis cargo test -p onejournal-cli --test docs every_command -- --nocapture` runs only pages
+//! `ONEJOURNAL_PAGES=databases/redis cargo test -p onejournal-cli --test it docs::every_command -- --nocapture` runs only pages
 //! whose path contains this word.
 
 use crate::support;

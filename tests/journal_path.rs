@@ -235,7 +235,7 @@ fn slower_memory_is_slower_and_a_small_journal_is_reused() {
     scratch.close_and_check();
 }
 
-/// Their flushes empty one cache; `crates/journal/tests/flushes.rs` has what follows from it.
+/// Their flushes empty one cache; `crates/journal/tests/it/flushes.rs` has what follows from it.
 #[test]
 fn a_journal_on_another_partition_of_the_volumes_disk() {
     let Some(mut scratch) = Scratch::empty() else { return };
