@@ -108,7 +108,8 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Tests of one package, in one target or module or in all of them, and why they are named."""
+    """Tests of one package: one test by its name, those of a target or module, or all of them. And
+    why they are named."""
 
     package: str
     module: str
@@ -122,7 +123,7 @@ class Rule:
         return (
             program.package.name == self.package
             and self.kind in ("", program.kind)
-            and self.module in ("", *test.modules)
+            and self.module in ("", test.name, *test.modules)
         )
 
 

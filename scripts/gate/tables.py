@@ -12,8 +12,9 @@ _COMMAND = "onejournal-cli"
 
 # Run through /dev/fuse and through io_uring; all others through /dev/fuse only.
 TRANSPORT: Sequence[Rule] = [
-    Rule("onejournal-fuse", "", _MOUNTS, kind="test"),
-    Rule("onejournal-mount", "", _MOUNTS, kind="test"),
+    Rule(_COMMAND, "fuse_library", _MOUNTS),
+    Rule(_COMMAND, "mount_library", _MOUNTS),
+    Rule(_COMMAND, "one_file", _MOUNTS),
     Rule(_COMMAND, "page_cache", "the kernel's pages are dropped by notifications"),
     Rule(_COMMAND, "write_requests", "sizes and numbers of requests"),
     Rule(_COMMAND, "fuse_limits", "sizes of requests"),
@@ -26,7 +27,12 @@ TRANSPORT: Sequence[Rule] = [
 ]
 
 # No other test runs meanwhile.
-EXCLUSIVE: Sequence[Rule] = []
+_SETTING = "it sets enable_uring, which is the machine's"
+EXCLUSIVE: Sequence[Rule] = [
+    Rule(_COMMAND, "commands::the_way_to_the_kernel_can_be_chosen", _SETTING),
+    Rule(_COMMAND, "fuse_library", _SETTING),
+    Rule("onejournal-bench", "clean_up", _SETTING),
+]
 
 # Tests of one group do not overlap.
 GROUPS: Mapping[str, Sequence[Rule]] = {}

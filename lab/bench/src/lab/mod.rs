@@ -111,7 +111,7 @@ impl Programs {
         let beside = |name: &str| bench.with_file_name(name);
         let programs = Programs {
             onejournal: beside("onejournal"),
-            sqlite_extension: beside("libonejournal_sqlite.so"),
+            sqlite_extension: built_library(&bench, "libonejournal_sqlite.so"),
             bench: bench.clone(),
         };
         for path in [&programs.onejournal, &programs.sqlite_extension] {
@@ -122,6 +122,12 @@ impl Programs {
         }
         Ok(programs)
     }
+}
+
+/// A library that cargo built: beside the program, or in `deps` there if only tests were built.
+fn built_library(program: &Path, name: &str) -> PathBuf {
+    let beside = program.with_file_name(name);
+    if beside.exists() { beside } else { program.with_file_name("deps").join(name) }
 }
 
 /// The kernel forgets all pages and inodes that it could read again.
