@@ -31,11 +31,6 @@ class Test:
         """Its name in the output."""
         return f"{self.program.label} {self.name}"
 
-    @property
-    def modules(self) -> list[str]:
-        """The target and the modules that it is in; what was a target may become a module."""
-        return [self.program.target, *self.name.split("::")[:-1]]
-
 
 @dataclasses.dataclass(frozen=True)
 class Ignored:
@@ -108,23 +103,16 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Tests of one package: one test by its name, those of a target or module, or all of them. And
-    why they are named."""
+    """Tests of one package: a test by its name, those of a module, or all. And why they are named."""
 
     package: str
-    module: str
+    name: str
     reason: str
-    # `lib`, `test` and so on; empty for all.
-    kind: str = ""
 
     def has(self, test: Test) -> bool:
         """Whether the rule is about this test."""
-        program = test.program
-        return (
-            program.package.name == self.package
-            and self.kind in ("", program.kind)
-            and self.module in ("", test.name, *test.modules)
-        )
+        is_named = self.name in ("", test.name) or test.name.startswith(f"{self.name}::")
+        return test.program.package.name == self.package and is_named
 
 
 def is_in(test: Test, rules: Iterable[Rule]) -> bool:
