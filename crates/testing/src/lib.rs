@@ -18,9 +18,11 @@
 //!   files/           a simulated file system
 //!   block/ nvram/    a simulated block device, a simulated NVRAM
 //!   power_cut/       what all of them share: images, traces, power cuts
+//!   abilities    what this machine has of what tests need
 //!   again child format_page service_directories skip tier
 //! ```
 
+mod abilities;
 mod again;
 mod block;
 mod child;
@@ -33,6 +35,11 @@ mod service_directories;
 mod skip;
 pub mod tier;
 
+pub use abilities::{
+    ENABLE_URING, can_mount, can_mount_ext4, can_mount_fuse, find_python_with_extensions, has_disk,
+    has_fuse_over_uring, has_loop_devices, has_namespaces, has_program, has_shm, has_uring,
+    is_root, python_with_extensions,
+};
 pub use again::{again, again_words, is_alone, name_of};
 pub use block::{Cursor, Event, Layer, Layered, SimDevice, Trace};
 pub use child::spawn_without_files;
@@ -41,4 +48,4 @@ pub use format_page::{Fields, FormatPage};
 pub use nvram::{NvramCursor, NvramEvent, NvramTrace, SimNvram};
 pub use power_cut::{CursorOf, Fault, Image, SimClock, Survival, TraceOf, Volatile};
 pub use service_directories::{ServiceDirectories, lose_memory};
-pub use skip::{Need, can_mount_fuse, has_loop_devices, has_program, has_shm, is_root, skip};
+pub use skip::{Need, skip};

@@ -2,18 +2,17 @@
 //! makes such a skip a failure.
 
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
 
 /// What a test may lack. `ONEJOURNAL_MUST_RUN` is a list of their names, or `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// The user root.
     Root,
-    /// Mounting: `/dev/fuse`, and `CAP_SYS_ADMIN`.
+    /// Mounting: `CAP_SYS_ADMIN`, and for volumes `/dev/fuse`.
     Fuse,
     /// Loop devices.
     Loop,
-    /// Partitions of loop devices.
+    /// Device nodes of partitions of loop devices.
     Partitions,
     /// A tmpfs on `/dev/shm`.
     Shm,
@@ -21,21 +20,44 @@ pub enum Need {
     Disk,
     /// io_uring, or FUSE over it.
     Uring,
-    /// Namespaces of mounts, users and processes.
+    /// Namespaces of mounts and processes, made by root.
     Namespaces,
-    /// NVRAM, named in the environment.
+    /// A namespace of users, made by a user who is not root: some distributions forbid it.
+    UserNamespaces,
+    /// NVRAM or a medium like it, named in the environment.
     Nvram,
     /// A kernel that has what the test is about.
     Kernel,
-    /// A user other than root.
-    User,
-    /// A program; `skip` names it.
+    /// A machine with an id, and without a serial number in its device tree.
+    MachineId,
+    /// A program of a package that `scripts/setup` installs.
     Program,
+    /// Another program, or a module of Python.
+    OptionalProgram,
     /// A database server, or a plug-in for one.
     Database,
 }
 
 impl Need {
+    /// All of them, in the order of their definition.
+    pub const ALL: [Need; 15] = [
+        Need::Root,
+        Need::Fuse,
+        Need::Loop,
+        Need::Partitions,
+        Need::Shm,
+        Need::Disk,
+        Need::Uring,
+        Need::Namespaces,
+        Need::UserNamespaces,
+        Need::Nvram,
+        Need::Kernel,
+        Need::MachineId,
+        Need::Program,
+        Need::OptionalProgram,
+        Need::Database,
+    ];
+
     /// Its name in messages and in `ONEJOURNAL_MUST_RUN`.
     pub fn name(self) -> &'static str {
         match self {
@@ -47,10 +69,12 @@ impl Need {
             Need::Disk => "disk",
             Need::Uring => "uring",
             Need::Namespaces => "namespaces",
+            Need::UserNamespaces => "user-namespaces",
             Need::Nvram => "nvram",
             Need::Kernel => "kernel",
-            Need::User => "user",
+            Need::MachineId => "machine-id",
             Need::Program => "program",
+            Need::OptionalProgram => "optional-program",
             Need::Database => "database",
         }
     }
@@ -65,72 +89,15 @@ pub fn skip(need: Need, why: impl Display) {
     eprintln!("skipped: {}: {why}", need.name());
 }
 
+/// A name that is not known is an error: it would let a test be skipped that must run.
 fn is_listed(need: Need, list: &str) -> bool {
-    list.split(',').any(|name| name == "all" || name == need.name())
-}
-
-/// Whether the test is run by root; says so if not.
-pub fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        skip(Need::Root, "needs root");
+    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let names: Vec<&str> = names.collect();
+    for name in &names {
+        let is_known = *name == "all" || Need::ALL.iter().any(|known| known.name() == *name);
+        assert!(is_known, "ONEJOURNAL_MUST_RUN: no need has the name {name:?}");
     }
-    is_root
-}
-
-/// Whether root can make loop devices here; says why not.
-pub fn has_loop_devices() -> bool {
-    let exist = Path::new("/dev/loop-control").exists();
-    if !exist {
-        skip(Need::Loop, "needs /dev/loop-control");
-    }
-    exist && is_root()
-}
-
-/// Whether root can mount FUSE file systems here; says why not.
-pub fn can_mount_fuse() -> bool {
-    if !is_root() {
-        return false;
-    }
-    let why = if !Path::new("/dev/fuse").exists() {
-        "needs /dev/fuse"
-    } else if !may_administer() {
-        "needs CAP_SYS_ADMIN"
-    } else {
-        return true;
-    };
-    skip(Need::Fuse, why);
-    false
-}
-
-/// Root of a container often has no `CAP_SYS_ADMIN`, and cannot mount.
-fn may_administer() -> bool {
-    const CAP_SYS_ADMIN: u64 = 1 << 21;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    effective.unwrap_or_default() & CAP_SYS_ADMIN != 0
-}
-
-/// Whether `/dev/shm` is a tmpfs; says so if not.
-pub fn has_shm() -> bool {
-    const TMPFS_MAGIC: u64 = 0x0102_1994;
-    let found = rustix::fs::statfs("/dev/shm").is_ok_and(|fs| fs.f_type as u64 == TMPFS_MAGIC);
-    if !found {
-        skip(Need::Shm, "needs a tmpfs at /dev/shm");
-    }
-    found
-}
-
-/// Whether a program is installed, also in `/sbin`; says so if not.
-pub fn has_program(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let dirs = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    let found = dirs.into_iter().any(|dir| dir.join(program).exists());
-    if !found {
-        skip(Need::Program, format!("needs {program}"));
-    }
-    found
+    names.iter().any(|name| *name == "all" || *name == need.name())
 }
 
 #[cfg(test)]
@@ -139,10 +106,27 @@ mod tests {
 
     #[test]
     fn a_list_names_needs_or_all_of_them() {
-        assert!(is_listed(Need::Fuse, "root,fuse"));
+        assert!(is_listed(Need::Fuse, "root, fuse"));
         assert!(!is_listed(Need::Loop, "root,fuse"));
         assert!(is_listed(Need::Loop, "all"));
         assert!(!is_listed(Need::Loop, ""));
+    }
+
+    #[test]
+    #[should_panic(expected = "no need has the name \"roots\"")]
+    fn an_unknown_name_in_a_list_is_an_error() {
+        is_listed(Need::Root, "root,roots");
+    }
+
+    #[test]
+    fn needs_have_their_own_names_which_the_developers_page_explains() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/developers/development.md");
+        let page = std::fs::read_to_string(page).expect("the page");
+        for (index, need) in Need::ALL.into_iter().enumerate() {
+            assert_eq!(need as usize, index, "{need:?} is at its place");
+            let row = format!("\n| `{}` | ", need.name());
+            assert_eq!(page.matches(&row).count(), 1, "{row:?} in docs/developers/development.md");
+        }
     }
 
     #[test]
