@@ -92,13 +92,15 @@ fn backing(path: &Path) -> io::Result<Backing> {
 mod tests {
     use std::io::Write;
 
+    use onejournal_testing::has_loop_devices;
+
     use super::*;
     use crate::below::loop_device::{LoopDevice, LoopOptions};
 
     #[test]
     fn two_loop_devices_of_one_file_are_listed_and_begin_at_the_same_place() {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            return eprintln!("skipped: needs root and /dev/loop-control");
+        if !has_loop_devices() {
+            return;
         }
         let file = || {
             let mut file = tempfile::NamedTempFile::new_in("/var/tmp").expect("a file");

@@ -156,13 +156,14 @@ mod tests {
     use std::fs;
     use std::io::{Read, Seek, Write};
 
+    use onejournal_testing::has_loop_devices;
+
     use super::*;
 
     /// A file of 1 MiB that starts with "contents". `None`, with a message, if loop devices cannot
     /// be used.
     fn backing() -> Option<File> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            eprintln!("skipped: needs root and /dev/loop-control");
+        if !has_loop_devices() {
             return None;
         }
         let mut file = tempfile::tempfile().expect("temporary file");

@@ -67,6 +67,8 @@ pub(crate) fn members(device: u64) -> Vec<u64> {
 mod tests {
     use std::path::Path;
 
+    use onejournal_testing::{has_loop_devices, has_shm};
+
     use super::*;
     use crate::access::Access;
     use crate::below::loop_device::{LoopDevice, LoopOptions};
@@ -75,9 +77,10 @@ mod tests {
 
     #[test]
     fn a_file_system_without_a_block_device_is_its_own() {
-        let Ok(file) = tempfile::NamedTempFile::new_in("/dev/shm") else {
-            return eprintln!("skipped: needs a tmpfs at /dev/shm");
-        };
+        if !has_shm() {
+            return;
+        }
+        let file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file");
         let stat = rustix::fs::fstat(file.as_file()).expect("stat");
         assert_eq!(below(Kind::File, &stat), [stat.st_dev]);
     }
@@ -91,8 +94,8 @@ mod tests {
 
     #[test]
     fn a_loop_device_shares_the_cache_of_its_file() {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            return eprintln!("skipped: needs root and /dev/loop-control");
+        if !has_loop_devices() {
+            return;
         }
         let file = |len_bytes| {
             let file = tempfile::NamedTempFile::new_in("/var/tmp").expect("a file");

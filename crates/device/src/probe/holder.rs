@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn a_file_system_in_memory_survives_nothing_and_is_on_no_disk() {
-        if !Path::new("/dev/shm").exists() {
-            return eprintln!("skipped: needs a tmpfs at /dev/shm");
+        if !onejournal_testing::has_shm() {
+            return;
         }
         let found = Holder::of_directory(Path::new("/dev/shm")).expect("found");
         assert_eq!(found.mount.expect("a mount").dir, Path::new("/dev/shm"));

@@ -120,14 +120,16 @@ fn with_length(entry: squeue::Entry128, len: u32) -> squeue::Entry128 {
 mod tests {
     use std::os::fd::AsFd;
 
+    use onejournal_testing::{Need, skip};
+
     use super::*;
 
     #[test]
     fn a_file_without_commands_refuses_them() {
         let file = tempfile::tempfile().unwrap();
-        let Ok(mut ring) = CommandRing::new(file.as_fd(), 288, 8192) else {
-            eprintln!("skipped: no io_uring here");
-            return;
+        let mut ring = match CommandRing::new(file.as_fd(), 288, 8192) {
+            Ok(ring) => ring,
+            Err(error) => return skip(Need::Uring, format!("needs Linux 6.1: {error}")),
         };
         for _ in 0..3 {
             let error = ring.run(1, [0; COMMAND_BYTES]).unwrap_err();

@@ -5,20 +5,21 @@
 use std::path::Path;
 
 use onejournal_device::{Access, Disk, LoopDevice, LoopOptions};
+use onejournal_testing::{can_mount_ext4, has_program};
 use tempfile::{NamedTempFile, TempDir};
 
 const SIZE_BYTES: u64 = 8 << 20;
 
 #[test]
 fn a_mounted_block_device_is_refused_and_unharmed() {
-    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-        return eprintln!("skipped: needs root and /dev/loop-control");
+    if !can_mount_ext4() || !has_program("mkfs.ext4") {
+        return;
     }
     let file = NamedTempFile::new_in("/var/tmp").expect("temporary file");
     file.as_file().set_len(SIZE_BYTES).expect("size");
     let options = LoopOptions { autoclear: true, direct_io: true, ..LoopOptions::default() };
     let device = LoopDevice::attach(file.as_file(), options).expect("attach");
-    let Some(mounted) = Mounted::new(device.path()) else { return };
+    let mounted = Mounted::new(device.path());
     let error = Disk::open(device.path(), Access::ReadWrite).err().expect("mounted");
     let where_to = format!(
         "in use: mounted on {} as ext4 ({})",
@@ -36,20 +37,16 @@ fn a_mounted_block_device_is_refused_and_unharmed() {
 struct Mounted(TempDir);
 
 impl Mounted {
-    fn new(device: &Path) -> Option<Mounted> {
+    fn new(device: &Path) -> Mounted {
         let dir = TempDir::new().expect("directory");
         let run = |program: &str, args: &[&Path]| {
-            std::process::Command::new(program)
-                .args(args)
-                .output()
-                .is_ok_and(|o| o.status.success())
+            let output = std::process::Command::new(program).args(args).output().expect(program);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{program}: {said}");
         };
-        let options = [Path::new("-q"), device];
-        if !run("mkfs.ext4", &options) || !run("mount", &[device, dir.path()]) {
-            eprintln!("skipped: needs mkfs.ext4 and mount");
-            return None;
-        }
-        Some(Mounted(dir))
+        run("mkfs.ext4", &[Path::new("-q"), device]);
+        run("mount", &[device, dir.path()]);
+        Mounted(dir)
     }
 }
 

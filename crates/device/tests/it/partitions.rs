@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use onejournal_device::{Access, BlockDevice, Disk, LoopDevice, LoopOptions};
+use onejournal_testing::{Need, has_loop_devices, has_program, skip};
 use tempfile::NamedTempFile;
 
 fn backing() -> NamedTempFile {
@@ -31,14 +32,14 @@ impl Drop for Partition {
     }
 }
 
-/// Adds partition `number` with 4 MiB, if the kernel supports it.
+/// Adds partition `number` with 4 MiB. `None`, with a message, if the kernel makes no node for it.
 fn add_partition(disk: &Path, number: u64) -> Option<Partition> {
     let numbers = [number, number * 8192, 8192].map(|number| number.to_string());
-    let added = Command::new("addpart").arg(disk).args(numbers).status();
+    let added = Command::new("addpart").arg(disk).args(numbers).status().expect("addpart");
     let path = PathBuf::from(format!("{}p{number}", disk.display()));
     let partition = Partition { disk: disk.to_owned(), number, path };
-    if !added.is_ok_and(|status| status.success()) || !partition.path.exists() {
-        eprintln!("skipped: needs addpart, and a kernel with partitions");
+    if !added.success() || !partition.path.exists() {
+        skip(Need::Partitions, format!("needs {}; addpart: {added}", partition.path.display()));
         return None;
     }
     Some(partition)
@@ -46,8 +47,8 @@ fn add_partition(disk: &Path, number: u64) -> Option<Partition> {
 
 #[test]
 fn partitions_of_one_disk_share_its_cache() {
-    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-        return eprintln!("skipped: needs root and /dev/loop-control");
+    if !has_loop_devices() || !has_program("addpart") || !has_program("delpart") {
+        return;
     }
     let (file, other) = (backing(), backing());
     let (disk, other) = (attach(&file), attach(&other));

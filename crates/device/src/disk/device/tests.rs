@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 
+use onejournal_testing::{has_loop_devices, has_shm, has_uring};
 use tempfile::{NamedTempFile, TempDir};
 
 use super::*;
@@ -17,11 +18,10 @@ fn backing() -> NamedTempFile {
     file
 }
 
-/// A loop device over `file`, detached when dropped; `None`, said aloud, where that is not
-/// allowed here.
+/// A loop device over `file`, detached when dropped. `None`, with a message, if loop devices
+/// cannot be used.
 fn attach(file: &File) -> Option<LoopDevice> {
-    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-        eprintln!("skipped: needs root and /dev/loop-control");
+    if !has_loop_devices() {
         return None;
     }
     let options = LoopOptions { autoclear: true, direct_io: true, ..LoopOptions::default() };
@@ -105,14 +105,11 @@ fn a_file_without_rwf_dsync_is_written_and_synced() {
 
 #[test]
 fn memory_is_never_called_durable() {
-    if fs::metadata("/dev/shm").is_err() {
-        return eprintln!("skipped: needs /dev/shm");
+    if !has_shm() {
+        return;
     }
     let file = tempfile::Builder::new().tempfile_in("/dev/shm").expect("temporary file");
     file.as_file().set_len(SIZE_BYTES).expect("size");
-    if file_system_of(&file) != Some("tmpfs") {
-        return eprintln!("skipped: /dev/shm is no tmpfs");
-    }
     let disk = Disk::open(file.path(), Access::ReadWrite).expect("open");
     assert_eq!(disk.durability(), Durability::Process);
     write_and_read_back(&disk);
@@ -120,11 +117,6 @@ fn memory_is_never_called_durable() {
     let Some(device) = attach(file.as_file()) else { return };
     let disk = Disk::open(device.path(), Access::ReadWrite).expect("open");
     assert_eq!(disk.durability(), Durability::Process);
-}
-
-fn file_system_of(file: &NamedTempFile) -> Option<&'static str> {
-    let statfs = rustix::fs::fstatfs(file.as_file()).ok()?;
-    (statfs.f_type == 0x0102_1994).then_some("tmpfs")
 }
 
 #[test]
@@ -157,10 +149,18 @@ fn what_is_no_disk_is_refused_by_name() {
 
 #[test]
 fn a_file_of_somebody_else_is_refused() {
-    if rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: root may open everything");
-    }
-    assert!(open_error("/etc/shadow", Access::ReadWrite).contains("Permission denied"));
+    let open = || open_error("/etc/shadow", Access::ReadWrite);
+    // Root may open everything. The user of a thread is its own.
+    let open_as_user = move || {
+        let nobody = rustix::process::Uid::from_raw(65_534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may change it");
+        open()
+    };
+    let error = match rustix::process::geteuid().is_root() {
+        true => std::thread::spawn(open_as_user).join().expect("it ends"),
+        false => open(),
+    };
+    assert!(error.contains("Permission denied"), "{error}");
 }
 
 #[test]
@@ -216,9 +216,8 @@ fn a_durable_write_to_a_block_device_costs_one_flush() {
         }
         flush_count(device.path()) - before
     };
-    if disk.rings.is_none() {
-        eprintln!("without io_uring: only the other way is tested");
-    }
+    // Without io_uring, the other way is tested twice.
+    assert_eq!(disk.rings.is_some(), has_uring());
     for _ in 0..2 {
         for len_bytes in [512, 4096, 16 << 10, 64 << 10, 1 << 20, 3 << 20] {
             assert_eq!(flushes(&disk, len_bytes, true), 1, "{len_bytes} bytes");
@@ -245,8 +244,8 @@ fn a_write_without_a_flush_is_offered_only_where_one_request_does() {
     disk.geometry.needs_no_flush = true;
     let large = vec![0; usize::try_from(disk.geometry.request_bytes_max).expect("small") + 4096];
     assert!(disk.write_fua(0, &large).is_none(), "more than one request");
-    if disk.rings.is_none() {
-        return eprintln!("skipped: needs io_uring");
+    if !has_uring() {
+        return;
     }
     disk.write_fua(8192, &data).expect("one request").expect("write");
     disk.write_fua(SIZE_BYTES, &data).expect("tried").expect_err("outside of the disk");

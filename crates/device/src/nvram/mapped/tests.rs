@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 
 use fastrand::Rng;
+use onejournal_testing::{Need, has_disk, has_shm, skip};
 use tempfile::TempDir;
 
 use super::*;
@@ -26,22 +27,14 @@ const REFUSED_VARIABLE: &str = "ONEJOURNAL_TEST_REFUSED";
 fn medium_of(variable: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).map(PathBuf::from);
     if path.is_none() {
-        eprintln!("skipped: {variable} names no medium");
+        skip(Need::Nvram, format!("{variable} names no medium"));
     }
     path
 }
 
 /// A directory on tmpfs; `None`, with a message, if there is none.
 fn memory_directory() -> Option<TempDir> {
-    let directory = tempfile::tempdir_in("/dev/shm").ok();
-    let is_memory = |directory: &TempDir| {
-        File::open(directory.path()).is_ok_and(|fd| Promise::of_page_cache(fd).is_some())
-    };
-    let directory = directory.filter(is_memory);
-    if directory.is_none() {
-        eprintln!("skipped: needs a tmpfs at /dev/shm");
-    }
-    directory
+    has_shm().then(|| tempfile::tempdir_in("/dev/shm").expect("directory"))
 }
 
 fn file_of(directory: &Path, len_bytes: u64) -> PathBuf {
@@ -193,12 +186,11 @@ fn a_second_user_is_refused_and_readers_share() {
 
 #[test]
 fn a_file_on_a_disk_is_refused_with_what_to_do() {
-    let directory = tempfile::tempdir_in("/var/tmp").expect("directory");
-    let path = file_of(directory.path(), LEN_BYTES);
-    if Promise::of_page_cache(File::open(&path).expect("open")).is_some() {
-        eprintln!("skipped: /var/tmp is memory");
+    if !has_disk() {
         return;
     }
+    let directory = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let path = file_of(directory.path(), LEN_BYTES);
     for asked in [None, Some(Process), Some(Power)] {
         let message = refusal(MappedNvram::open(&path, Access::ReadWrite, asked));
         assert!(message.contains("-o dax") && message.contains("tmpfs"), "{message}");
