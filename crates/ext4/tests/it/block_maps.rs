@@ -10,13 +10,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use common::{Image, Mounted, can_mount, open, options, run, text};
+use common::{Image, Mounted, open, options, run, text};
 use device::MemoryDevice;
 use onejournal_ext4::{
     Allocate, Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, SeekTo, SetAttr,
     Volume, XattrFlags,
 };
-use onejournal_testing::{SimDevice, Survival};
+use onejournal_testing::{SimDevice, Survival, can_mount_ext4};
 
 const ROOT: InodeNo = InodeNo::ROOT;
 const BLOCK: u64 = 4096;
@@ -135,7 +135,7 @@ type Made = (Vec<u8>, Files);
 /// Such a volume, made once for each choice of features.
 fn kernel_volume(features: &'static [&'static str]) -> Option<(Image, Files)> {
     static MADE: Mutex<BTreeMap<&[&str], Made>> = Mutex::new(BTreeMap::new());
-    if !can_mount() {
+    if !can_mount_ext4() {
         return None;
     }
     let image = image_without_extents(features, "48M");

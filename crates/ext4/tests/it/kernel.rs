@@ -3,12 +3,13 @@
 
 use crate::common;
 
-use common::{Image, Mounted, can_mount, open, run, text};
+use common::{Image, Mounted, open, run, text};
 use onejournal_ext4::{InodeNo, NewNode, Owner};
+use onejournal_testing::can_mount_ext4;
 
 #[test]
 fn the_kernel_and_we_take_turns() {
-    if !can_mount() {
+    if !can_mount_ext4() {
         return;
     }
     for features in ["metadata_csum", "metadata_csum_seed,orphan_file", "^metadata_csum,uninit_bg"]
@@ -44,7 +45,7 @@ fn the_kernel_and_we_take_turns() {
 
 #[test]
 fn the_kernel_refuses_a_volume_in_use() {
-    if !can_mount() {
+    if !can_mount_ext4() {
         return;
     }
     let image = Image::new(&[], "64M");
@@ -59,7 +60,7 @@ fn the_kernel_refuses_a_volume_in_use() {
 
 #[test]
 fn a_volume_in_use_by_the_kernel_is_refused() {
-    if !can_mount() {
+    if !can_mount_ext4() {
         return;
     }
     let image = Image::new(&[], "64M");

@@ -1,6 +1,6 @@
 //! The same names and attributes under Linux's own ext4: Linux reads what OneJournal wrote, and
-//! OneJournal reads and changes what Linux wrote. Needs root and loop devices; without them, the
-//! tests say so and pass.
+//! OneJournal reads and changes what Linux wrote. Without root and loop devices, the tests
+//! are skipped.
 
 use crate::support;
 
@@ -9,8 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::common::{Mounted, can_mount};
+use crate::common::Mounted;
 use onejournal_ext4::{InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
+use onejournal_testing::can_mount_ext4;
 use rustix::fs::{XattrFlags as KernelFlags, getxattr, setxattr};
 use support::{Image, list, lookup, make};
 
@@ -18,18 +19,13 @@ const ROOT: InodeNo = InodeNo::ROOT;
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// `None` where mounting is not possible, with the reason printed.
+/// `None`, with a message, if the kernel can mount no ext4 here.
 fn mount(image: &Image) -> Option<Mounted> {
-    if !can_mount() {
+    if !can_mount_ext4() {
         return None;
     }
     let mounted = Mounted::new(&image.save(), "acl,user_xattr");
-    let failed = |reason: &String| {
-        // A refused volume is our fault; a missing loop device is not.
-        assert!(!reason.contains("wrong fs type"), "Linux refuses the volume: {reason}");
-        eprintln!("skipped: mount says {reason}");
-    };
-    mounted.inspect_err(failed).ok()
+    Some(mounted.unwrap_or_else(|reason| panic!("Linux refuses the volume: {reason}")))
 }
 
 fn kernel_xattr(path: &Path, name: &str) -> Option<Vec<u8>> {

@@ -5,7 +5,7 @@ use crate::common;
 
 use std::sync::Arc;
 
-use common::{Image, Mounted, can_mount, has, make_synced, options, run, text};
+use common::{Image, Mounted, has, make_synced, options, run, text};
 use device::{BlockDevice, MemoryDevice};
 use journal::{Label, Medium};
 use onejournal_ext4::layout::jbd2::Jbd2SuperBlock;
@@ -13,7 +13,7 @@ use onejournal_ext4::{
     Error, JournalChoice, NewJournal, OpenOptions, RecordedJournal, Survey, Volume, change_journal,
     recorded_journal,
 };
-use onejournal_testing::{SimClock, SimDevice, Survival, Trace};
+use onejournal_testing::{SimClock, SimDevice, Survival, Trace, can_mount_ext4};
 use zerocopy::FromBytes;
 
 const JOURNAL_BYTES: usize = 2 << 20;
@@ -222,7 +222,7 @@ fn the_record_survives_e2fsck_and_the_kernel() {
     image.debugfs("freei <12>");
     assert_eq!(image.e2fsck("-fy").0, 1);
     still_recorded("e2fsck -fy");
-    if can_mount() {
+    if can_mount_ext4() {
         let mounted = Mounted::new(&image.path(), "sync").unwrap();
         std::fs::write(mounted.path("kernel"), "kernel").unwrap();
         std::fs::rename(mounted.path("ours"), mounted.path("renamed")).unwrap();

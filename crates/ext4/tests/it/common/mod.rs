@@ -190,18 +190,6 @@ impl Drop for Mounted {
     }
 }
 
-/// Mounting needs root; without, the test says so.
-pub fn can_mount() -> bool {
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|proc| {
-        use std::os::unix::fs::MetadataExt;
-        proc.uid() == 0
-    });
-    if !is_root {
-        println!("skipped: needs root to mount");
-    }
-    is_root
-}
-
 /// A path as an argument.
 pub fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
