@@ -79,8 +79,8 @@ fn work(root: &Path, memory: &Path, is_nvram: bool, worker: u64) {
     }
 }
 
-/// Not a test of its own: what `killed_processes_lose_nothing` starts.
 #[test]
+#[ignore = "a process of killed_processes_lose_nothing"]
 fn worker() {
     let Ok(text) = std::env::var("ONEJOURNAL_LOG_WORKER") else { return };
     let [root, memory, is_nvram, worker] = text.split('|').collect::<Vec<_>>()[..] else {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use common::{TestDirectory, records};
 use onejournal::{Log, LogError, Lsn, Server, ServerOptions};
+use onejournal_testing::{has_program, is_root};
 
 /// Serves the log in a directory that other users find.
 fn serve(test_dir: &TestDirectory) -> Server {
@@ -54,8 +55,7 @@ fn a_stranger() {
 fn users_have_their_own_streams_and_what_others_let_them() {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65_534;
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: it takes root to be somebody else");
+    if !is_root() {
         return;
     }
     let test_dir = TestDirectory::new(false);
@@ -110,7 +110,7 @@ fn a_directory_that_others_could_have_prepared_is_not_served() {
         assert!(refusal(&directory).contains("can be written by other users"));
     }
     std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).expect("mode");
-    if rustix::process::geteuid().is_root() {
+    if is_root() {
         chown(&directory, Some(NOBODY), None).expect("given");
         assert!(refusal(&directory).contains("belongs to user 65534"));
         chown(&directory, Some(0), None).expect("taken back");
@@ -157,9 +157,7 @@ fn var(name: &str) -> String {
 #[test]
 fn users_of_a_group_use_one_stream_in_turns() {
     const GROUP: u32 = 60_000;
-    let setpriv = std::process::Command::new("setpriv").arg("--version").output();
-    if !rustix::process::geteuid().is_root() || setpriv.is_err() {
-        println!("skipped: needs root and setpriv");
+    if !is_root() || !has_program("setpriv") {
         return;
     }
     let test_dir = TestDirectory::new(false);

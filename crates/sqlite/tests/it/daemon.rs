@@ -11,7 +11,7 @@ use common::{Place, count, is_sound, load, rows_of, stat};
 
 /// What this program does as another process.
 #[test]
-#[ignore = "run by the tests below"]
+#[ignore = "a process of the tests below"]
 fn role() {
     let place = Place::of_environment();
     match std::env::var("ROLE").expect("ROLE").parse::<i64>() {

@@ -38,7 +38,7 @@ fn begin(place: &Place) -> Connection {
 
 /// What is done to it until the process is killed before change KILL: says which transactions were acknowledged.
 #[test]
-#[ignore = "run by the tests below"]
+#[ignore = "a process of the tests below"]
 fn victim() {
     crash_vfs::register();
     load();

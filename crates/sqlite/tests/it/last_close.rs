@@ -43,7 +43,7 @@ fn the_last_connection_leaves_nothing_in_memory() {
 
 /// A process of the test below, with two threads that have the database open now and then.
 #[test]
-#[ignore = "run by the test below"]
+#[ignore = "a process of the test below"]
 fn opens_and_closes() {
     load();
     let place = Place::of_environment();

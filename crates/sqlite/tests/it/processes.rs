@@ -10,7 +10,7 @@ use common::{Place, count, is_sound, library, load, rows_of};
 
 /// What a writer does until it is killed: says which rows were committed.
 #[test]
-#[ignore = "run by writers_that_are_killed"]
+#[ignore = "a process of writers_that_are_killed"]
 fn writer() {
     load();
     let place = Place::of_environment();
@@ -98,8 +98,7 @@ fn writers_that_are_killed() {
 #[test]
 fn the_distributions_sqlite3_loads_it() {
     onejournal_testing::own_process!();
-    if Command::new("sqlite3").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no sqlite3 program");
+    if !onejournal_testing::has_program("sqlite3") {
         return;
     }
     let place = Place::new(true);

@@ -7,22 +7,10 @@ use std::process::Command;
 
 use common::library;
 
-/// A Python whose sqlite3 can load extensions; many are built without.
-fn python() -> Option<&'static str> {
-    let can_load = "import sqlite3; sqlite3.Connection.enable_load_extension";
-    ["python3", "/usr/bin/python3"].into_iter().find(|python| {
-        let output = Command::new(python).args(["-c", can_load]).output();
-        output.is_ok_and(|output| output.status.success())
-    })
-}
-
 #[test]
 fn the_packages_tests_pass() {
     onejournal_testing::own_process!();
-    let Some(python) = python() else {
-        eprintln!("skipped: there is no Python whose sqlite3 can load extensions");
-        return;
-    };
+    let Some(python) = onejournal_testing::python_with_extensions() else { return };
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/python");
     let scratch = tempfile::tempdir().expect("directory");
     let output = Command::new(python)

@@ -11,20 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use common::{Place, copy_tree, count, load};
+use onejournal_testing::is_root;
 use rusqlite::Connection;
 
 /// The attacker.
 const NOBODY: u32 = 65_534;
 /// Two users who do not trust each other.
 const OTHER: u32 = 65_533;
-
-fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        println!("skipped: it takes root to be somebody else");
-    }
-    is_root
-}
 
 fn permit(path: &Path, mode: u32) {
     std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("permissions");
@@ -180,7 +173,7 @@ fn a_prepared_log_is_not_joined_and_nobody_waits_for_it() {
 }
 
 #[test]
-#[ignore = "a step of the tests"]
+#[ignore = "a process of the tests: a step by another user"]
 fn attacker_makes_a_log() {
     let place = Place::of_environment();
     let options = log::Options { memory: place.memory.clone(), ..log::Options::default() };
@@ -357,7 +350,7 @@ fn a_daemon_admits_another_user_when_the_stream_says_so() {
 }
 
 #[test]
-#[ignore = "a step of the tests"]
+#[ignore = "a process of the tests: a step by another user"]
 fn owner_makes_the_database() {
     let place = Place::of_environment();
     let connection = Connection::open(place.path("a.db")).expect("open");
@@ -367,7 +360,7 @@ fn owner_makes_the_database() {
 }
 
 #[test]
-#[ignore = "a step of the tests"]
+#[ignore = "a process of the tests: a step by another user"]
 fn owner_writes() {
     load();
     let place = Place::of_environment();
