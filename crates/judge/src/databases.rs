@@ -8,7 +8,7 @@
 use std::fmt;
 
 use crate::campaign::{Failure, Kind, Plan, judge};
-use crate::obstacle::obstacle;
+use crate::obstacle::{Obstacle, obstacle};
 use crate::scenario::{CANARIES, SCENARIOS, Scenario};
 
 /// Images of one run.
@@ -62,7 +62,7 @@ pub enum Outcome {
     Passed(Figures),
     Failed(Figures),
     /// It cannot run here.
-    Skipped(String),
+    Skipped(Obstacle),
 }
 
 /// The kinds of runs whose engine's name begins with one of `names`; all if there is no name. First

@@ -149,11 +149,14 @@ fn run() -> Result<bool, Box<dyn Error>> {
 /// Returns whether every image passed.
 fn judge_all(plan: &Plan, scenarios: &[&'static Scenario], image_count: usize, seed: u64) -> bool {
     let (mut tally, mut failure_count) = (Tally::default(), 0);
-    let (able, unable): (Vec<&Scenario>, Vec<&Scenario>) =
-        scenarios.iter().partition(|scenario| obstacle(scenario).is_none());
-    for scenario in unable {
-        println!("{}: skipped: {}", scenario.name, obstacle(scenario).unwrap_or_default());
-    }
+    let is_able = |scenario: &&&'static Scenario| match obstacle(scenario) {
+        None => true,
+        Some(why) => {
+            println!("{}: skipped: {why}", scenario.name);
+            false
+        }
+    };
+    let able: Vec<&Scenario> = scenarios.iter().filter(is_able).copied().collect();
     for (scenario, seed) in able.into_iter().cycle().zip(seed..) {
         match campaign::judge(plan, scenario, seed) {
             Ok((one, failures)) => {

@@ -1,22 +1,42 @@
 //! What is missing here for a scenario.
 
+use std::fmt;
+use std::path::Path;
+
+use onejournal_testing::Need;
+
 use crate::open_fuse;
 use crate::scenario::{Actor, Scenario};
 
+/// Why a scenario cannot be recorded here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    pub need: Need,
+    pub why: String,
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
 /// Why `scenario` cannot be recorded here.
-pub fn obstacle(scenario: &Scenario) -> Option<String> {
-    let has = |path: &str| std::path::Path::new(path).exists();
+pub fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
+    let has = |path: &str| Path::new(path).exists();
+    let missing = |need, why: &str| Some(Obstacle { need, why: why.into() });
     if scenario.by_user && open_fuse::is_closed() {
-        return Some("/dev/fuse is for root only".into());
+        return missing(Need::Fuse, "/dev/fuse is for root only");
     }
     if scenario.by_user && !has("/usr/bin/fusermount3") && !has("/bin/fusermount3") {
-        return Some("needs fusermount3".into());
+        return missing(Need::Program, "needs fusermount3");
     }
     if scenario.actors.contains(&Actor::Mapped) && !has("/usr/bin/python3") {
-        return Some("needs /usr/bin/python3".into());
+        return missing(Need::Program, "needs /usr/bin/python3");
     }
     if scenario.has_kernel_ext4() && !has("/usr/bin/unshare") {
-        return Some("needs unshare and nsenter".into());
+        return missing(Need::Program, "needs unshare and nsenter");
     }
-    scenario.engine.and_then(|engine| engine.obstacle())
+    let why = scenario.engine.and_then(|engine| engine.obstacle())?;
+    Some(Obstacle { need: Need::Database, why })
 }
