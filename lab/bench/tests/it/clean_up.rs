@@ -7,19 +7,16 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use onejournal_testing::{ENABLE_URING, can_mount_fuse, has_loop_devices};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_onejournal-bench");
-const URING: &str = "/sys/module/fuse/parameters/enable_uring";
 const URING_NOTE: &str = "/run/onejournal-bench.enable_uring";
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// `false`, with a message, where experiments cannot run.
 fn can_run() -> bool {
-    let can = rustix::process::geteuid().is_root()
-        && ["/dev/fuse", "/dev/loop-control"].iter().all(|file| Path::new(file).exists());
-    if !can {
-        eprintln!("skipped: needs root, /dev/fuse and /dev/loop-control");
+    if !can_mount_fuse() || !has_loop_devices() {
         return false;
     }
     for name in ["onejournal", "libonejournal_sqlite.so"] {
@@ -101,12 +98,12 @@ fn nothing_is_left_whatever_ends_an_experiment() {
     }
     let base = tempfile::tempdir_in("/var/tmp").unwrap();
     // Who sets it and looks at it holds this lock; other runs keep the setting while they last.
-    let setting = fs::File::open(URING).ok();
+    let setting = fs::File::open(ENABLE_URING).ok();
     if let Some(setting) = &setting {
         rustix::fs::flock(setting, rustix::fs::FlockOperation::LockExclusive).unwrap();
     }
     let is_alone = !Path::new(URING_NOTE).exists();
-    let before = fs::read_to_string(URING).unwrap_or_default();
+    let before = fs::read_to_string(ENABLE_URING).unwrap_or_default();
     let mut interrupted = start(base.path());
     let pid = interrupted.id();
     let text = signal(&mut interrupted, Signal::INT);
@@ -122,7 +119,7 @@ fn nothing_is_left_whatever_ends_an_experiment() {
     assert!(text.contains("clearing what a killed run left"), "{text}");
     assert_clean(base.path(), pid);
     if is_alone && !Path::new(URING_NOTE).exists() {
-        assert_eq!(fs::read_to_string(URING).unwrap_or_default(), before);
+        assert_eq!(fs::read_to_string(ENABLE_URING).unwrap_or_default(), before);
     }
     for name in ["fast14-cases.json", "README.md", "report.html", "plots/fast14-cases-1.svg"] {
         assert!(base.path().join("out").join(name).exists(), "{name}");

@@ -2,9 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use onejournal_testing::{can_mount_ext4, can_mount_fuse};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_onejournal-bench");
@@ -29,13 +30,9 @@ fn run(program: &str, arguments: &[&str]) -> String {
 }
 
 impl Disk {
-    /// `None`, with a message, if it is not available.
+    /// `None`, with a message, if it cannot be mounted.
     fn start(preset: &str) -> Option<Disk> {
-        let is_root = rustix::process::geteuid().is_root();
-        if !is_root
-            || ["/dev/fuse", "/dev/loop-control"].iter().any(|file| !Path::new(file).exists())
-        {
-            eprintln!("skipped: needs root, /dev/fuse and /dev/loop-control");
+        if !can_mount_fuse() || !can_mount_ext4() {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();

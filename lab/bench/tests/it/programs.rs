@@ -1,12 +1,13 @@
 //! The programs that experiments run, in a directory of this machine: their numbers must be
-//! consistent, and nothing may be left. A program that is not installed (`scripts/setup-bench`) is
-//! skipped, with a message.
+//! consistent, and nothing may be left. Without a program (`scripts/setup-bench`) its
+//! test is skipped.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use onejournal_testing::{Need, has_program, is_root, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -18,22 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Space that a PostgreSQL database needs.
 const FOLDER_BYTES: u64 = 512 << 20;
 
-fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    let found = dirs.map(|dir| dir.join(program)).any(|file| file.is_file());
-    if !found {
-        eprintln!("skipped: {program} is not installed");
+/// Whether PostgreSQL is installed; says so if not.
+fn has_postgres() -> bool {
+    let is_installed = Path::new("/usr/lib/postgresql").exists();
+    if !is_installed {
+        skip(Need::Database, "needs PostgreSQL");
     }
-    found
-}
-
-fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        eprintln!("skipped: needs root");
-    }
-    is_root
+    is_installed
 }
 
 /// A folder that the user `postgres` may enter. It is in memory if there is room, because syncs
@@ -120,7 +112,7 @@ fn count(result: &Value, path: &str) -> u64 {
 
 #[test]
 fn fio() {
-    if !is_installed("fio") {
+    if !has_program("fio") {
         return;
     }
     let dir = folder();
@@ -137,7 +129,7 @@ fn fio() {
 
 #[test]
 fn postmark() {
-    if !is_installed("postmark") || !is_installed("cc") {
+    if !has_program("postmark") || !has_program("cc") {
         return;
     }
     let result = run(&folder(), "postmark --transactions 100 --files 30 --processes 2");
@@ -147,7 +139,7 @@ fn postmark() {
 
 #[test]
 fn postmark_writes_synchronously() {
-    if !is_installed("postmark") || !is_installed("cc") || !is_installed("strace") {
+    if !has_program("postmark") || !has_program("cc") || !has_program("strace") {
         return;
     }
     let opened = |more: &str| {
@@ -179,8 +171,7 @@ fn postmark_writes_synchronously() {
 
 #[test]
 fn pgbench() {
-    if !Path::new("/usr/lib/postgresql").exists() {
-        eprintln!("skipped: PostgreSQL is not installed");
+    if !has_postgres() {
         return;
     }
     let result = run(&folder(), "pgbench --scale 1 --clients 2 --seconds 1");
@@ -192,8 +183,7 @@ fn pgbench() {
 
 #[test]
 fn pgbench_without_full_pages() {
-    if !Path::new("/usr/lib/postgresql").exists() {
-        eprintln!("skipped: PostgreSQL is not installed");
+    if !has_postgres() {
         return;
     }
     // A page of 8 KiB a transaction, as long as most transactions change a page for the first time.
@@ -209,7 +199,7 @@ fn pgbench_without_full_pages() {
 
 #[test]
 fn mariadb() {
-    if !is_installed("mariadbd") || !is_installed("mariadb-install-db") {
+    if !has_program("mariadbd") || !has_program("mariadb-install-db") {
         return;
     }
     let words = "mariadb --rows 20000 --clients 2 --seconds 1";
@@ -224,7 +214,7 @@ fn mariadb() {
 
 #[test]
 fn etcd() {
-    if !is_installed("etcd") || !is_installed("fio") {
+    if !has_program("etcd") || !has_program("fio") {
         return;
     }
     let result = run(&folder(), "etcd --clients 2 --seconds 1 --disk-kib 64");
@@ -237,7 +227,7 @@ fn etcd() {
 
 #[test]
 fn gluster() {
-    if !is_installed("glusterd") || !is_installed("fio") || !is_root() {
+    if !has_program("glusterd") || !has_program("fio") || !is_root() {
         return;
     }
     let result = run(&folder(), "gluster --clients 2 --processes 2 --records 50");
@@ -245,19 +235,25 @@ fn gluster() {
     interrupt("gluster --clients 2 --processes 2 --seconds 100", "brick/fio.0");
 }
 
-#[test]
-fn fillsync() {
-    for database in ["leveldb", "rocksdb"] {
-        let target = Path::new(BENCH).ancestors().nth(2).unwrap();
-        if !target.join("plugins").join(database).join("bench").exists() {
-            eprintln!("skipped: the plugin for {database} is not built (make plugins)");
-            continue;
-        }
-        let plain = run(&folder(), &format!("fillsync {database} --plain --puts 500"));
-        assert_eq!(plain["streams"], Value::Null);
-        let both = run(&folder(), &format!("fillsync {database} --puts 500"));
-        assert!(both["streams"]["median_us"].as_f64().unwrap() > 0.0, "{both}");
+fn fillsync(database: &str) {
+    let plugin = Path::new(BENCH).ancestors().nth(2).unwrap().join("plugins").join(database);
+    if !plugin.join("bench").exists() {
+        return skip(Need::Database, format!("needs the plugin for {database} (make plugins)"));
     }
+    let plain = run(&folder(), &format!("fillsync {database} --plain --puts 500"));
+    assert_eq!(plain["streams"], Value::Null);
+    let both = run(&folder(), &format!("fillsync {database} --puts 500"));
+    assert!(both["streams"]["median_us"].as_f64().unwrap() > 0.0, "{both}");
+}
+
+#[test]
+fn fillsync_on_leveldb() {
+    fillsync("leveldb");
+}
+
+#[test]
+fn fillsync_on_rocksdb() {
+    fillsync("rocksdb");
 }
 
 #[test]
