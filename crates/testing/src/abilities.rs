@@ -33,6 +33,9 @@ const OF_SETUP: [(&str, &[&str]); 11] = [
     ("procps", &["ps"]),
 ];
 
+/// Words in the names of their programs and files.
+const DATABASES: [&str; 6] = ["etcd", "leveldb", "mariadb", "postgresql", "redis", "rocksdb"];
+
 /// Whether the test is run by root; says so if not.
 #[track_caller]
 pub fn is_root() -> bool {
@@ -175,8 +178,11 @@ pub fn has_program(program: &str) -> bool {
 }
 
 fn need_of(program: &str) -> Need {
-    let is_of_setup = OF_SETUP.iter().any(|(_, programs)| programs.contains(&program));
-    if is_of_setup { Need::Program } else { Need::OptionalProgram }
+    if OF_SETUP.iter().any(|(_, programs)| programs.contains(&program)) {
+        return Need::Program;
+    }
+    let is_of_database = DATABASES.iter().any(|name| program.contains(name));
+    if is_of_database { Need::Database } else { Need::OptionalProgram }
 }
 
 /// A Python whose module `sqlite3` can load extensions, preferably the distribution's. Many are
@@ -204,9 +210,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_of_setup_is_another_need_than_others() {
+    fn programs_of_setup_databases_and_others_are_different_needs() {
         assert_eq!(need_of("unshare"), Need::Program);
         assert_eq!(need_of("promtool"), Need::OptionalProgram);
+        assert_eq!(need_of("mariadbd"), Need::Database);
         assert!(has_program("sh") && has_program("/bin/sh"));
     }
 

@@ -1,6 +1,6 @@
 //! The programs that experiments run, in a directory of this machine: their numbers must be
-//! consistent, and nothing may be left. Without a program (`scripts/setup-bench`) its
-//! test is skipped.
+//! consistent, and nothing may be left. Without its programs (`scripts/setup-bench`), a test is
+//! skipped.
 
 use std::fs;
 use std::path::Path;
@@ -18,15 +18,8 @@ const MARK: &str = "ONEJOURNAL_BENCH_TEST";
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Space that a PostgreSQL database needs.
 const FOLDER_BYTES: u64 = 512 << 20;
-
-/// Whether PostgreSQL is installed; says so if not.
-fn has_postgres() -> bool {
-    let is_installed = Path::new("/usr/lib/postgresql").exists();
-    if !is_installed {
-        skip(Need::Database, "needs PostgreSQL");
-    }
-    is_installed
-}
+/// PostgreSQL.
+const POSTGRES: &str = "/usr/lib/postgresql";
 
 /// A folder that the user `postgres` may enter. It is in memory if there is room, because syncs
 /// cost nothing there.
@@ -171,7 +164,7 @@ fn postmark_writes_synchronously() {
 
 #[test]
 fn pgbench() {
-    if !has_postgres() {
+    if !has_program(POSTGRES) {
         return;
     }
     let result = run(&folder(), "pgbench --scale 1 --clients 2 --seconds 1");
@@ -183,7 +176,7 @@ fn pgbench() {
 
 #[test]
 fn pgbench_without_full_pages() {
-    if !has_postgres() {
+    if !has_program(POSTGRES) {
         return;
     }
     // A page of 8 KiB a transaction, as long as most transactions change a page for the first time.
