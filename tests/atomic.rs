@@ -365,7 +365,7 @@ const DATABASE: &str = "ONEJOURNAL_TEST_DATABASE";
 
 /// Not a test: the process that [`storm`] kills. Says each key when its commit has returned.
 #[test]
-#[ignore = "run by the tests that kill it"]
+#[ignore = "a process of the tests that kill it"]
 fn client() {
     let Some(path) = std::env::var_os(DATABASE) else { return };
     let mut database = Connection::open(path).unwrap();

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use onejournal_testing::has_program;
+
 fn header() -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../capi")).join("include/onejournal_log.h")
 }
@@ -29,18 +31,27 @@ fn run(command: &mut Command) -> Output {
 
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
-#[test]
-fn the_header_compiles_as_c99_and_as_cpp17() {
-    let place = tempfile::tempdir().expect("directory");
-    let text = format!("#include \"{0}\"\n#include \"{0}\"\n", header().display());
-    let program = format!(
-        "{text}int main(void) {{ onejournal_log_options o = ONEJOURNAL_LOG_OPTIONS; return o.durability; }}\n"
-    );
-    for (compiler, name, standard) in [("cc", "a.c", "-std=c99"), ("c++", "a.cc", "-std=c++17")] {
-        let source = place.path().join(name);
-        std::fs::write(&source, &program).expect("source");
-        run(Command::new(compiler).args(STRICT).args([standard, "-fsyntax-only"]).arg(source));
+/// Compiles a program that has nothing but the header, twice.
+fn compile_header(compiler: &str, name: &str, standard: &str) {
+    if !has_program(compiler) {
+        return;
     }
+    let place = tempfile::tempdir().expect("directory");
+    let source = place.path().join(name);
+    let include = format!("#include \"{}\"\n", header().display()).repeat(2);
+    let main = "{ onejournal_log_options o = ONEJOURNAL_LOG_OPTIONS; return o.durability; }";
+    std::fs::write(&source, format!("{include}int main(void) {main}\n")).expect("source");
+    run(Command::new(compiler).args(STRICT).args([standard, "-fsyntax-only"]).arg(source));
+}
+
+#[test]
+fn the_header_compiles_as_c99() {
+    compile_header("cc", "a.c", "-std=c99");
+}
+
+#[test]
+fn the_header_compiles_as_cpp17() {
+    compile_header("c++", "a.cc", "-std=c++17");
 }
 
 /// The names of functions that the text declares.

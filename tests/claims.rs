@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use onejournal_testing::{Need, has_namespaces, has_program, skip};
 use support::{
-    LET_GO, Loop, ONEJOURNAL, Partition, Ran, Scratch, TempMount, has, onejournal, run, system,
-    text, wait_until,
+    LET_GO, Loop, ONEJOURNAL, Partition, Ran, Scratch, TempMount, has_nodes, onejournal, run,
+    system, text, wait_until,
 };
 
 const OPERATIONAL: i32 = 8;
@@ -93,7 +94,7 @@ fn regression_an_image_is_mounted_once_by_whatever_way() {
 /// The kernel may keep partitions of a file that was attached earlier. They are busy while all of the device is mounted.
 #[test]
 fn regression_a_dead_mount_of_a_device_with_partitions_does_not_keep_the_image() {
-    let Some(mut scratch) = Scratch::new().filter(|_| has("addpart")) else { return };
+    let Some(mut scratch) = Scratch::new().filter(|_| has_program("addpart")) else { return };
     let image = scratch.image();
     let device = Loop::attach(&image);
     let partition = Partition::add(&device.path, 1, 1, 1);
@@ -128,7 +129,7 @@ fn regression_what_the_kernel_has_mounted_through_a_loop_device_is_in_use_by_eve
     }
     // A mount in a namespace of its own is seen by the kernel's claim alone.
     drop(kernel);
-    if has("unshare") {
+    if has_namespaces() {
         let script = format!("{LET_GO} mount -t ext4 $0 $1 && echo mounted && read line");
         let mut other = Command::new("unshare");
         other.args(["--mount", "sh", "-c", &script, text(&first.path), text(&scratch.dir())]);
@@ -190,7 +191,7 @@ impl Drop for Partitions {
 #[test]
 fn partitions_and_spans_exclude_each_other_only_where_they_overlap() {
     let Some(mut scratch) = Scratch::new() else { return };
-    if !has("partx") {
+    if !has_program("partx") {
         return;
     }
     let image = partitioned(&scratch);
@@ -198,6 +199,9 @@ fn partitions_and_spans_exclude_each_other_only_where_they_overlap() {
     let _partitions = Partitions::of(&disk.path);
     let partition = |number: u32| PathBuf::from(format!("{}p{number}", disk.path.display()));
     let (first, second) = (partition(1), partition(2));
+    if !has_nodes([&first, &second]) {
+        return;
+    }
     let span = |start: &str| Loop::with(&["--offset", start, "--sizelimit", "64M", text(&image)]);
     let (first_span, second_span) = (span("1M"), span("65M"));
     let (on_first, on_second) = (Loop::with(&[text(&first)]), Loop::with(&[text(&second)]));
@@ -273,7 +277,7 @@ fn elsewhere(scratch: &Scratch, hide: bool, arguments: &[&str]) -> Ran {
 #[test]
 fn a_claim_holds_across_namespaces() {
     let Some(mut scratch) = Scratch::new() else { return };
-    if !has("unshare") {
+    if !has_namespaces() {
         return;
     }
     let image = scratch.image();
@@ -293,7 +297,7 @@ fn a_claim_holds_across_namespaces() {
 #[test]
 fn regression_nobody_gets_a_volume_while_it_is_checked_or_made() {
     let Some(scratch) = Scratch::new() else { return };
-    if !has("unshare") {
+    if !has_namespaces() {
         return;
     }
     let (image, root) = (scratch.image(), scratch.root());
@@ -345,6 +349,19 @@ fn a_dead_mount_does_not_keep_a_volume() {
     scratch.close_and_check();
 }
 
+/// Whether a bind mount can replace the id of this machine; says why not.
+fn may_name_machine() -> bool {
+    let why = if !Path::new("/etc/machine-id").exists() {
+        "needs /etc/machine-id"
+    } else if Path::new("/proc/device-tree/serial-number").exists() {
+        "needs a machine without a serial number in its device tree"
+    } else {
+        return true;
+    };
+    skip(Need::MachineId, why);
+    false
+}
+
 /// What another machine would leave if its power were cut while the volume is mounted there: a copy
 /// of the image from that moment. `machine` and `boot` replace what the kernel says of this one.
 fn left_by(scratch: &Scratch, machine: &str, boot: &str, copy: &str) -> PathBuf {
@@ -377,7 +394,7 @@ const OTHER_BOOT: &str = "01234567-89ab-cdef-0123-456789abcdef\n";
 #[test]
 fn a_volume_of_another_machine_is_refused_until_it_is_taken_over() {
     let Some(mut scratch) = Scratch::new() else { return };
-    if !has("unshare") || !Path::new("/etc/machine-id").exists() {
+    if !has_namespaces() || !may_name_machine() {
         return;
     }
     let copy = left_by(&scratch, OTHER_MACHINE, OTHER_BOOT, "foreign");
@@ -416,7 +433,7 @@ fn a_volume_of_another_machine_is_refused_until_it_is_taken_over() {
 #[test]
 fn what_this_machine_left_is_recovered_without_a_question() {
     let Some(mut scratch) = Scratch::new() else { return };
-    if !has("unshare") {
+    if !has_namespaces() || !may_name_machine() {
         return;
     }
     // An earlier boot; this boot, whose process is gone; this boot in a container with a machine id
@@ -434,7 +451,7 @@ fn what_this_machine_left_is_recovered_without_a_question() {
 #[test]
 fn machines_without_an_id_recover_their_own() {
     let Some(mut scratch) = Scratch::new() else { return };
-    if !has("unshare") || Path::new("/proc/device-tree/serial-number").exists() {
+    if !has_namespaces() || !may_name_machine() {
         return;
     }
     let copy = left_by(&scratch, "uninitialized\n", OTHER_BOOT, "nameless");
@@ -458,7 +475,7 @@ fn a_living_process_keeps_even_a_copy() {
     let pid = scratch.daemon().id;
     let word = format!("process {pid} of this machine has it open");
     onejournal(["fsck", text(&copy)]).refused(OPERATIONAL, &word);
-    if has("unshare") {
+    if has_namespaces() {
         elsewhere(&scratch, false, &["fsck", text(&copy)]).refused(OPERATIONAL, &word);
     }
     assert_eq!(onejournal(["fsck", "--takeover", text(&copy)]).code, Some(1));

@@ -8,10 +8,11 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use onejournal_testing::{ENABLE_URING, has_fuse_over_uring, has_namespaces};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{
-    Daemon, LET_GO, Loop, ONEJOURNAL, Scratch, TempMount, check_clean, has, onejournal, run, spawn,
+    Daemon, LET_GO, Loop, ONEJOURNAL, Scratch, TempMount, check_clean, onejournal, run, spawn,
     system, text,
 };
 
@@ -289,7 +290,7 @@ fn a_plain_umount_leaves_a_clean_volume() {
             e2fsck -fn "$3" >&2 # at once: umount(8) has waited
         done"#
     );
-    let Some(mut scratch) = Scratch::new().filter(|_| has("unshare")) else { return };
+    let Some(mut scratch) = Scratch::new().filter(|_| has_namespaces()) else { return };
     let mut command = Command::new("unshare");
     command.args(["-m", "--propagation", "private", "sh", "-c", &script, "sh"]);
     command.arg(scratch.dir()).arg(ONEJOURNAL).arg(scratch.image());
@@ -471,20 +472,20 @@ fn the_way_to_the_kernel_can_be_chosen() {
     let Some(mut scratch) = Scratch::mounted("io_uring=off") else { return };
     assert_eq!(scratch.stat()["transport"], "dev_fuse");
     scratch.umount();
-    let parameter = "/sys/module/fuse/parameters/enable_uring";
-    let Ok(setting) = File::open(parameter) else {
+    if !has_fuse_over_uring() {
         let (image, dir) = (scratch.image(), scratch.dir());
         onejournal(["mount", "-o", "io_uring=on", text(&image), text(&dir)])
             .refused(OPERATIONAL, "6.14");
         return;
-    };
+    }
+    let setting = File::open(ENABLE_URING).unwrap();
     // It is the machine's: who sets it and looks at it holds this lock.
     rustix::fs::flock(&setting, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let read = || fs::read_to_string(parameter).unwrap();
+    let read = || fs::read_to_string(ENABLE_URING).unwrap();
     let before = read();
     scratch.mount("io_uring=on");
     let found = (scratch.stat()["transport"].clone(), read());
-    fs::write(parameter, before).unwrap();
+    fs::write(ENABLE_URING, before).unwrap();
     assert_eq!(found, ("io_uring".into(), "Y\n".into()));
     scratch.close_and_check();
 }

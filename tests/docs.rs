@@ -27,7 +27,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use support::{LET_GO, ONEJOURNAL, alone, can_mount, has, run, scratch_dir};
+use onejournal_testing::{
+    Need, find_python_with_extensions, has_namespaces, has_program, python_with_extensions, skip,
+};
+use support::{LET_GO, ONEJOURNAL, alone, can_mount, run, scratch_dir};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -288,7 +291,7 @@ fn script(page: &Path, blocks: &[Block]) -> String {
                 write!(script, "cat >'{rest}' <<'END OF FILE'\n{}END OF FILE\n", block.text)
                     .unwrap()
             }
-            ("sh", "needs") if !rest.split_whitespace().all(has_program) => {}
+            ("sh", "needs") if !rest.split_whitespace().all(has_needed) => {}
             ("sh", _) => {
                 let run = format!("echo '== {place}' >&2\n{}", block.text);
                 let run = shown.map_or(run.clone(), |text| compared(&run, &text.text));
@@ -321,30 +324,21 @@ fn library(name: &str) -> PathBuf {
     path
 }
 
-/// A Python whose sqlite3 can load extensions; many are built without.
-fn python() -> Option<&'static str> {
-    let can_load = "import sqlite3; sqlite3.Connection.enable_load_extension";
-    let can = |python: &&str| {
-        Command::new(python)
-            .args(["-c", can_load])
-            .output()
-            .is_ok_and(|output| output.status.success())
-    };
-    ["/usr/bin/python3", "python3"].into_iter().find(can)
-}
-
-/// Whether a program, or a module of Python, is installed; says so when it is not.
-fn has_program(name: &str) -> bool {
-    let Some(module) = name.strip_prefix("python3:") else { return has(name) };
+/// Whether what a page or a block needs is installed; says so if not.
+fn has_needed(name: &str) -> bool {
+    if name == "python3" {
+        return python_with_extensions().is_some();
+    }
+    let Some(module) = name.strip_prefix("python3:") else { return has_program(name) };
     let import = format!("import {module}");
-    let has_module = python().is_some_and(|python| {
+    let has_module = find_python_with_extensions().is_some_and(|python| {
         Command::new(python)
             .args(["-c", &import])
             .output()
             .is_ok_and(|output| output.status.success())
     });
     if !has_module {
-        eprintln!("skipped: needs {name}");
+        skip(Need::OptionalProgram, format!("needs {name}"));
     }
     has_module
 }
@@ -375,7 +369,7 @@ impl Place {
         link(&root().join("crates"), "source/crates");
         link(&root().join("plugins"), "source/plugins");
         link(Path::new(ONEJOURNAL), "bin/onejournal");
-        if let Some(python) = python() {
+        if let Some(python) = find_python_with_extensions() {
             link(Path::new(python), "bin/python3");
         }
         place
@@ -408,16 +402,15 @@ impl Place {
 
 #[test]
 fn every_command_runs() {
-    if !can_mount() || !has("unshare") {
+    if !can_mount() || !has_namespaces() {
         return;
     }
     let mut failed = String::new();
     let wanted = std::env::var("ONEJOURNAL_PAGES").unwrap_or_default();
     for page in tried_pages().into_iter().filter(|page| name(page).contains(&wanted)) {
         let (needs, blocks) = blocks(&fs::read_to_string(&page).unwrap());
-        let has_python = !needs.iter().any(|program| program == "python3") || python().is_some();
-        if !has_python || !needs.iter().all(|program| has(program)) {
-            eprintln!("skipped: {}", name(&page));
+        if !needs.iter().all(|program| has_needed(program)) {
+            println!("{}: left out", name(&page));
             continue;
         }
         let began = Instant::now();
@@ -432,7 +425,7 @@ fn every_command_runs() {
 
 #[test]
 fn a_command_that_fails_is_found() {
-    if !can_mount() || !has("unshare") {
+    if !can_mount() || !has_namespaces() {
         return;
     }
     let page = root().join("docs/x.md");
@@ -453,7 +446,7 @@ fn a_command_that_fails_is_found() {
 /// The server that a page started is gone when a command after it has failed: it holds no lock any more.
 #[test]
 fn servers_end_with_their_page() {
-    if !can_mount() || !has("unshare") || !has("setsid") || !has("flock") {
+    if !can_mount() || !has_namespaces() || !has_program("setsid") || !has_program("flock") {
         return;
     }
     let (page, place) = (root().join("docs/x.md"), Place::new());

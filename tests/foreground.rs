@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use onejournal_testing::has_namespaces;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{ONEJOURNAL, Ran, Scratch, TempMount, alone, has, onejournal, run, spawn, text};
+use support::{ONEJOURNAL, Ran, Scratch, TempMount, alone, onejournal, run, spawn, text};
 
 /// `onejournal mount -f` of a scratch volume.
 struct Foreground {
@@ -150,7 +151,7 @@ fn syslog(scratch: &Scratch, image: &Path, options: &str, then: &str) -> (Ran, V
 #[test]
 fn a_daemons_messages_go_to_syslog_by_level() {
     let _alone = alone();
-    let Some(scratch) = Scratch::new().filter(|_| has("unshare")) else { return };
+    let Some(scratch) = Scratch::new().filter(|_| has_namespaces()) else { return };
     let (image, dir) = (scratch.image(), scratch.dir());
     let (ran, lines) = syslog(&scratch, &image, "log_level=info", "");
     ran.good();
@@ -168,7 +169,7 @@ fn a_daemons_messages_go_to_syslog_by_level() {
 #[test]
 fn what_goes_wrong_in_a_daemon_is_in_syslog() {
     let _alone = alone();
-    let Some(scratch) = Scratch::empty().filter(|_| has("unshare")) else { return };
+    let Some(scratch) = Scratch::empty().filter(|_| has_namespaces()) else { return };
     let ram =
         TempMount::new(&["-t", "tmpfs", "-o", "size=24M", "none"], &scratch.root().join("ram"));
     let image = ram.dir.join("image");

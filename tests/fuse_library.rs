@@ -8,16 +8,15 @@ mod file_system;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use fuse::abi::init::OVER_IO_URING;
 use fuse::{Connection, Guard, IoUring, MountError, MountHandle, MountOptions, Source};
+use onejournal_testing::{ENABLE_URING, can_mount_fuse, has_fuse_over_uring};
 
 use file_system::Memory;
-
-const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// The mounted file system, served by a thread. Unmounted when dropped, also by a failed test.
 struct Mounted {
@@ -25,15 +24,6 @@ struct Mounted {
     handle: MountHandle,
     is_uring: bool,
     thread: Option<JoinHandle<Result<(), MountError>>>,
-}
-
-/// Says so where nothing can be mounted.
-fn can_mount() -> bool {
-    let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
-    if !can {
-        eprintln!("skipped: needs root and /dev/fuse");
-    }
-    can
 }
 
 impl Mounted {
@@ -121,7 +111,7 @@ fn use_files(mounted: &Mounted) {
 
 #[test]
 fn files_are_read_and_written_through_dev_fuse() {
-    if !can_mount() {
+    if !can_mount_fuse() {
         return;
     }
     let mounted = Mounted::new(IoUring::Off);
@@ -142,7 +132,7 @@ impl Guard for Noted {
 
 #[test]
 fn regression_a_guard_learns_that_the_connection_has_ended() {
-    if !can_mount() {
+    if !can_mount_fuse() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -174,13 +164,13 @@ impl Drop for Setting {
 
 #[test]
 fn files_are_read_and_written_through_io_uring() {
-    if !can_mount() {
+    if !can_mount_fuse() {
         return;
     }
-    let Ok(locked) = File::open(ENABLE_URING) else {
-        eprintln!("skipped: this kernel has no FUSE over io_uring");
+    if !has_fuse_over_uring() {
         return;
-    };
+    }
+    let locked = File::open(ENABLE_URING).unwrap();
     rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let setting = Setting { _locked: locked, before: fs::read_to_string(ENABLE_URING).unwrap() };
     let mounted = Mounted::new(IoUring::On);
@@ -192,7 +182,7 @@ fn files_are_read_and_written_through_io_uring() {
 
 #[test]
 fn a_mount_in_use_is_busy_and_a_dropped_connection_leaves_nothing() {
-    if !can_mount() {
+    if !can_mount_fuse() {
         return;
     }
     let mounted = Mounted::new(IoUring::Off);

@@ -8,9 +8,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use onejournal_testing::{Need, has_namespaces, has_program, skip};
 use rustix::io::Errno;
 use serde_json::Value;
-use support::{Peer, Scratch, TempMount, has, onejournal, run, system, text};
+use support::{Peer, Scratch, TempMount, onejournal, run, system, text};
 
 /// For a peer: files and directories with flags, and descriptors from before.
 const PREPARE: &str = "
@@ -130,7 +131,7 @@ except OSError as error: r = error.errno
 #[test]
 fn flags_forbid_what_they_forbid_on_the_kernels_ext4() {
     let Some(reference) = Scratch::empty() else { return };
-    if !has("chattr") {
+    if !has_program("chattr") {
         return;
     }
     let image = reference.image();
@@ -169,7 +170,7 @@ fn as_user(capabilities: &str, program: &[&str]) -> Option<i32> {
 
 #[test]
 fn a_capability_allows_by_ioctl_what_it_is_for() {
-    if !has("setpriv") || !has("chattr") {
+    if !has_program("setpriv") || !has_program("chattr") {
         return;
     }
     let Some(scratch) = Scratch::mounted("") else { return };
@@ -201,7 +202,7 @@ fn a_capability_allows_by_ioctl_what_it_is_for() {
 /// Root of a user namespace has all capabilities there, and none on the volume.
 #[test]
 fn capabilities_of_another_user_namespace_allow_nothing() {
-    if !has("setpriv") || !has("unshare") {
+    if !has_program("setpriv") || !has_namespaces() {
         return;
     }
     let Some(scratch) = Scratch::mounted("") else { return };
@@ -209,16 +210,16 @@ fn capabilities_of_another_user_namespace_allow_nothing() {
     fs::write(&path, "x").unwrap();
     let python = support::python();
     let program = format!("import os; assert os.getuid() == 0\n{SET_MODE}");
+    let unshare = ["unshare", "--user", "--map-root-user"];
+    if as_user("", &[&unshare[..], &["true"]].concat()) != Some(0) {
+        return skip(Need::UserNamespaces, "needs namespaces of users");
+    }
     let in_namespace = |owner: u32| {
         std::os::unix::fs::chown(&path, Some(owner), None).unwrap();
-        let unshare = ["unshare", "--user", "--map-root-user"];
         let python = [text(Path::new(&python)), "-I", "-c", &program, text(&path)];
         as_user("", &[&unshare[..], &python[..]].concat())
     };
-    if in_namespace(1000) != Some(0) {
-        eprintln!("skipped: needs user namespaces");
-        return;
-    }
+    assert_eq!(in_namespace(1000), Some(0), "the owner's own");
     assert_eq!(in_namespace(0), Some(1), "the owner is another one");
     scratch.close_and_check();
 }
@@ -226,7 +227,7 @@ fn capabilities_of_another_user_namespace_allow_nothing() {
 /// They were refused when they were written back, and lost.
 #[test]
 fn regression_what_was_written_before_a_file_became_immutable_is_there() {
-    if !has("chattr") {
+    if !has_program("chattr") {
         return;
     }
     for options in ["", "order=sync", "threads=2", "atomic_writes"] {
@@ -262,7 +263,7 @@ view.close(); os.close(IMM); IMM = -1
 /// Many at a time: those that wait leave a thread to answer what they wait for.
 #[test]
 fn files_become_immutable_side_by_side() {
-    if !has("chattr") {
+    if !has_program("chattr") {
         return;
     }
     for options in ["threads=1", "threads=2", "atomic_writes", "order=sync"] {

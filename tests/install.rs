@@ -9,7 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{Ran, has, run, scratch_dir, system, text};
+use onejournal_testing::has_program;
+use support::{Ran, run, scratch_dir, system, text};
 
 /// `make ACTION` into `root`: the command and the libraries that were built for these tests.
 fn make(action: &str, root: &Path, variables: &[(&str, &str)]) -> Ran {
@@ -51,12 +52,12 @@ fn pages() -> Vec<(String, Vec<u8>)> {
 }
 
 fn can_install() -> bool {
-    has("make") && has("strip") && has("readelf")
+    has_program("make") && has_program("strip") && has_program("readelf")
 }
 
 #[test]
 fn a_c_program_is_built_with_pkg_config_from_an_installation() {
-    if !can_install() || !has("pkg-config") || !has("cc") {
+    if !can_install() || !has_program("pkg-config") || !has_program("cc") {
         return;
     }
     let place = scratch_dir();
@@ -182,7 +183,7 @@ fn an_installation_is_stripped_complete_and_removed_again() {
 /// Units and drop-ins, with the paths of this installation.
 #[test]
 fn systemd_accepts_the_units() {
-    if !can_install() || !has("systemd-analyze") {
+    if !can_install() || !has_program("systemd-analyze") {
         return;
     }
     let place = scratch_dir();

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use log::{Log, Options};
+use onejournal_testing::{has_program, is_root};
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{Logd, ONEJOURNAL, Scratch, has, onejournal, run, scratch_dir, text};
+use support::{Logd, ONEJOURNAL, Scratch, onejournal, run, scratch_dir, text};
 
 fn listed() -> Value {
     serde_json::from_str(&onejournal(["ls", "--json"]).good()).unwrap()
@@ -131,8 +132,8 @@ fn a_log_that_another_user_can_change_is_not_believed() {
 
 #[test]
 fn another_user_sees_the_own_logs_only() {
-    if !rustix::process::geteuid().is_root() || !has("setpriv") {
-        return eprintln!("skipped: needs root and setpriv");
+    if !is_root() || !has_program("setpriv") {
+        return;
     }
     let logd = Logd::start(&[]);
     let copy = scratch_dir();

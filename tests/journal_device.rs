@@ -11,8 +11,9 @@ use std::thread::{self, JoinHandle};
 
 use mount::MountHandle;
 use onejournal_testing::drive::{Disk, Emulator, Mounted, Parameters};
+use onejournal_testing::has_program;
 use support::{
-    Loop, ONEJOURNAL, Partition, Ran, Scratch, TempMount, check_clean, has, onejournal, run,
+    Loop, ONEJOURNAL, Partition, Ran, Scratch, TempMount, check_clean, has_nodes, onejournal, run,
     system, text,
 };
 
@@ -394,12 +395,12 @@ fn a_journal_on_a_slower_disk_works() {
 
 #[test]
 fn a_partition_of_the_same_disk_works_and_is_warned_of() {
-    let Some(mut scratch) = Scratch::empty().filter(|_| has("addpart")) else { return };
+    let Some(mut scratch) = Scratch::empty().filter(|_| has_program("addpart")) else { return };
     let disk = device(&scratch, "disk", 96);
     let partitions = (Partition::add(&disk.path, 1, 1, 64), Partition::add(&disk.path, 2, 70, 16));
     let (volume, journal) = (partitions.0.path(), partitions.1.path());
-    if !volume.exists() || !journal.exists() {
-        return eprintln!("skipped: the kernel makes no nodes of partitions");
+    if !has_nodes([&volume, &journal]) {
+        return;
     }
     let made = onejournal(["mkfs", "--journal", text(&journal), text(&volume)]);
     assert!(made.err.contains("on the same disk"), "{made:?}");

@@ -5,7 +5,8 @@ use crate::support;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use support::{Loop, Partition, Scratch, onejournal, system, text};
+use onejournal_testing::has_program;
+use support::{Loop, Partition, Scratch, has_nodes, onejournal, system, text};
 use tempfile::TempDir;
 
 /// A path on tmpfs, in a directory that is removed in the end.
@@ -239,7 +240,7 @@ fn slower_memory_is_slower_and_a_small_journal_is_reused() {
 #[test]
 fn a_journal_on_another_partition_of_the_volumes_disk() {
     let Some(mut scratch) = Scratch::empty() else { return };
-    if !support::has("addpart") {
+    if !has_program("addpart") {
         return;
     }
     let file = scratch.root().join("disk");
@@ -247,8 +248,8 @@ fn a_journal_on_another_partition_of_the_volumes_disk() {
     let disk = Loop::attach(&file);
     let partitions = (Partition::add(&disk.path, 1, 1, 64), Partition::add(&disk.path, 2, 70, 16));
     let (volume, journal) = (partitions.0.path(), partitions.1.path());
-    if !volume.exists() || !journal.exists() {
-        return eprintln!("skipped: the kernel makes no nodes of partitions");
+    if !has_nodes([&volume, &journal]) {
+        return;
     }
     onejournal(["mkfs", volume.to_str().unwrap()]).good();
     let options = format!("journal={},commit=300", journal.display());

@@ -6,7 +6,7 @@
 
 use crate::support;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use judge::campaign::{Failure, Plan, Tally, judge};
 use judge::crash::Fault;
@@ -16,6 +16,7 @@ use judge::host::Programs;
 use judge::obstacle::obstacle;
 use judge::open_fuse;
 use judge::scenario::{SCENARIOS, Scenario};
+use onejournal_testing::{has_shm, skip};
 
 fn number(name: &str, usual: u64) -> u64 {
     let given = std::env::var(name).ok();
@@ -33,14 +34,23 @@ fn plan(fault: Fault, image_count: usize) -> Plan {
 
 /// A process of a run: started by the judge, which says what it does.
 #[test]
-#[ignore = "run by the judge"]
+#[ignore = "a process of the judge"]
 fn worker() {
     judge::worker::run().unwrap();
 }
 
+/// Whether a kind of run cannot be recorded here; says why.
+fn is_hindered(scenario: &Scenario) -> bool {
+    let found = obstacle(scenario);
+    if let Some(obstacle) = &found {
+        skip(obstacle.need, format!("{}: {obstacle}", scenario.name));
+    }
+    found.is_some()
+}
+
 /// Judges runs of the kinds that `is_chosen` takes, by their place in the list; so many images of each unless told otherwise.
 fn judged(usual_images: u64, is_chosen: impl Fn(usize, &Scenario) -> bool) {
-    if !support::can_mount() || !Path::new("/dev/shm").is_dir() {
+    if !support::can_mount() || !has_shm() {
         return;
     }
     let images = usize::try_from(number("ONEJOURNAL_JUDGE_IMAGES", usual_images)).unwrap();
@@ -49,8 +59,7 @@ fn judged(usual_images: u64, is_chosen: impl Fn(usize, &Scenario) -> bool) {
     let chosen =
         SCENARIOS.iter().enumerate().filter(|(place, scenario)| is_chosen(*place, scenario));
     for (place, scenario) in chosen {
-        if let Some(why) = obstacle(scenario) {
-            eprintln!("{}: skipped: {why}", scenario.name);
+        if is_hindered(scenario) {
             continue;
         }
         let found = judge(&plan(Fault::Honest, images), scenario, seed * 100 + place as u64);
@@ -82,7 +91,7 @@ fn has_volume(scenario: &Scenario) -> bool {
 }
 
 #[test]
-#[ignore = "run by crash_images_of_a_users_runs_are_as_they_must_be"]
+#[ignore = "a process of crash_images_of_a_users_runs_are_as_they_must_be"]
 fn runs_of_a_user() {
     judged(15, |_, scenario| scenario.by_user);
 }
@@ -113,7 +122,7 @@ fn crash_images_of_database_engines_on_a_volume_have_what_was_acknowledged() {
 
 /// The load of an engine must find torn pages where only metadata are journaled.
 fn finds_torn_pages(canary: &str) {
-    if !support::can_mount() || !Path::new("/dev/shm").is_dir() {
+    if !support::can_mount() || !has_shm() {
         return;
     }
     let scenario = Scenario::named(canary).unwrap();
@@ -121,7 +130,7 @@ fn finds_torn_pages(canary: &str) {
     match databases::check_canary(&plan(Fault::Honest, 0), scenario, 1, report) {
         Outcome::Passed(figures) => println!("{canary}: {figures}"),
         Outcome::Failed(figures) => panic!("{canary}: no torn page is found: {figures}"),
-        Outcome::Skipped(why) => eprintln!("{canary}: skipped: {why}"),
+        Outcome::Skipped(obstacle) => skip(obstacle.need, format!("{canary}: {obstacle}")),
     }
 }
 
@@ -142,12 +151,11 @@ fn crash_images_of_runs_with_the_journal_on_nvram_are_as_they_must_be() {
 
 /// A judge that finds nothing where something is wrong is worth nothing.
 fn found_out(fault: Fault, scenario: &str) {
-    if !support::can_mount() || !Path::new("/dev/shm").is_dir() {
+    if !support::can_mount() || !has_shm() {
         return;
     }
     let scenario = Scenario::named(scenario).unwrap();
-    if let Some(why) = obstacle(scenario) {
-        eprintln!("{}: skipped: {why}", scenario.name);
+    if is_hindered(scenario) {
         return;
     }
     // Whether a fault of the medium matters at one of 24 cuts depends on how the threads run, also with the same seed.

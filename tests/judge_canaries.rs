@@ -8,7 +8,7 @@ use judge::host::Programs;
 use judge::obstacle::obstacle;
 use judge::scenario::Scenario;
 use onejournal_sqlite::Fault;
-use onejournal_testing::{Need, again_words, skip};
+use onejournal_testing::{again_words, skip};
 
 use crate::support;
 
@@ -45,8 +45,8 @@ fn failures(scenario: &str, worker: &str, seed: u64) -> Option<usize> {
         return None;
     }
     let scenario = Scenario::named(scenario).unwrap();
-    if let Some(why) = obstacle(scenario) {
-        skip(Need::Kernel, why);
+    if let Some(obstacle) = obstacle(scenario) {
+        skip(obstacle.need, obstacle);
         return None;
     }
     let programs = Programs {

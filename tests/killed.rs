@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use mount::MountHandle;
 use onejournal_testing::drive::{Disk, Emulator, Mounted, Parameters};
+use onejournal_testing::has_namespaces;
 use rustix::fs::{FlockOperation, IFlags, ioctl_setflags};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Daemon, LET_GO, ONEJOURNAL, Ran, Scratch, alone, has, onejournal, run, spawn, text};
+use support::{Daemon, LET_GO, ONEJOURNAL, Ran, Scratch, alone, onejournal, run, spawn, text};
 
 /// A process that after `$2` seconds, for as many again, aborts every connection of the volume in `$1`, unless it was
 /// killed before. It says by its exit code whether it had to.
@@ -133,7 +134,7 @@ const PRIVATE: [&str; 3] = ["-m", "--propagation", "private"];
 const CONTAINER: [&str; 6] = ["-m", "--propagation", "private", "-p", "-f", "--kill-child"];
 
 fn volume() -> Option<Scratch> {
-    has("unshare").then(Scratch::new).flatten()
+    has_namespaces().then(Scratch::new).flatten()
 }
 
 /// Waits until nobody has the volume locked; then everything of it is free, and what was acknowledged is there.

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use support::{Loop, ONEJOURNAL, Ran, Scratch, alone, has, onejournal, run, text};
+use onejournal_testing::{has_namespaces, has_program};
+use support::{Loop, ONEJOURNAL, Ran, Scratch, alone, onejournal, run, text};
 
 const COMMANDS: [&str; 2] = ["mount", "fsck"];
 const TYPES: [&str; 3] = ["onejournal", "fuse.onejournal", "fuseblk.onejournal"];
@@ -25,7 +26,7 @@ struct World {
 
 impl World {
     fn new() -> Option<World> {
-        let scratch = Scratch::empty().filter(|_| has("unshare") && has("findfs"))?;
+        let scratch = Scratch::empty().filter(|_| has_namespaces() && has_program("findfs"))?;
         let helpers = scratch.root().join("helpers");
         fs::create_dir(&helpers).unwrap();
         for command in COMMANDS {
@@ -117,7 +118,10 @@ fn an_fstab_entry_is_mounted_once_by_its_label() {
 #[test]
 fn a_user_mounts_and_unmounts_what_fstab_permits() {
     let _alone = alone();
-    let Some(world) = World::new().filter(|_| has("setpriv") && has("fusermount3")) else { return };
+    let Some(world) = World::new().filter(|_| has_program("setpriv") && has_program("fusermount3"))
+    else {
+        return;
+    };
     // The program is where all may run it, the image is the user's, and all may open /dev/fuse, as where udev runs.
     let script = "
         chmod 755 .

@@ -1,6 +1,6 @@
 //! A volume that is really mounted: every operation through the kernel, and `e2fsck` at the end.
 //!
-//! Needs root, /dev/fuse and mke2fs; without them each test says so and does nothing.
+//! Without root, /dev/fuse and e2fsprogs, the tests are skipped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};

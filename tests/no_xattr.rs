@@ -7,9 +7,10 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use onejournal_testing::has_program;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
-use support::{Scratch, has, onejournal, system};
+use support::{Scratch, onejournal, system};
 
 /// What `tar` does with a file.
 fn unpack(scratch: &Scratch, name: &str) {
@@ -96,7 +97,7 @@ fn set_list(arguments: &[&str], scratch: &Scratch, name: &str) {
 
 #[test]
 fn a_file_with_an_access_list_is_refused() {
-    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("setfacl")) else { return };
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has_program("setfacl")) else { return };
     for dir in ["plain", "listed", "inheriting"] {
         fs::create_dir(scratch.path(dir)).unwrap();
         fs::write(scratch.path(&format!("{dir}/below")), "below").unwrap();
@@ -137,7 +138,7 @@ fn a_file_with_an_access_list_is_refused() {
 
 #[test]
 fn a_volume_whose_root_has_an_access_list_is_refused() {
-    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("setfacl")) else { return };
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has_program("setfacl")) else { return };
     let (image, dir) = (scratch.image(), scratch.dir());
     let mount = ["mount", "-o", "noxattr", image.to_str().unwrap(), dir.to_str().unwrap()];
     for arguments in [["-m", "u:1000:-"], ["-dm", "u:1000:-"]] {
@@ -155,7 +156,7 @@ fn a_volume_whose_root_has_an_access_list_is_refused() {
 /// The kernel, which asks for none, leaves it to the volume.
 #[test]
 fn file_capabilities_are_taken_off_by_what_takes_them_off_elsewhere() {
-    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("setcap")) else { return };
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has_program("setcap")) else { return };
     let names = ["written", "cut", "given", "renamed"];
     for name in names {
         fs::write(scratch.path(name), name).unwrap();

@@ -8,9 +8,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
+use onejournal_testing::has_program;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{Logd, ONEJOURNAL, Scratch, has, onejournal, run, spawn, unread_pipe};
+use support::{Logd, ONEJOURNAL, Scratch, onejournal, run, spawn, unread_pipe};
 use tempfile::TempDir;
 
 /// Longer than any test: nothing is committed but by a sync.
@@ -517,7 +518,7 @@ fn dashboard_rules_and_queries_use_metrics_that_there_are() {
 
 #[test]
 fn prometheus_takes_the_rules_and_the_metrics() {
-    if !has("promtool") {
+    if !has_program("promtool") {
         return;
     }
     let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/prometheus");

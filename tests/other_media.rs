@@ -6,6 +6,7 @@ use crate::support;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use onejournal_testing::{Need, skip};
 use support::{Loop, Scratch, onejournal, text, tmpfs_dir};
 
 const OPTIONS: &str = "commit=300";
@@ -150,7 +151,7 @@ fn sectors_that_are_larger_than_blocks_are_refused() {
     let arguments = ["--find", "--show", "--sector-size", "16384", text(&image)];
     let attached = support::system("losetup", arguments);
     if attached.code != Some(0) {
-        return eprintln!("skipped: the kernel has no loop devices with sectors of 16 KiB");
+        return skip(Need::Kernel, format!("needs sectors of 16 KiB: {}", attached.err.trim()));
     }
     let device = Loop { path: attached.out.trim().into() };
     let why = "has sectors of 16384 bytes, and 4096 at most can be used";

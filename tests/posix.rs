@@ -14,9 +14,10 @@ use std::os::unix::fs::{
 use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 
+use onejournal_testing::has_program;
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags};
 use rustix::io::Errno;
-use support::{Peer, Scratch, has, spawn, system, text};
+use support::{Peer, Scratch, spawn, system, text};
 
 const NOBODY: u32 = 65_534;
 
@@ -452,7 +453,7 @@ fn regression_a_failed_fallocate_leaves_the_size() {
 #[test]
 fn access_control_lists_are_kept_and_obeyed() {
     let Some(mut scratch) = Scratch::mounted("") else { return };
-    if !has("setfacl") {
+    if !has_program("setfacl") {
         return;
     }
     let path = scratch.path("f");

@@ -11,12 +11,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use onejournal_testing::{Need, has_program, skip};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::probing::{SHORT, check_empty, end_by, parsed, probe};
 use support::{
-    ONEJOURNAL, Scratch, TempMount, can_mount, has, onejournal, run, scratch_dir, spawn, text,
-    tmpfs_dir,
+    ONEJOURNAL, Scratch, TempMount, can_mount, onejournal, run, scratch_dir, spawn, text, tmpfs_dir,
 };
 
 const NOT_SUITABLE: i32 = 1;
@@ -184,7 +184,7 @@ fn a_directory_that_cannot_be_written_to_is_refused() {
     let place = scratch_dir();
     let mount = TempMount::new(&["-t", "tmpfs", "-o", "ro", "none"], &place.path().join("m"));
     probe([text(&mount.dir)]).refused(OPERATIONAL, "its file system is read-only");
-    if !has("setpriv") {
+    if !has_program("setpriv") {
         return;
     }
     let program = place.path().join("onejournal");
@@ -241,12 +241,13 @@ fn a_measurement_that_is_ended_leaves_nothing() {
 
 #[test]
 fn a_limit_of_the_file_size_is_an_error() {
+    if !has_program("prlimit") {
+        return;
+    }
     let dir = scratch_dir();
     let mut command = Command::new("prlimit");
     command.args(["--fsize=1048576", ONEJOURNAL]).args(SHORT).arg(dir.path());
-    if has("prlimit") {
-        run(&mut command).refused(OPERATIONAL, "give a smaller --size");
-    }
+    run(&mut command).refused(OPERATIONAL, "give a smaller --size");
     check_empty(dir.path());
 }
 
@@ -268,7 +269,7 @@ fn watching_forecasts_and_writes_nothing() {
     let words = ["probe", "--watch", "--interval", "0.1", "--count", "2", "--tbw", "600"];
     let ran = onejournal(words.into_iter().chain(["--json", text(dir.path())]));
     if ran.err.contains("is on no disk") {
-        return eprintln!("skipped: {}", ran.err);
+        return skip(Need::Disk, ran.err.trim());
     }
     let shown = ran.good();
     let lines: Vec<Value> = shown.lines().map(parsed).collect();
@@ -301,7 +302,7 @@ fn a_signal_ends_the_last_interval_early() {
     shown.read_line(&mut line).unwrap();
     if line.is_empty() {
         child.wait().unwrap();
-        return eprintln!("skipped: {} is on no disk", dir.path().display());
+        return skip(Need::Disk, format!("{} is on no disk", dir.path().display()));
     }
     // An interval of less than a second would not be shown.
     std::thread::sleep(Duration::from_millis(1200));

@@ -6,6 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use onejournal_testing::has_namespaces;
 use support::{Loop, Scratch, check_clean, onejournal, system, text};
 
 /// Mounted before, with a file in it; closed.
@@ -171,7 +172,7 @@ fn mkfs_by(scratch: &Scratch, tried: i32) -> support::Ran {
 
 #[test]
 fn an_old_volume_is_given_up_when_mke2fs_begins_and_not_before() {
-    let Some(mut scratch) = closed_volume().filter(|_| support::has("unshare")) else { return };
+    let Some(mut scratch) = closed_volume().filter(|_| has_namespaces()) else { return };
     let _alone = support::alone();
     let before = fs::read(scratch.image()).unwrap();
     assert_ne!(mkfs_by(&scratch, 1).code, Some(0));

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use onejournal_testing::has_program;
 use rustix::process::Signal;
-use support::{Peer, Scratch, has, python, spawn};
+use support::{Peer, Scratch, python, spawn};
 
 /// The journal modes with the `synchronous` that makes a commit durable when it returns. (As SQLite
 /// documents, `DELETE` needs `EXTRA`: only that syncs the directory after the journal's removal.)
@@ -71,7 +72,7 @@ fn check_database(dir: &Path) -> u64 {
 /// Kills the daemon while a writer commits: what the writer had been promised is there afterwards.
 fn storm(options: &str, seed: u64, round_count: usize) {
     let Some(mut scratch) = Scratch::with_size("128M") else { return };
-    if !has("python3") {
+    if !has_program("python3") {
         return;
     }
     let mut rng = fastrand::Rng::with_seed(seed);

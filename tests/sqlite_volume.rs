@@ -5,7 +5,7 @@ use crate::support;
 use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::Once;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, ffi};
 use serde_json::Value;
@@ -307,8 +307,8 @@ fn a_transaction_of_a_rollback_mode_is_few_requests() {
     scratch.close_and_check();
 }
 
-/// Not a test of its own: what [`a_writer_that_dies_leaves_what_was_committed`] starts.
 #[test]
+#[ignore = "a process of a_writer_that_dies_leaves_what_was_committed"]
 fn dying_writer() {
     let Ok(text) = std::env::var("ONEJOURNAL_DYING_WRITER") else { return };
     let [path, journal_mode, cache_size] = text.split('|').collect::<Vec<_>>()[..] else {
@@ -591,33 +591,5 @@ fn nothing_acknowledged_is_lost_when_the_daemon_is_killed() {
             }
         }
     }
-    scratch.close_and_check();
-}
-
-/// A measurement: `cargo test --release --test sqlite_volume -- --ignored --nocapture`.
-#[test]
-#[ignore = "measures"]
-fn a_thousand_operations_in_a_transaction() {
-    let Some(mut scratch) = Scratch::with_size("512M") else { return };
-    scratch.mount("");
-    let vfses = ["unix", "onejournal"];
-    let connections = vfses.map(|vfs| open(&scratch.path(vfs), vfs, "wal"));
-    let mut took = [Vec::new(), Vec::new()];
-    for _ in 0..30 {
-        for (connection, took) in connections.iter().zip(&mut took) {
-            let begin = Instant::now();
-            connection.execute_batch("begin").unwrap();
-            for _ in 0..1000 {
-                connection.execute("insert into t(v) values (randomblob(100))", []).unwrap();
-            }
-            connection.execute_batch("commit").unwrap();
-            took.push(begin.elapsed());
-        }
-    }
-    took.iter_mut().for_each(|took| took.sort());
-    let [plain, ours] = took.map(|took| took[took.len() / 2]);
-    let ratio = plain.as_secs_f64() / ours.as_secs_f64();
-    eprintln!("medians: {plain:?} without, {ours:?} with: {ratio:.2} times");
-    drop(connections);
     scratch.close_and_check();
 }

@@ -9,11 +9,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use onejournal_testing::{has_namespaces, has_program};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use support::{
-    LET_GO, Loop, ONEJOURNAL, Scratch, TempMount, alone, has, onejournal, run, spawn, system, text,
+    LET_GO, Loop, ONEJOURNAL, Scratch, TempMount, alone, onejournal, run, spawn, system, text,
 };
 
 const OPERATIONAL: i32 = 8;
@@ -89,7 +90,7 @@ fn a_volume_is_unmounted_by_its_device() {
 #[test]
 fn a_copy_in_another_namespace_is_named_and_taken_off() {
     let _alone = alone();
-    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("unshare")) else { return };
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has_namespaces()) else { return };
     let copy = Waiting::in_copy(&scratch, scratch.root());
     let place = format!(
         "mounted on {} in the mount namespace of process {} (sh)",
@@ -112,7 +113,7 @@ fn a_copy_in_another_namespace_is_named_and_taken_off() {
 #[test]
 fn a_copy_that_is_in_use_is_left_and_named() {
     let _alone = alone();
-    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("unshare")) else { return };
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has_namespaces()) else { return };
     let copy = Waiting::in_copy(&scratch, &scratch.dir());
     let pid = copy.0.id().to_string();
     let ran = umount(&scratch.image());
@@ -136,7 +137,7 @@ fn detached_line(image: &Path) -> Option<String> {
 #[test]
 fn a_daemon_without_a_mount_is_shown_and_can_be_ended() {
     let _alone = alone();
-    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("unshare")) else { return };
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has_namespaces()) else { return };
     let image = scratch.image();
     let file = File::create(scratch.path("f")).unwrap();
     fs::write(scratch.path("g"), "g").unwrap();
@@ -172,7 +173,7 @@ fn a_daemon_without_a_mount_is_shown_and_can_be_ended() {
 #[test]
 fn a_mount_waits_for_a_daemon_that_is_closing() {
     let _alone = alone();
-    let Some(mut scratch) = Scratch::new().filter(|_| has("flock")) else { return };
+    let Some(mut scratch) = Scratch::new().filter(|_| has_program("flock")) else { return };
     let script = scratch.root().join("mount");
     let body =
         "exec 9<\"$1\" && flock 9 && echo oj-closing >/proc/$$/comm && echo here && read line";
@@ -209,7 +210,7 @@ fn waits_for(waiting: u32, pid: u32) -> bool {
 #[test]
 fn a_mount_waits_for_a_copy_of_the_last_one() {
     let _alone = alone();
-    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("unshare")) else { return };
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has_namespaces()) else { return };
     fs::write(scratch.path("f"), "f").unwrap();
     let copy = Waiting::in_copy(&scratch, scratch.root());
     system("umount", [scratch.dir()]).good();
@@ -310,7 +311,7 @@ fn a_mount_whose_daemon_died_is_taken_off() {
 #[test]
 fn a_root_directory_that_denies_everything_is_unmounted() {
     let _alone = alone();
-    let Some(mut scratch) = Scratch::mounted("").filter(|_| has("setpriv")) else { return };
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has_program("setpriv")) else { return };
     fs::set_permissions(scratch.dir(), Permissions::from_mode(0o0)).unwrap();
     let as_weak_root = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");

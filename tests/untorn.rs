@@ -7,10 +7,11 @@ use crate::support;
 use std::fs::{self, File};
 use std::path::Path;
 
+use onejournal_testing::has_program;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use serde_json::Value;
-use support::{Loop, Scratch, TempMount, has, onejournal, python, system, text};
+use support::{Loop, Scratch, TempMount, onejournal, python, system, text};
 
 const OPERATIONAL: i32 = 8;
 const USAGE: i32 = 16;
@@ -189,7 +190,7 @@ with open(sys.argv[1], 'r+') as f:
         raise AssertionError('a declared file is ordered')
     fcntl.ioctl(f, 0x40044fe1, struct.pack('I', 6))
 ";
-    if has("python3") {
+    if has_program("python3") {
         system(python(), ["-c", set_mode, text(&file)]).good();
         assert_eq!(mode_of(&file), "delta atomic=8192");
     }

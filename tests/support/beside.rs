@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-use super::{Scratch, TempMount, check_clean, has, python, run, system, text};
+use super::{Scratch, TempMount, check_clean, python, run, system, text};
+use onejournal_testing::has_program;
 
 /// What every program begins with: `d` is the directory, `tell` prints a line of the table, `as_user` runs a
 /// function in a process of another user.
@@ -65,7 +66,7 @@ pub struct Ours {
 impl Ours {
     /// An image that mke2fs makes with these options.
     pub fn new(size: &str, mke2fs: &[&str], options: &str) -> Option<Ours> {
-        if !has("python3") {
+        if !has_program("python3") {
             return None;
         }
         let mut scratch = Scratch::empty()?;

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use onejournal_testing::{Need, can_mount_fuse, has_loop_devices, has_program, skip};
 use rustix::event::{PollFd, PollFlags, poll};
 
 pub use held::{HeldDevice, wait_until};
@@ -28,43 +29,20 @@ pub use scratch::{Daemon, Loop, Partition, Scratch, TempMount, scratch_dir, tmpf
 /// The command under test.
 pub const ONEJOURNAL: &str = env!("CARGO_BIN_EXE_onejournal");
 
-/// Whether volumes can be mounted here as root; says why not.
+/// Whether the command can mount volumes here as root; says why not.
+#[track_caller]
 pub fn can_mount() -> bool {
-    let why = if !rustix::process::geteuid().is_root() {
-        "needs root"
-    } else if !Path::new("/dev/fuse").exists() {
-        "needs /dev/fuse"
-    } else if !Path::new("/dev/loop-control").exists() {
-        "needs loop devices"
-    } else if !may_administer() {
-        "needs CAP_SYS_ADMIN"
-    } else if !has("mke2fs") || !has("e2fsck") {
-        "needs e2fsprogs"
-    } else {
-        return true;
-    };
-    eprintln!("skipped: {why}");
-    false
+    can_mount_fuse() && has_loop_devices() && has_program("mke2fs") && has_program("e2fsck")
 }
 
-/// Root of a container often has no `CAP_SYS_ADMIN`, and cannot mount.
-fn may_administer() -> bool {
-    const CAP_SYS_ADMIN: u64 = 1 << 21;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    effective.unwrap_or_default() & CAP_SYS_ADMIN != 0
-}
-
-/// Whether a program is installed; says so when it is not.
-pub fn has(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let dirs = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    let found = dirs.into_iter().any(|dir| dir.join(program).exists());
-    if !found {
-        eprintln!("skipped: needs {program}");
+/// Whether the kernel has made these nodes of partitions; says so if not.
+#[track_caller]
+pub fn has_nodes<const N: usize>(partitions: [&Path; N]) -> bool {
+    let missing = partitions.into_iter().find(|node| !node.exists());
+    if let Some(node) = missing {
+        skip(Need::Partitions, format!("needs the node {}", node.display()));
     }
-    found
+    missing.is_none()
 }
 
 /// What a program said and how it ended.

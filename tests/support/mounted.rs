@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use device::{Access, Disk, Metered};
 use mount::{MountHandle, Order, Session, SessionError, SessionOptions, Source, StatSource};
+use onejournal_testing::{can_mount_fuse, has_program};
 
 /// Between fork and exec a child has all open files of the process, and a mount on which one of them is open is busy:
 /// held by who starts a program, and by who unmounts.
@@ -36,23 +37,18 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Makes and mounts an image; `None`, and a word about it, where that is not possible.
+    /// Makes and mounts an image; `None`, with a message, where that is not possible.
     pub fn new() -> Option<Mounted> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-            eprintln!("skipped: needs root and /dev/fuse");
+        if !can_mount_fuse() || !has_program("mke2fs") || !has_program("e2fsck") {
             return None;
         }
         let scratch = tempfile::tempdir().unwrap();
         std::fs::create_dir(scratch.path().join("mnt")).unwrap();
         let image = scratch.path().join("image");
         std::fs::File::create(&image).unwrap().set_len(IMAGE_BYTES).unwrap();
-        let made =
-            run(Command::new("mke2fs").args(["-q", "-t", "ext4", "-F", "-b", "4096"]).arg(&image));
-        if made.is_err() {
-            eprintln!("skipped: needs mke2fs");
-            return None;
-        }
-        assert!(made.unwrap().status.success());
+        let mut mke2fs = Command::new("mke2fs");
+        mke2fs.args(["-q", "-t", "ext4", "-F", "-b", "4096"]).arg(&image);
+        assert!(run(&mut mke2fs).unwrap().status.success());
         let mut mounted = Mounted { scratch, running: None };
         mounted.start();
         Some(mounted)

@@ -9,7 +9,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{has, spawn};
+use super::spawn;
+use onejournal_testing::has_program;
 
 const LOOP: &str = r#"
 import ctypes, errno, fcntl, json, mmap, os, socket, sqlite3, stat, struct, sys
@@ -35,12 +36,12 @@ pub struct Peer {
 impl Peer {
     /// Works in `dir`. `None`, and a word about it, where there is no Python.
     pub fn new(dir: &Path) -> Option<Peer> {
-        if !has("python3") { None } else { Some(Peer::start(Command::new(python()), dir)) }
+        if !has_program("python3") { None } else { Some(Peer::start(Command::new(python()), dir)) }
     }
 
     /// The same as another user, who is in no group but `gid`.
     pub fn as_user(dir: &Path, uid: u32, gid: u32) -> Option<Peer> {
-        if !has("python3") || !has("setpriv") {
+        if !has_program("python3") || !has_program("setpriv") {
             return None;
         }
         let mut command = Command::new("setpriv");
