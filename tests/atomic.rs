@@ -8,6 +8,7 @@ use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use onejournal_testing::{test_name, tier};
 use rusqlite::Connection;
 use rustix::fs::inotify;
 use rustix::io::Errno;
@@ -388,7 +389,7 @@ fn storm(kills_daemon: bool, seed: u64) {
     drop(open_database(&scratch.path("db")));
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut promised = 0;
-    for round in 0..16 {
+    for round in 0..tier::count(16) {
         let mut child = start_client(&scratch.path("db"));
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut keys = lines.filter_map(|line| line.unwrap().parse::<u64>().ok());
@@ -421,13 +422,13 @@ fn storm(kills_daemon: bool, seed: u64) {
 #[test]
 fn a_killed_client_leaves_whole_transactions() {
     let _alone = ALONE.lock();
-    storm(false, 1);
+    storm(false, tier::seed_of(test_name!()));
 }
 
 #[test]
 fn a_killed_daemon_leaves_whole_transactions() {
     let _alone = ALONE.lock();
-    storm(true, 2);
+    storm(true, tier::seed_of(test_name!()));
 }
 
 /// The kernel keeps the size of what was dropped, and appends there.

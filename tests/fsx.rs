@@ -1,6 +1,6 @@
 //! Random operations through the mount: on one file against a model, and on a tree by four threads.
 //!
-//! Each failure names its seed; `ONEJOURNAL_SEED` sets another one, `ONEJOURNAL_STEPS` more steps.
+//! The gate does a fifth of the steps. Each failure names its seed.
 
 use crate::support;
 
@@ -11,16 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastrand::Rng;
+use onejournal_testing::{test_name, tier};
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use support::{Peer, Scratch, onejournal, system};
 
 /// Largest size of the file.
 const SIZE_LIMIT: usize = 400_000;
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
 
 /// The file, what it should hold, and how that came to be.
 struct Checked {
@@ -206,8 +203,8 @@ impl Checked {
 }
 
 fn exercise(options: &'static str, seed: u64) {
-    let Some(mut checked) = Checked::new(options, number("ONEJOURNAL_SEED", seed)) else { return };
-    for _ in 0..number("ONEJOURNAL_STEPS", 1500) {
+    let Some(mut checked) = Checked::new(options, seed) else { return };
+    for _ in 0..tier::count(1500) {
         checked.step();
     }
     checked.remount();
@@ -217,22 +214,22 @@ fn exercise(options: &'static str, seed: u64) {
 
 #[test]
 fn a_file_holds_what_its_model_holds() {
-    exercise("commit=1", 11);
+    exercise("commit=1", tier::seed_of(test_name!()));
 }
 
 #[test]
 fn a_file_holds_what_its_model_holds_with_ordered_data() {
-    exercise("commit=1,data=ordered", 12);
+    exercise("commit=1,data=ordered", tier::seed_of(test_name!()));
 }
 
 #[test]
 fn a_file_holds_what_its_model_holds_with_order_sync() {
-    exercise("commit=1,order=sync", 13);
+    exercise("commit=1,order=sync", tier::seed_of(test_name!()));
 }
 
 #[test]
 fn a_file_holds_what_its_model_holds_with_ordered_data_and_order_sync() {
-    exercise("commit=1,data=ordered,order=sync", 14);
+    exercise("commit=1,data=ordered,order=sync", tier::seed_of(test_name!()));
 }
 
 /// Errors that random operations run into; any other one is a failure.
@@ -346,25 +343,25 @@ fn walk(dir: &Path) -> usize {
 
 #[test]
 fn a_tree_stays_sound_under_four_threads() {
-    let seed = number("ONEJOURNAL_SEED", 21);
-    let step_count = number("ONEJOURNAL_STEPS", 2500);
+    let mut rng = Rng::with_seed(tier::seed_of(test_name!()));
+    let step_count = tier::count(2500) as u64;
     for options in ["commit=1", "commit=1,data=ordered"] {
         let Some(mut scratch) = Scratch::with_size("256M") else { return };
         scratch.mount(options);
         let dir = scratch.dir();
-        let run = |seed: u64| {
+        let mut run = || {
             std::thread::scope(|scope| {
-                for thread in 0..4 {
-                    let dir = &dir;
-                    scope.spawn(move || stress(dir, seed * 10 + thread, step_count, &NEVER));
+                for _ in 0..4 {
+                    let (dir, seed) = (&dir, rng.u64(..));
+                    scope.spawn(move || stress(dir, seed, step_count, &NEVER));
                 }
             });
         };
-        run(seed);
+        run();
         scratch.remount(options);
         let before = walk(&dir);
         // Again, with a crash: what was synced is there, what e2fsck sees is sound.
-        run(seed + 1);
+        run();
         system("sync", ["-f", dir.to_str().unwrap()]).good();
         let synced = walk(&dir);
         assert!(before > 0 && synced > 0);
@@ -380,12 +377,12 @@ fn a_tree_stays_sound_under_four_threads() {
 /// Hardly anything fits: every operation finds out in its middle, again and again.
 #[test]
 fn a_tree_stays_sound_when_the_volume_is_full() {
-    let seed = number("ONEJOURNAL_SEED", 41);
+    let seed = tier::seed_of(test_name!());
     let mut rng = Rng::with_seed(seed);
     for options in ["commit=1", "commit=1,data=ordered"] {
         let Some(mut scratch) = Scratch::with_size("16M") else { return };
         scratch.mount(options);
-        for round in 0..4 {
+        for round in 0..tier::count(8) {
             let ballast = fs::File::create(scratch.path("ballast")).unwrap();
             let free = rustix::fs::statvfs(scratch.dir()).unwrap().f_bfree;
             let keep = rng.u64(..40); // blocks
@@ -420,10 +417,10 @@ fn a_tree_stays_sound_when_the_volume_is_full() {
 /// The daemon is killed while four threads work, again and again on the same volume.
 #[test]
 fn a_tree_is_sound_after_every_crash() {
-    let seed = number("ONEJOURNAL_SEED", 31);
+    let seed = tier::seed_of(test_name!());
     let Some(mut scratch) = Scratch::with_size("256M") else { return };
     let mut rng = Rng::with_seed(seed);
-    for round in 0..12 {
+    for round in 0..tier::count(12) {
         let options = ["commit=1", "commit=1,data=ordered"][round % 2];
         scratch.mount(options);
         walk(&scratch.dir());
@@ -470,9 +467,9 @@ fn content(who: usize, index: usize) -> Vec<u8> {
 /// Commits are shared by threads; and to sync a new file is enough, its directory need not be.
 #[test]
 fn what_was_acknowledged_to_any_of_four_threads_is_there() {
-    let seed = number("ONEJOURNAL_SEED", 51);
+    let seed = tier::seed_of(test_name!());
     let mut rng = Rng::with_seed(seed);
-    for round in 0..8 {
+    for round in 0..tier::count(8) {
         let options = ["commit=300", "commit=300,data=ordered"][round % 2];
         let Some(mut scratch) = Scratch::mounted(options) else { return };
         let dir = scratch.dir();

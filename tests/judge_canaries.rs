@@ -8,7 +8,8 @@ use judge::host::Programs;
 use judge::obstacle::obstacle;
 use judge::scenario::Scenario;
 use onejournal_sqlite::Fault;
-use onejournal_testing::{again_words, skip};
+use onejournal_testing::tier::{Tier, tier};
+use onejournal_testing::{Need, again_words, skip};
 
 use crate::support;
 
@@ -64,10 +65,14 @@ fn failures(scenario: &str, worker: &str, seed: u64) -> Option<usize> {
 }
 
 /// The threads run differently each time, also with the same seed. So it depends on chance whether
-/// a fault has an effect at one of the 16 cuts.
+/// a fault has an effect at one of the 16 cuts, and the gate does not try it.
 fn is_found_out(scenario: &str, worker: &str) -> bool {
+    if tier() == Tier::Gate {
+        skip(Need::Tier, "whether the fault matters at a cut is luck");
+        return true;
+    }
     let is_found = |seed| failures(scenario, worker, seed).is_none_or(|count| count > 0);
-    [2, 4, 6, 8].into_iter().any(is_found)
+    (2..42).step_by(2).any(is_found)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use onejournal_testing::has_program;
+use onejournal_testing::{has_program, test_name, tier};
 use rustix::process::Signal;
 use support::{Peer, Scratch, python, spawn};
 
@@ -70,14 +70,15 @@ fn check_database(dir: &Path) -> u64 {
 }
 
 /// Kills the daemon while a writer commits: what the writer had been promised is there afterwards.
-fn storm(options: &str, seed: u64, round_count: usize) {
+fn storm(options: &str, seed: u64) {
     let Some(mut scratch) = Scratch::with_size("128M") else { return };
     if !has_program("python3") {
         return;
     }
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut promised = 0;
-    for round in 0..round_count {
+    // In each mode once, at least.
+    for round in 0..tier::count(16) {
         scratch.mount(options);
         if promised > 0 {
             let found = check_database(&scratch.dir());
@@ -111,17 +112,17 @@ fn storm(options: &str, seed: u64, round_count: usize) {
 
 #[test]
 fn nothing_acknowledged_is_lost_in_a_storm_of_crashes() {
-    storm("", 1, 16);
+    storm("", tier::seed_of(test_name!()));
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_in_a_storm_with_ordered_data() {
-    storm("data=ordered", 2, 16);
+    storm("data=ordered", tier::seed_of(test_name!()));
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_in_a_storm_with_order_sync() {
-    storm("order=sync", 3, 8);
+    storm("order=sync", tier::seed_of(test_name!()));
 }
 
 /// Inserts 60 rows in transactions of its own, some rolled back, while somebody else does the same.

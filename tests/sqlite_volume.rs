@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Once;
 use std::time::Duration;
 
+use onejournal_testing::{test_name, tier};
 use rusqlite::{Connection, OpenFlags, ffi};
 use serde_json::Value;
 use support::{Scratch, onejournal, run, text};
@@ -399,8 +400,7 @@ fn the_databases_are_what_they_would_be() {
     scratch.mount(OPTIONS);
     drop(open(&scratch.path("load"), "onejournal", "delete"));
     let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
-    let first_seed = std::env::var("ONEJOURNAL_SEED").map_or(0, |seed| seed.parse().unwrap());
-    for seed in first_seed..first_seed + 12 {
+    for seed in tier::seeds(test_name!(), 12) {
         let mut random = fastrand::Rng::with_seed(seed);
         let name = format!("{seed}.db");
         let (ours_at, plain_at) = (scratch.path(&name), elsewhere.path().join(&name));
@@ -562,12 +562,13 @@ fn transactions_that_spill_are_whole() {
 #[test]
 fn nothing_acknowledged_is_lost_when_the_daemon_is_killed() {
     let Some(mut scratch) = Scratch::with_size("128M") else { return };
-    let mut rng = fastrand::Rng::with_seed(7);
+    let mut rng = fastrand::Rng::with_seed(tier::seed_of(test_name!()));
     // With the extension a commit is durable in mode DELETE, too.
     let modes = ["wal", "truncate", "persist", "delete"];
     let mut promised = modes.map(|_| 0);
     scratch.mount("");
-    for round in 0..12 {
+    // In each mode once, at least.
+    for round in 0..tier::count(20) {
         let number = round % modes.len();
         let connection = open(&scratch.path(modes[number]), "onejournal", modes[number]);
         assert_eq!(rows(&connection), promised[number], "{} in round {round}", modes[number]);

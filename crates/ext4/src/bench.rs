@@ -49,7 +49,7 @@ impl Bench {
             .arg(&image)
             .arg(format!("{size_mib}M")));
         let files = (0..file_count).map(|at| ino_of(&image, at)).collect();
-        let bytes = std::fs::read(&image).expect("the image");
+        let bytes = onejournal_testing::read_sparse(&image).expect("the image");
         let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
         Bench { directory, device, mode, files }
     }
@@ -75,7 +75,8 @@ impl Bench {
 
     fn save(&self) -> std::path::PathBuf {
         let image = self.directory.path().join("image");
-        std::fs::write(&image, self.device.to_bytes()).expect("room in the temporary directory");
+        let saved = onejournal_testing::save_device(&image, &*self.device);
+        saved.expect("room in the temporary directory");
         image
     }
 

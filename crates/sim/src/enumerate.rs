@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use onejournal_testing::Image;
+use onejournal_testing::{Image, tier};
 
 use crate::BLOCK_BYTES;
 use crate::case::{Case, Crash, Id};
@@ -43,6 +43,8 @@ pub struct Effort {
     pub worker_count: usize,
     /// Stop (at a cut) after this many distinct crash states of this run.
     pub state_limit: usize,
+    /// In the gate, a fifth of the cuts only.
+    pub is_sampled: bool,
 }
 
 impl Default for Effort {
@@ -53,6 +55,7 @@ impl Default for Effort {
             recut_count: 3,
             worker_count: 2,
             state_limit: usize::MAX,
+            is_sampled: false,
         }
     }
 }
@@ -125,7 +128,9 @@ pub fn enumerate(case: Case, effort: &Effort, stage: &Stage<'_>) -> Result<Tally
 
 /// Checks every crash of a run.
 pub fn enumerate_recording(recording: &Recording, effort: &Effort) -> Result<Tally, Box<Failure>> {
-    let cuts: Vec<usize> = recording.trace.cuts().collect();
+    let is_taken = |at| !effort.is_sampled || tier::takes(recording.case.seed, at);
+    let cuts = recording.trace.cuts().enumerate().filter(|(at, _)| is_taken(*at));
+    let cuts: Vec<usize> = cuts.map(|(_, cut)| cut).collect();
     let shared = Shared::default();
     std::thread::scope(|scope| {
         for _ in 0..effort.worker_count.max(1) {

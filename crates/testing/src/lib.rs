@@ -1,8 +1,8 @@
 //! Simulated media, for tests: block devices, NVRAM and files that lose in a power cut all that real
 //! ones may lose. Also what tests of several crates share: layers in front of a device
 //! ([`Layered`]), the directories of a log service ([`ServiceDirectories`]), programs that are started
-//! ([`spawn_without_files`]), and the comparison of structs with the pages of `docs/format`
-//! ([`FormatPage`]).
+//! ([`spawn_without_files`]), files with holes ([`save_device`]), and the comparison of structs with
+//! the pages of `docs/format` ([`FormatPage`]).
 //!
 //! The product does not link this crate. Tests do, and so do the crates that check the product
 //! (`sim`, `judge`). The lists of what a medium promises are in the crate `device`, because
@@ -19,7 +19,7 @@
 //!   block/ nvram/    a simulated block device, a simulated NVRAM
 //!   power_cut/       what all of them share: images, traces, power cuts
 //!   abilities    what this machine has of what tests need
-//!   again child format_page service_directories skip tier
+//!   again child format_page service_directories skip sparse tier
 //! ```
 
 mod abilities;
@@ -33,6 +33,7 @@ mod nvram;
 mod power_cut;
 mod service_directories;
 mod skip;
+mod sparse;
 pub mod tier;
 
 pub use abilities::{
@@ -49,3 +50,4 @@ pub use nvram::{NvramCursor, NvramEvent, NvramTrace, SimNvram};
 pub use power_cut::{CursorOf, Fault, Image, SimClock, Survival, TraceOf, Volatile};
 pub use service_directories::{ServiceDirectories, lose_memory};
 pub use skip::{Need, skip};
+pub use sparse::{read_sparse, save_device, write_sparse};

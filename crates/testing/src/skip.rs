@@ -36,6 +36,8 @@ pub enum Need {
     OptionalProgram,
     /// A database server, or a plug-in for one.
     Database,
+    /// More time than the gate has, or luck.
+    Tier,
 }
 
 impl Need {
@@ -76,6 +78,7 @@ impl Need {
             Need::Program => "program",
             Need::OptionalProgram => "optional-program",
             Need::Database => "database",
+            Need::Tier => "tier",
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::facts::{Source, check_not_fixed, fixed_ranges, read_desc};
 use crate::inode::Inode;
 use crate::op::credits;
 use crate::{DataMode, Error, FileKind, InodeNo, Volume};
+use onejournal_testing::{test_name, tier};
 
 const VARIANTS: [&str; 4] = [
     "metadata_csum",
@@ -35,10 +36,10 @@ fn random_allocations_and_frees_leave_a_clean_volume() {
         let bench = with_features(features);
         let volume = bench.open();
         let before = everything(&volume);
-        let mut random = fastrand::Rng::with_seed(11);
+        let mut random = fastrand::Rng::with_seed(tier::seed_of(test_name!()));
         let mut held: Vec<(HomeBlock, u32)> = Vec::new();
         let mut in_use = std::collections::HashSet::new();
-        for _ in 0..400 {
+        for _ in 0..tier::count(400) {
             if held.is_empty() || random.u8(..) < 150 {
                 let goal = HomeBlock(random.u64(..volume.facts.geometry.block_count + 10));
                 let wanted = 1 + random.u32(..400);
@@ -177,7 +178,7 @@ fn orphans_come_and_go_in_any_order() {
     for features in VARIANTS {
         let bench = with_features(features);
         let volume = bench.open();
-        let mut random = fastrand::Rng::with_seed(5);
+        let mut random = fastrand::Rng::with_seed(tier::seed_of(test_name!()));
         let mut orphans: Vec<InodeNo> = Vec::new();
         for round in 0..120 {
             if orphans.is_empty() || random.u8(..) < 140 {

@@ -245,6 +245,7 @@ pub(super) fn has_valid_tail(block: &BlockBytes) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onejournal_testing::{test_name, tier};
 
     fn empty(has_tail: bool) -> Box<BlockBytes> {
         let mut block = Box::new([0; BLOCK_BYTES]);
@@ -276,7 +277,7 @@ mod tests {
 
     #[test]
     fn random_inserts_and_removes_match_a_model() {
-        for seed in 0..40 {
+        for seed in tier::seeds(test_name!(), 40) {
             let mut random = fastrand::Rng::with_seed(seed);
             let has_tail = random.bool();
             let mut block = empty(has_tail);
@@ -339,8 +340,8 @@ mod tests {
 
     #[test]
     fn noise_never_panics() {
-        let mut random = fastrand::Rng::with_seed(7);
-        for _ in 0..2000 {
+        let mut random = fastrand::Rng::with_seed(tier::seed_of(test_name!()));
+        for _ in 0..tier::count(2000) {
             let mut block = empty(true);
             for _ in 0..20 {
                 let _ = insert(&mut block, true, &[b'n'; 9][..random.usize(1..9)], 1, 1);

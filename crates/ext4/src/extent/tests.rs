@@ -10,6 +10,7 @@ use super::run::Run;
 use super::update::{NodeStore, insert, mark, remove_in_leaf, shrink};
 use super::walk::{NodeSource, Root, check_root, descend, find};
 use crate::{Error, InodeNo, Result};
+use onejournal_testing::{test_name, tier};
 
 const BLOCK_COUNT: u64 = 1 << 40;
 const FIRST_NODE: u64 = 1 << 30;
@@ -235,9 +236,8 @@ fn no_space_for_a_node_is_an_error() {
 
 #[test]
 fn random_edits_match_the_model() {
-    for seed in 0..12 {
-        random_edits(seed);
-    }
+    // By turns in a small and in a large space.
+    tier::seeds(test_name!(), 12).for_each(random_edits);
 }
 
 fn random_edits(seed: u64) {

@@ -263,6 +263,7 @@ fn encode(xattrs: &[Xattr], bytes: &mut [u8], start: usize, hash: impl Fn(&Xattr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onejournal_testing::{test_name, tier};
 
     fn set(contents: &[(&str, &[u8])]) -> XattrSet {
         let mut set = XattrSet::default();
@@ -318,8 +319,8 @@ mod tests {
 
     #[test]
     fn both_places_round_trip() {
-        let mut random = fastrand::Rng::with_seed(3);
-        for _ in 0..300 {
+        let mut random = fastrand::Rng::with_seed(tier::seed_of(test_name!()));
+        for _ in 0..tier::count(300) {
             let mut built = XattrSet::default();
             let mut area = vec![0xaa; random.usize(4..128) & !3];
             for n in 0..random.usize(..40) {
@@ -349,11 +350,11 @@ mod tests {
 
     #[test]
     fn noise_never_panics() {
-        let mut random = fastrand::Rng::with_seed(5);
+        let mut random = fastrand::Rng::with_seed(tier::seed_of(test_name!()));
         let mut good = [0; BLOCK_BYTES];
         set(&[("user.one", b"1"), ("trusted.two", b"22"), ("user.three", &[3; 300])])
             .to_block(&mut good);
-        for _ in 0..5000 {
+        for _ in 0..tier::count(5000) {
             let mut block = good;
             for _ in 0..random.usize(1..6) {
                 block[random.usize(..120)] = random.u8(..);

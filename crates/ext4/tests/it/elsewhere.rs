@@ -83,7 +83,7 @@ fn a_volume_that_was_not_closed_takes_its_journal_and_no_other() {
     let device_dyn: Arc<dyn BlockDevice> = device.clone();
     assert!(Survey::take(&device_dyn, None).unwrap().space.is_err());
     assert!(Survey::take(&device_dyn, Some(&journal)).unwrap().space.is_ok());
-    image.put(&device.to_bytes());
+    image.save(&device);
     assert!(image.e2fsck("-fp").0 >= 8, "e2fsck leaves it alone");
     assert!(image.bytes() == device.to_bytes());
     let volume = open(&device, Some(&journal)).unwrap();
@@ -179,7 +179,7 @@ fn a_lost_journal_is_given_up_only_when_asked_for_and_e2fsck_repairs_the_rest() 
     drop(volume);
     onejournal_ext4::give_up_journal(&as_device, None).unwrap();
     refused(&device, None, "marked as having errors");
-    image.put(&device.to_bytes());
+    image.save(&device);
     assert!(image.e2fsck("-fy").0 <= 1);
     let volume = open(&image.device(), None).unwrap();
     assert!(has(&volume, "before") && !has(&volume, "lost"));

@@ -51,7 +51,7 @@ fn the_kernel_refuses_a_volume_in_use() {
     let image = Image::new(&[], "64M");
     let device = image.device();
     let volume = open(&device).unwrap();
-    image.put(&device.to_bytes());
+    image.save(&device);
     let before = image.bytes();
     assert!(Mounted::new(&image.path(), "rw").is_err());
     assert!(before == image.bytes());

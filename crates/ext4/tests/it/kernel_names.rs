@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::Mounted;
 use onejournal_ext4::{InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
-use onejournal_testing::can_mount_ext4;
+use onejournal_testing::{can_mount_ext4, test_name, tier};
 use rustix::fs::{XattrFlags as KernelFlags, getxattr, setxattr};
 use support::{Image, list, lookup, make};
 
@@ -192,8 +192,8 @@ fn state(volume: &Volume, ino: InodeNo) -> State {
 #[test]
 fn access_lists_as_linux_has_them() {
     let image = Image::new(32, &[]);
-    let mut random = fastrand::Rng::with_seed(11);
-    let cases: Vec<Case> = (0..40)
+    let mut random = fastrand::Rng::with_seed(tier::seed_of(test_name!()));
+    let cases: Vec<Case> = (0..tier::count(40))
         .map(|n| Case {
             name: format!("d{n}"),
             acl: random_acl(&mut random),

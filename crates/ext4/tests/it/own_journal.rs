@@ -164,7 +164,7 @@ fn a_lost_journal_that_is_given_up_is_forgotten() {
     assert!(error.to_string().contains("set-journal --internal"), "{error}");
     make_synced(&open(&device, on(&journal)).unwrap(), "lost");
     onejournal_ext4::give_up_journal(&as_device, None).unwrap();
-    image.put(&device.to_bytes());
+    image.save(&device);
     assert!(image.e2fsck("-fy").0 <= 1);
     let device = image.device();
     assert_eq!(recorded(&device).unwrap(), None);
@@ -214,7 +214,7 @@ fn the_record_survives_e2fsck_and_the_kernel() {
     let volume = open(&device, on(&journal)).unwrap();
     make_synced(&volume, "ours");
     volume.close().unwrap();
-    image.put(&device.to_bytes());
+    image.save(&device);
     let still_recorded = |what: &str| {
         let found = recorded(&image.device()).unwrap();
         assert_eq!(found.map(|found| found.journal_uuid), Some(uuid), "{what}");
@@ -235,7 +235,7 @@ fn the_record_survives_e2fsck_and_the_kernel() {
         volume.close().unwrap();
         image.assert_clean(&device);
         // e2fsck replays what the kernel's journal holds.
-        image.put(&device.to_bytes());
+        image.save(&device);
         assert_eq!(image.e2fsck("-fy").0, 0);
         still_recorded("e2fsck after the kernel");
     }

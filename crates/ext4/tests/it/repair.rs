@@ -1,5 +1,5 @@
-//! Repairs of e2fsck that reach the volume through our journal, cut at every write. A cut leaves
-//! the volume as it was, or repaired, and the next fsck can continue.
+//! Repairs of e2fsck that reach the volume through our journal, cut at every write (in the gate at
+//! a fifth of them). A cut leaves the volume as it was, or repaired, and the next fsck can continue.
 
 use crate::common;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{Image, open, options};
 use device::{BlockDevice, MemoryDevice};
 use onejournal_ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, Survey, Volume};
-use onejournal_testing::{Event, SimDevice, Survival};
+use onejournal_testing::{Event, SimDevice, Survival, test_name, tier};
 
 const BLOCK: usize = 4096;
 
@@ -86,13 +86,15 @@ fn apply_repair(
     onejournal_ext4::apply_repair(device, repaired, changed, None)
 }
 
-/// Applies the repair on a simulated device and cuts it everywhere; for each crash that differs `judge`
-/// gets what recovery makes of it. An error when there is none.
+/// Applies the repair on a simulated device and cuts it everywhere, or with a seed where the tier
+/// says; for each crash that differs `judge` gets what recovery makes of it. An error when there is
+/// none.
 fn cut_everywhere(
     apply: Apply,
     damaged: &[u8],
     repaired: &[u8],
     sector_bytes: usize,
+    seed: Option<u64>,
     judge: &mut dyn FnMut(&str, &[u8]),
 ) -> Result<(), String> {
     let device = Arc::new(SimDevice::from_bytes(damaged, sector_bytes));
@@ -105,7 +107,10 @@ fn cut_everywhere(
     let mut seen: Vec<onejournal_testing::Image> = Vec::new();
     // A journal that e2fsck made again is written block by block.
     let is_last = |cut: usize| cut + 20 >= trace.events.len();
-    for cut in trace.cuts().filter(|cut| *cut < 20 || cut % 61 == 0 || is_last(*cut)) {
+    let is_wanted = |cut: &usize| *cut < 20 || cut % 61 == 0 || is_last(*cut);
+    let is_taken = |at| at == 0 || seed.is_none_or(|seed| tier::takes(seed, at));
+    let cuts = trace.cuts().filter(is_wanted).enumerate();
+    for (_, cut) in cuts.filter(|(at, _)| is_taken(*at)) {
         cursor.advance_to(cut);
         // The superblock is torn in every way.
         let is_superblock = match trace.events.get(cut) {
@@ -187,7 +192,7 @@ struct Tally {
     between: usize,
 }
 
-fn check(number: usize, (name, damage, is_one): Damage) -> Tally {
+fn check(seed: u64, number: usize, (name, damage, is_one): Damage) -> Tally {
     let arguments = VARIANTS[number % VARIANTS.len()];
     let image = volume(arguments);
     let mut damaged = image.bytes();
@@ -196,8 +201,14 @@ fn check(number: usize, (name, damage, is_one): Damage) -> Tally {
     let blocks = changed(&damaged, &repaired);
     let mut tally = Tally::default();
     let sector_bytes = [512, 4096][number % 2];
-    let judged =
-        cut_everywhere(apply_repair, &damaged, &repaired, sector_bytes, &mut |what, bytes| {
+    let seed = Some(seed ^ number as u64);
+    let judged = cut_everywhere(
+        apply_repair,
+        &damaged,
+        &repaired,
+        sector_bytes,
+        seed,
+        &mut |what, bytes| {
             // Recovery itself counts again, and writes to the superblock.
             let is =
                 |other: &[u8]| changed(bytes, other).iter().all(|b| *b == 0 || !blocks.contains(b));
@@ -221,7 +232,8 @@ fn check(number: usize, (name, damage, is_one): Damage) -> Tally {
                     Survey::take(&(image.device() as Arc<dyn BlockDevice>), None).unwrap();
                 }
             }
-        });
+        },
+    );
     judged.unwrap_or_else(|why| panic!("{arguments:?}, {name}: {why}"));
     println!("{arguments:?}, {name}: {} blocks, {tally:?}", blocks.len());
     tally
@@ -229,20 +241,22 @@ fn check(number: usize, (name, damage, is_one): Damage) -> Tally {
 
 #[test]
 fn a_repair_that_is_cut_is_done_or_not_begun() {
+    let seed = tier::seed_of(test_name!());
     for (number, damage) in DAMAGES.into_iter().enumerate().filter(|(_, damage)| damage.2) {
-        let tally = check(number, damage);
+        let tally = check(seed, number, damage);
         assert!(tally.old > 0 && tally.new > 0, "{}: {tally:?}", damage.0);
     }
 }
 
 #[test]
 fn a_repair_of_the_journal_itself_that_is_cut_can_be_ended() {
-    let mut between = 0;
+    let (seed, mut between) = (tier::seed_of(test_name!()), 0);
     for (number, damage) in DAMAGES.into_iter().enumerate().filter(|(_, damage)| !damage.2) {
-        let tally = check(number, damage);
+        let tally = check(seed, number, damage);
         assert!(tally.old > 0 && tally.new > 0, "{}: {tally:?}", damage.0);
         between += tally.between;
     }
+    println!("{between} cuts in the middle of a repair");
     assert!(between > 10, "{between} cuts in the middle of a repair");
 }
 
@@ -262,7 +276,8 @@ fn a_repair_in_place_that_is_cut_leaves_a_superblock_that_nothing_can_read() {
         device.flush().unwrap();
         Ok(())
     };
-    let why = cut_everywhere(in_place, &damaged, &repaired, 512, &mut |_, _| {}).unwrap_err();
+    let why = cut_everywhere(in_place, &damaged, &repaired, 512, None, &mut |_, _| {});
+    let why = why.unwrap_err();
     assert!(why.contains("checksum in the superblock"), "{why}");
 }
 
@@ -273,7 +288,7 @@ const UNDER_WAY: &str = "(onejournal mkfs is under way)";
 /// superblock. The power is cut before its writes are durable.
 #[test]
 fn what_mke2fs_has_overwritten_in_part_is_not_mounted() {
-    let [usual, plain, orphan_file] = VARIANTS;
+    let ([usual, plain, orphan_file], seed) = (VARIANTS, tier::seed_of(test_name!()));
     for (arguments, is_closed) in
         [(usual, true), (usual, false), (plain, true), (orphan_file, false)]
     {
@@ -308,7 +323,11 @@ fn what_mke2fs_has_overwritten_in_part_is_not_mounted() {
         let (mut refused, mut mounted) = (0, 0);
         let mut cursor = trace.cursor();
         let is_last = |cut: usize| cut + 2 >= trace.events.len();
-        for cut in trace.cuts().filter(|cut| *cut < begun + 3 || cut % 301 == 0 || is_last(*cut)) {
+        let is_wanted = |cut: &usize| *cut < begun + 3 || cut % 301 == 0 || is_last(*cut);
+        // The first cut and the last one always: the one is mounted, the other one refused.
+        let is_taken = |at, cut| cut == 0 || is_last(cut) || tier::takes(seed, at);
+        let cuts = trace.cuts().filter(is_wanted).enumerate();
+        for (_, cut) in cuts.filter(|(at, cut)| is_taken(*at, *cut)) {
             cursor.advance_to(cut);
             for survival in Survival::EXTREMES.into_iter().chain((0..3).map(Survival::Random)) {
                 let left = cursor.crash(survival).to_bytes();

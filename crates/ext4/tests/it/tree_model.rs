@@ -6,6 +6,7 @@ use crate::support;
 use std::collections::{BTreeMap, HashMap};
 
 use onejournal_ext4::{Error, FileKind, InodeNo, NewNode, Owner, RenameHow, Volume};
+use onejournal_testing::{test_name, tier};
 use support::{Image, list, lookup, make};
 
 #[derive(Debug)]
@@ -367,7 +368,7 @@ impl Run {
 
 #[test]
 fn synced_names_survive_a_crash() {
-    for seed in 400..404 {
+    for seed in tier::seeds(test_name!(), 4) {
         let image = Image::new(48, &[]);
         let mut run = start(seed, &image);
         for step in 0..1500 {
@@ -387,21 +388,21 @@ fn synced_names_survive_a_crash() {
 
 #[test]
 fn random_operations_match_the_model() {
-    for seed in 0..8 {
+    for seed in tier::seeds(test_name!(), 8) {
         play(seed, 1500, &[]);
     }
 }
 
 #[test]
 fn without_checksums() {
-    for seed in 100..103 {
+    for seed in tier::seeds(test_name!(), 3) {
         play(seed, 1500, &["-O", "^metadata_csum"]);
     }
 }
 
 #[test]
 fn without_an_index() {
-    for seed in 200..203 {
+    for seed in tier::seeds(test_name!(), 3) {
         play(seed, 1500, &["-O", "^dir_index,^orphan_file"]);
     }
 }
@@ -409,7 +410,7 @@ fn without_an_index() {
 #[test]
 fn with_few_directories_that_grow() {
     // Deep trees keep directories small; here nearly everything is in the root.
-    for seed in 300..302 {
+    for seed in tier::seeds(test_name!(), 2) {
         play(seed, 6000, &["-N", "16384"]);
     }
 }

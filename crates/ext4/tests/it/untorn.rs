@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{Image, make, options};
 use device::BlockDevice;
 use onejournal_ext4::{Allocate, DataMode, InodeNo, OpenOptions, SetAttr, Volume};
-use onejournal_testing::{SimDevice, Survival};
+use onejournal_testing::{SimDevice, Survival, test_name, tier};
 
 const BLOCK: usize = 4096;
 
@@ -227,9 +227,10 @@ struct Crash {
     whole_bytes: usize,
 }
 
-/// Fills the running transaction up to each of several levels, writes, and cuts the power. Returns in
-/// how many of these crashes a part was torn, and in how many the write was there.
-fn torn_and_written(crash: &Crash) -> (usize, usize) {
+/// Fills the running transaction up to each of several levels that `is_taken` takes, writes, and
+/// cuts the power. Returns in how many of these crashes a part was torn, and in how many the write
+/// was there.
+fn torn_and_written(crash: &Crash, is_taken: impl Fn(usize) -> bool) -> (usize, usize) {
     let device = Image::new(&["-J", "size=4"], "32M").sim_device();
     let volume = open(device.clone(), crash.mode, 4);
     let most = volume.journal().max_credit_count();
@@ -237,7 +238,8 @@ fn torn_and_written(crash: &Crash) -> (usize, usize) {
     volume.set_data_mode(filler, Some(DataMode::Journal)).unwrap();
     volume.write(filler, 0, &vec![7; most * BLOCK]).unwrap();
     let (mut torn, mut written) = (0, 0);
-    for (nth, filled) in (most - 118..most - 2).step_by(3).enumerate() {
+    let levels = (most - 118..most - 2).step_by(3).enumerate();
+    for (nth, filled) in levels.filter(|(nth, _)| is_taken(*nth)) {
         let name = format!("file{nth}");
         let ino = prepare(&volume, &name, crash.ground, crash.page_bytes);
         volume.journal().checkpoint().unwrap();
@@ -271,12 +273,14 @@ fn torn_and_written(crash: &Crash) -> (usize, usize) {
 
 #[test]
 fn a_page_in_a_nearly_full_transaction_is_never_torn() {
+    let seed = tier::seed_of(test_name!());
     for mode in modes() {
         for page_bytes in sizes(64 << 10) {
             for ground in [Ground::Synced, Ground::Holes, Ground::Unwrittens] {
                 let (written_bytes, whole_bytes) = (page_bytes, page_bytes);
                 let crash = Crash { mode, ground, page_bytes, written_bytes, whole_bytes };
-                let (torn, _) = torn_and_written(&crash);
+                let is_taken = |nth| tier::takes(seed ^ page_bytes as u64, nth);
+                let (torn, _) = torn_and_written(&crash, is_taken);
                 assert_eq!(torn, 0, "{mode:?}, {page_bytes} bytes over {ground:?}");
             }
         }
@@ -286,12 +290,14 @@ fn a_page_in_a_nearly_full_transaction_is_never_torn() {
 /// A database that writes several pages by one call.
 #[test]
 fn a_write_that_no_transaction_holds_is_cut_between_pages() {
+    let seed = tier::seed_of(test_name!());
     for mode in modes() {
         for (page_bytes, written_bytes) in [(64 << 10, 1 << 20), (16 << 10, (1 << 20) - 4096)] {
             for ground in [Ground::Holes, Ground::Synced] {
                 let whole_bytes = page_bytes;
                 let crash = Crash { mode, ground, page_bytes, written_bytes, whole_bytes };
-                let (torn, _) = torn_and_written(&crash);
+                let is_taken = |nth| tier::takes(seed ^ page_bytes as u64, nth);
+                let (torn, _) = torn_and_written(&crash, is_taken);
                 assert_eq!(torn, 0, "{mode:?}, pages of {page_bytes} bytes over {ground:?}");
             }
         }
@@ -329,7 +335,8 @@ fn canary_pages_in_several_operations_are_found_torn() {
         for ground in [Ground::Synced, Ground::Holes] {
             let (page_bytes, written_bytes, whole_bytes) = (16 << 10, 16 << 10, 16 << 10);
             let crash = Crash { mode, ground, page_bytes, written_bytes, whole_bytes };
-            let (torn, _) = fault::with(Fault::WriteInBlocks, || torn_and_written(&crash));
+            let (torn, _) =
+                fault::with(Fault::WriteInBlocks, || torn_and_written(&crash, |_| true));
             assert!(torn > 0, "{mode:?} over {ground:?}: the test sees no torn page");
         }
     }

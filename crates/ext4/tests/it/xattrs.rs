@@ -5,6 +5,7 @@ use crate::support;
 use std::collections::BTreeMap;
 
 use onejournal_ext4::{Error, FileKind, InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
+use onejournal_testing::{test_name, tier};
 use support::{Image, make};
 
 const ROOT: InodeNo = InodeNo::ROOT;
@@ -78,7 +79,7 @@ fn play(seed: u64) {
 
 #[test]
 fn random_attributes_match_the_model() {
-    (0..6).for_each(play);
+    tier::seeds(test_name!(), 6).for_each(play);
 }
 
 #[test]

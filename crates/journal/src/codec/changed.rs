@@ -124,6 +124,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(onejournal_testing::proptest_config!(256))]
+
         #[test]
         fn as_byte_by_byte(seed: u64, change_count in 0..600usize, spread in 1..BLOCK_BYTES) {
             let mut random = fastrand::Rng::with_seed(seed);

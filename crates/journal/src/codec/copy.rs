@@ -480,6 +480,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(onejournal_testing::proptest_config!(256))]
+
         #[test]
         fn what_was_encoded_is_made_again(
             cuts: Vec<(usize, usize, usize, u8)>, seed in 0..1000u64, change_count in 0..40usize,

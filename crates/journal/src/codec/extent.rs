@@ -196,6 +196,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(onejournal_testing::proptest_config!(256))]
+
         #[test]
         fn everything_written_is_covered_in_order(
             writes in vec((0..BLOCK_BYTES, 0..300usize), 0..40), split in 0..40usize

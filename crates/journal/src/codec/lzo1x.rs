@@ -141,6 +141,7 @@ impl Writer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onejournal_testing::tier;
 
     fn compressed(block: &BlockBytes) -> Vec<u8> {
         let mut out = Vec::new();
@@ -190,8 +191,8 @@ mod tests {
 
     #[test]
     fn every_kind_of_literals_and_matches_is_decoded() {
-        let mut random = fastrand::Rng::with_seed(3);
-        for _ in 0..3000 {
+        let mut random = fastrand::Rng::with_seed(tier::seed_of(module_path!()));
+        for _ in 0..tier::count(3000) {
             // Pieces of noise and copies of earlier bytes, short and long.
             let mut bytes: Vec<u8> = Vec::new();
             while bytes.len() < BLOCK_BYTES {

@@ -124,6 +124,8 @@ fn is_idempotent(encode: Encode, apply: Apply, versions: &[BlockBytes], seed: u6
 }
 
 proptest! {
+    #![proptest_config(onejournal_testing::proptest_config!(256))]
+
     #[test]
     fn a_delta_makes_the_new_version(versions in history()) {
         for (encode, apply) in DELTAS {

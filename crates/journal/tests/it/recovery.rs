@@ -13,7 +13,7 @@ use onejournal_journal::{
     BLOCK_BYTES, BlockBytes, DeltaCodec, End, Form, HomeBlock, JournalError, Options, Record,
     RecoverOptions, Recovery, Scan, Tid, scan,
 };
-use onejournal_testing::{Fault, SimDevice, Survival};
+use onejournal_testing::{Fault, SimDevice, Survival, test_name, tier};
 
 /// A journal that crashed after so many commits: the n-th put n into block n.
 fn crashed_after(commit_count: u64) -> Rig {
@@ -427,6 +427,7 @@ fn interrupted_anywhere_and_run_again_gives_the_same() {
     drop(journal);
     let whole = outcome(&rig.crash(Survival::Nothing));
     let mut interruptions = 0;
+    let seeds = tier::seeds(test_name!(), 8);
     for operation in [Operation::Write, Operation::Flush] {
         for on_home in [true, false] {
             for skip_count in 0.. {
@@ -438,7 +439,7 @@ fn interrupted_anywhere_and_run_again_gives_the_same() {
                     break;
                 }
                 interruptions += 1;
-                for seed in 0..8 {
+                for seed in seeds.clone() {
                     let again = first.crash(Survival::Random(seed));
                     assert_eq!(outcome(&again).0, whole.0, "{operation} {skip_count} {seed}");
                     assert_eq!(scanned(&again).header.tail_tid, whole.1.unwrap());
@@ -453,8 +454,8 @@ fn interrupted_anywhere_and_run_again_gives_the_same() {
 fn changed_bytes_anywhere_in_the_journal_never_panic() {
     let rig = crashed_after(4);
     let whole = log_bytes(&rig);
-    let mut random = fastrand::Rng::with_seed(3);
-    for _ in 0..300 {
+    let mut random = fastrand::Rng::with_seed(tier::seed_of(test_name!()));
+    for _ in 0..tier::count(300) {
         let mut bytes = whole.clone();
         for _ in 0..random.usize(1..4) {
             let at = random.usize(0..8192 + 4 * 4608);

@@ -96,7 +96,7 @@ fn all_words(words: &SharedWords) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(onejournal_testing::proptest_config!(2000))]
 
     /// The lane's own words change as the client reports, inside the chunks that the daemon allocated, or not at all.
     #[test]

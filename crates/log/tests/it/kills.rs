@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use device::Durability;
 use fastrand::Rng;
 use onejournal::{ConnectOptions, Log, LogError, Lsn, Options, Server, ServerOptions, Stream};
+use onejournal_testing::{test_name, tier};
 
 const CLIENTS: usize = 2;
-const ROUNDS: usize = 25;
 /// A process that takes longer than this is stuck.
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -189,7 +189,9 @@ fn run(is_nvram: bool, seed: u64) {
     let mut daemon = test_dir.spawn("daemon");
     drop(connect(&test_dir));
     let mut clients: Vec<Child> = (0..CLIENTS).map(|n| test_dir.spawn(&n.to_string())).collect();
-    for round in 0..ROUNDS {
+    // Every other one waits for progress.
+    let round_count = tier::count(25).max(2);
+    for round in 0..round_count {
         // Every other time clients are killed at their work, else also before they got to it.
         if round % 2 == 1 {
             let before: Vec<u64> =
@@ -226,7 +228,7 @@ fn run(is_nvram: bool, seed: u64) {
     let log = open_directory();
     let sum = check_all(|name| log.stream(name).expect("stream"), &test_dir, seed, "directory");
     assert!(
-        sum >= (ROUNDS / 2 * CLIENTS) as u64,
+        sum >= (round_count / 2 * CLIENTS) as u64,
         "seed {seed}: only {sum} records were acknowledged"
     );
     drop(log);
@@ -258,10 +260,11 @@ fn a_stopped_client_holds_up_nobody() {
             (0..CLIENTS).map(|n| test_dir.spawn(&n.to_string())).collect();
         let log = connect(&test_dir);
         let mine = log.stream("mine").expect("stream");
-        let mut rng = Rng::with_seed(5);
+        let seed = tier::seed_of(test_name!());
+        let mut rng = Rng::with_seed(seed);
         let mut count = 0;
-        wait_for_progress(&test_dir, &[0; CLIENTS], 5);
-        for _ in 0..40 {
+        wait_for_progress(&test_dir, &[0; CLIENTS], seed);
+        for _ in 0..tier::count(40) {
             clients.iter().for_each(|child| signal(child, rustix::process::Signal::STOP));
             // More than the pool in all, so that it has to be drained too.
             for _ in 0..10 {
@@ -292,6 +295,7 @@ fn reboot(memory: &Path) {
 #[test]
 fn nothing_acknowledged_is_lost() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    run(true, 1);
-    run(false, 2);
+    let seed = tier::seed_of(test_name!());
+    run(true, seed);
+    run(false, seed ^ 1);
 }

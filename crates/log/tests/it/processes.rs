@@ -1,8 +1,7 @@
 //! Processes that are killed at any moment: the others go on, and what was acknowledged is there.
 //!
 //! The test starts itself again as its workers. A worker writes what was acknowledged to it to a file of
-//! its own, after the acknowledgement; the kernel keeps that when it is killed. For more than a few
-//! seconds: `ONEJOURNAL_LOG_KILL_SECONDS=600 cargo test -p onejournal-log --test processes`.
+//! its own, after the acknowledgement; the kernel keeps that when it is killed.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -14,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use device::Durability;
 use onejournal::{Log, LogError, Options, Stream};
+use onejournal_testing::{test_name, tier};
 
 const SHARED: [&str; 2] = ["shared-0", "shared-1"];
 const WORKER_COUNT: usize = 5;
@@ -47,6 +47,7 @@ fn payload(worker: u64, number: u64, len_bytes: usize) -> Vec<u8> {
 
 /// What a killed worker does until then.
 fn work(root: &Path, memory: &Path, is_nvram: bool, worker: u64) {
+    let mut rng = fastrand::Rng::with_seed(tier::seed() ^ worker << 32);
     let log = Log::open(root, &options(memory, is_nvram)).expect("open");
     // Left by a worker that was killed, as a rule.
     let own = log.stream(&format!("own-{}", worker % 24)).expect("stream");
@@ -54,23 +55,20 @@ fn work(root: &Path, memory: &Path, is_nvram: bool, worker: u64) {
     let path = root.join(format!("acknowledged-{worker}"));
     let mut acknowledged = OpenOptions::new().append(true).create(true).open(path).expect("file");
     for number in 0.. {
-        let size = fastrand::usize(..20);
-        let len_bytes = if size == 0 { fastrand::usize(..100_000) } else { fastrand::usize(..500) };
-        let stream = match fastrand::u8(..4) {
-            0 => &shared[fastrand::usize(..2)],
-            _ => &own,
-        };
+        let most = if rng.usize(..20) == 0 { 100_000 } else { 500 };
+        let len_bytes = rng.usize(..most);
+        let stream = if rng.u8(..4) == 0 { &shared[rng.usize(..2)] } else { &own };
         let lsn = match stream.append(&payload(worker, number, len_bytes)) {
             Ok(lsn) => lsn,
             Err(LogError::Busy(_)) => continue,
             Err(e) => panic!("worker {worker}: append: {e}"),
         };
-        if fastrand::bool() {
+        if rng.bool() {
             stream.sync(lsn).unwrap_or_else(|e| panic!("worker {worker}: sync: {e}"));
             let line = format!("{} {lsn} {number} {len_bytes}\n", stream.name(), lsn = lsn.0);
             acknowledged.write_all(line.as_bytes()).expect("noted");
         }
-        match fastrand::u8(..30) {
+        match rng.u8(..30) {
             0 => stream.flush().unwrap_or_else(|e| panic!("worker {worker}: flush: {e}")),
             1 => drop(log.stat()),
             _ => {}
@@ -195,18 +193,23 @@ impl Worker {
     }
 }
 
-fn kill_for(is_nvram: bool, time: Duration) {
+fn kill_some(is_nvram: bool, seed: u64) {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut rng = fastrand::Rng::with_seed(seed);
     let mut test_dir = TestDirectory::new(is_nvram);
-    let begin = Instant::now();
     let mut workers: Vec<Worker> = (0..WORKER_COUNT).map(|_| test_dir.start()).collect();
-    // However slow the machine is: until something was done, too.
-    while begin.elapsed() < time || !test_dir.has_acknowledged() {
-        assert!(begin.elapsed() < time + STALL_TIMEOUT, "nothing is acknowledged");
-        std::thread::sleep(Duration::from_micros(fastrand::u64(..60_000)));
-        let victim = workers.swap_remove(fastrand::usize(..workers.len()));
+    let mut kill_workers = |test_dir: &mut TestDirectory| {
+        std::thread::sleep(Duration::from_micros(rng.u64(..60_000)));
+        let victim = workers.swap_remove(rng.usize(..workers.len()));
         victim.kill();
         workers.push(test_dir.start());
+    };
+    (0..tier::count(100)).for_each(|_| kill_workers(&mut test_dir));
+    // However slow the machine is: until something was done, too.
+    let begin = Instant::now();
+    while !test_dir.has_acknowledged() {
+        assert!(begin.elapsed() < STALL_TIMEOUT, "nothing is acknowledged");
+        kill_workers(&mut test_dir);
     }
     // A survivor of all kills, and nobody else: it brings everything home.
     let log = test_dir.open();
@@ -239,17 +242,12 @@ fn kill_for(is_nvram: bool, time: Duration) {
     assert_eq!(test_dir.check(&test_dir.open()), count);
 }
 
-fn seconds() -> Duration {
-    let seconds = std::env::var("ONEJOURNAL_LOG_KILL_SECONDS").ok();
-    Duration::from_secs(seconds.map_or(4, |text| text.parse().expect("a number")))
-}
-
 #[test]
 fn killed_processes_lose_nothing() {
-    kill_for(false, seconds());
+    kill_some(false, tier::seed_of(test_name!()));
 }
 
 #[test]
 fn killed_processes_lose_nothing_on_nvram() {
-    kill_for(true, seconds());
+    kill_some(true, tier::seed_of(test_name!()));
 }

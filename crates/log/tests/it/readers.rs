@@ -143,7 +143,7 @@ fn run(steps: &[Step], is_nvram: bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(onejournal_testing::proptest_config!(24))]
 
     #[test]
     fn readers_see_a_prefix(steps in steps()) {

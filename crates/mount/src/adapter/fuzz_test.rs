@@ -8,11 +8,10 @@ use device::MemoryDevice;
 use ext4::DataMode;
 use fuse::abi::InHeader;
 use fuse::{Answer, FileSystem, Reply, Request};
+use onejournal_testing::{test_name, tier};
 use zerocopy::IntoBytes;
 
 use super::harness::{adapter_on, image};
-
-const REQUEST_COUNT: u32 = 30_000;
 
 /// A body that often makes sense: small numbers, short names, and noise.
 fn random_body(random: &mut fastrand::Rng) -> Vec<u8> {
@@ -55,22 +54,23 @@ fn random_request(random: &mut fastrand::Rng, unique: u64) -> Vec<u8> {
 #[test]
 fn no_request_makes_it_panic_and_the_volume_stays_whole() {
     let image = image();
-    let device = Arc::new(MemoryDevice::from_bytes(std::fs::read(image.path()).unwrap(), 512));
+    let bytes = onejournal_testing::read_sparse(image.path()).unwrap();
+    let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
     let adapter = adapter_on(device.clone(), DataMode::Journal);
-    let mut random = fastrand::Rng::with_seed(11);
+    let mut random = fastrand::Rng::with_seed(tier::seed_of(test_name!()));
     let mut room = vec![0; 1 << 20];
-    let mut done_count = 0;
-    for unique in 0..u64::from(REQUEST_COUNT) {
+    let (request_count, mut done_count) = (tier::count(30_000), 0);
+    for unique in 0..request_count as u64 {
         let bytes = random_request(&mut random, unique);
         let request = Request::parse(&bytes).unwrap();
         let mut reply = Reply::new(&mut room);
         let answer = adapter.serve(&request, &mut reply);
-        done_count += u32::from(answer == Answer::Done);
+        done_count += usize::from(answer == Answer::Done);
         assert!(reply.header(unique, answer).is_some() || answer == Answer::Silent);
     }
-    assert!(done_count > REQUEST_COUNT / 100, "only {done_count} requests made sense");
+    assert!(done_count > request_count / 100, "only {done_count} requests made sense");
     adapter.close().unwrap();
-    std::fs::write(image.path(), device.to_bytes()).unwrap();
+    onejournal_testing::save_device(image.path(), &*device).unwrap();
     let check = Command::new("e2fsck").args(["-fn"]).arg(image.path()).output().unwrap();
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
 }

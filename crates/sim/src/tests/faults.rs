@@ -1,4 +1,5 @@
-//! Failing media: every write, flush and read of a few runs fails, one at a time.
+//! Failing media: every write, flush and read of a few runs fails, one at a time. The gate makes a
+//! fifth of them fail.
 
 use crate::case::{Case, JournalKind};
 use crate::faults::{Flip, Struck, check_bit_flip, check_fault};
@@ -6,6 +7,7 @@ use crate::fsck::Fsck;
 use crate::workload::Workload;
 use device::Operation;
 use ext4::DataMode;
+use onejournal_testing::{test_name, tier};
 
 const WORKLOADS: [Workload; 4] =
     [Workload::Random, Workload::Writers, Workload::Orphans, Workload::Sqlite];
@@ -21,13 +23,17 @@ fn case(workload: Workload, seed: u64, data_mode: DataMode) -> Case {
 }
 
 /// Makes each `step`th operation of that kind fail, in runs of every workload.
-fn fail_each(operation: Operation, step: usize) {
+fn fail_each(name: &str, operation: Operation, step: usize) {
     let mut fsck = Fsck::new().expect("e2fsck");
     let mut struck = 0;
-    for (index, workload) in WORKLOADS.into_iter().enumerate() {
-        for data_mode in DataMode::ALL {
-            let case = case(workload, 40, data_mode);
-            for skip in (index as u64..).step_by(step) {
+    for seed in tier::seeds_of_states(name, 1) {
+        let cases = WORKLOADS.into_iter().flat_map(|workload| {
+            DataMode::ALL.into_iter().map(move |data_mode| case(workload, seed, data_mode))
+        });
+        for (nth, case) in (0u64..).zip(cases) {
+            // Other operations of each run.
+            let skips = (nth % step as u64..).step_by(step).enumerate();
+            for (_, skip) in skips.filter(|(at, _)| tier::takes(seed + nth, *at)) {
                 match check_fault(case, operation, skip, &mut fsck) {
                     Ok(Struck::Handled) => struck += 1,
                     Ok(Struck::Never) => break,
@@ -42,32 +48,32 @@ fn fail_each(operation: Operation, step: usize) {
 
 #[test]
 fn a_failed_write_is_never_acknowledged() {
-    fail_each(Operation::Write, 5);
+    fail_each(test_name!(), Operation::Write, 5);
 }
 
 #[test]
 fn a_failed_flush_is_never_acknowledged() {
-    fail_each(Operation::Flush, 1);
+    fail_each(test_name!(), Operation::Flush, 1);
 }
 
 #[test]
 fn a_failed_read_fails_one_operation() {
-    fail_each(Operation::Read, 3);
+    fail_each(test_name!(), Operation::Read, 3);
 }
 
 #[test]
 fn a_flipped_bit_before_the_tail_is_refused_as_damage() {
     let mut fsck = Fsck::new().expect("e2fsck");
     let mut refused = 0;
-    for seed in 0..12 {
-        for workload in [Workload::Writers, Workload::Directory, Workload::Sqlite] {
-            let case = case(workload, seed, DataMode::Journal);
-            match check_bit_flip(case, seed, &mut fsck) {
-                Ok(Flip::Refused) => refused += 1,
-                Ok(Flip::NothingToFlip) => {}
-                Err(text) => panic!("{case}, flip {seed}: {text}"),
-            }
+    let workloads = [Workload::Writers, Workload::Directory, Workload::Sqlite];
+    for seed in tier::seeds(test_name!(), 36) {
+        let case = case(workloads[seed as usize % 3], seed, DataMode::Journal);
+        match check_bit_flip(case, seed, &mut fsck) {
+            Ok(Flip::Refused) => refused += 1,
+            Ok(Flip::NothingToFlip) => {}
+            Err(text) => panic!("{case}, flip {seed}: {text}"),
         }
     }
-    assert!(refused >= 15, "only {refused} bits were flipped");
+    println!("{refused} bits were flipped");
+    assert!(refused >= tier::count(15), "only {refused} bits were flipped");
 }

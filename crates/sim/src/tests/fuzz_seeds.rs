@@ -1,6 +1,4 @@
 //! The short run: all seeds in `fuzz/seeds`, and a number of mutations of them.
-//!
-//! `ONEJOURNAL_FUZZ_RUNS` sets another number of mutations.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -10,6 +8,7 @@ use std::time::Duration;
 use crate::fuzz::Target;
 use crate::fuzz::mutate::mutate;
 use fastrand::Rng;
+use onejournal_testing::{test_name, tier};
 
 /// An input that takes longer counts as endless.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,11 +27,11 @@ fn seeds(target: Target) -> Vec<Vec<u8>> {
     paths.into_iter().map(|path| std::fs::read(path).expect("a seed")).collect()
 }
 
-/// The seeds, then mutations of them.
-fn inputs(target: Target, mutation_count: usize) -> impl Iterator<Item = Vec<u8>> {
+/// The seeds, then mutations of them that depend on the number `rng_seed`.
+fn inputs(target: Target, mutation_count: usize, rng_seed: u64) -> impl Iterator<Item = Vec<u8>> {
     let seeds = seeds(target);
     assert!(seeds.len() >= 10, "{}: {} seeds", target.name(), seeds.len());
-    let mut rng = Rng::with_seed(7);
+    let mut rng = Rng::with_seed(rng_seed);
     let all = seeds.clone();
     let mutations = (0..mutation_count).map(move |_| {
         let input = &all[rng.usize(..all.len())];
@@ -75,20 +74,15 @@ fn first_failure(
     }
 }
 
-fn mutation_count(usual: usize) -> usize {
-    let wanted = std::env::var("ONEJOURNAL_FUZZ_RUNS").ok();
-    wanted.map_or(usual, |number| number.parse().expect("ONEJOURNAL_FUZZ_RUNS is a number"))
-}
-
 fn peak_memory_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-fn short_run(target: Target, usual: usize) {
-    let failure =
-        first_failure(inputs(target, mutation_count(usual)), move |input| target.run(input));
+fn short_run(name: &str, target: Target, full_mutation_count: usize) {
+    let inputs = inputs(target, tier::count(full_mutation_count), tier::seed_of(name));
+    let failure = first_failure(inputs, move |input| target.run(input));
     if let Some(text) = failure {
         panic!("{}: {text}", target.name());
     }
@@ -100,16 +94,16 @@ fn short_run(target: Target, usual: usize) {
 #[test]
 fn journal_reader() {
     onejournal_testing::own_process!();
-    short_run(Target::JournalReader, 40000);
+    short_run(test_name!(), Target::JournalReader, 40000);
 }
 
 #[test]
 fn volume_open() {
     onejournal_testing::own_process!();
-    short_run(Target::VolumeOpen, 9000);
+    short_run(test_name!(), Target::VolumeOpen, 9000);
 }
 
-/// Faults that must be found.
+/// Faults that must be found, by mutations that are always the same.
 mod canary {
     use super::*;
     use crate::fuzz::volume_open::{self, Hands};
@@ -117,6 +111,8 @@ mod canary {
     use onejournal_testing::{Layer, Layered};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    const RNG_SEED: u64 = 7;
 
     /// Does `spoil` to what is read, with the number of the read.
     struct Spoil {
@@ -139,7 +135,7 @@ mod canary {
             };
             volume_open::run(input, &Hands { wrap: &wrap });
         };
-        first_failure(inputs(Target::VolumeOpen, 2000), run)
+        first_failure(inputs(Target::VolumeOpen, 2000, RNG_SEED), run)
     }
 
     #[test]
@@ -163,7 +159,7 @@ mod canary {
         let run = |input: &[u8]| {
             crate::fuzz::journal_reader::run(input, &journal::RecoverOptions::default())
         };
-        let find = || first_failure(inputs(Target::JournalReader, 2000), run);
+        let find = || first_failure(inputs(Target::JournalReader, 2000, RNG_SEED), run);
         let failure = fault::with(journal::Fault::ChecksumIgnored, find);
         println!("{:.300}", failure.expect("it must be found"));
     }

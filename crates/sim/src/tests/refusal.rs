@@ -12,7 +12,7 @@ use crate::recover::{read_back, recover};
 use crate::tree::Interner;
 use crate::workload::Workload;
 use ext4::DataMode;
-use onejournal_testing::{Image, Survival, can_mount_ext4};
+use onejournal_testing::{Image, Survival, can_mount_ext4, test_name, tier};
 
 /// Recovers what the other programs left, and judges it.
 fn check(recording: &Recording, image: Image, cut: usize, fsck: &mut Fsck) -> Result<(), String> {
@@ -26,11 +26,17 @@ fn check(recording: &Recording, image: Image, cut: usize, fsck: &mut Fsck) -> Re
     recording.history.judge(&tree, tree.fingerprint(), acked).map(drop)
 }
 
-/// Gives some crashes of a run to `meddle`, checks the result, and counts refusals.
-fn meddle_with(workload: Workload, step: usize, meddle: impl Fn(&Image) -> (bool, Image)) -> usize {
+/// Gives the crashes at each `step`th cut of a run to `meddle`, checks the result, and counts
+/// refusals.
+fn meddle_with(
+    workload: Workload,
+    seed: u64,
+    step: usize,
+    meddle: impl Fn(&Image) -> (bool, Image),
+) -> usize {
     let case = Case {
         workload,
-        seed: 21,
+        seed,
         op_count: 40,
         data_mode: DataMode::Journal,
         journal: JournalKind::default(),
@@ -38,7 +44,8 @@ fn meddle_with(workload: Workload, step: usize, meddle: impl Fn(&Image) -> (bool
     let recording = record(case, &Stage::sound()).expect("the run");
     let mut fsck = Fsck::new().expect("e2fsck");
     let mut refused = 0;
-    for cut in recording.trace.cuts().step_by(step) {
+    let cuts = recording.trace.cuts().step_by(step).enumerate();
+    for (_, cut) in cuts.filter(|(at, _)| tier::takes(seed, *at)) {
         for survival in [Survival::Nothing, Survival::Everything, Survival::Random(cut as u64)] {
             let crashed = recording.trace.crash(cut, survival).device;
             let (is_refused, left) = meddle(&crashed);
@@ -64,8 +71,9 @@ fn e2fsck_refuses_a_volume_in_use_or_leaves_it_whole() {
         let bytes = std::fs::read(file.path()).expect("the file is read");
         (code.is_none_or(|code| code >= 8), Image::from_bytes(&bytes))
     };
-    let refused = meddle_with(Workload::Writers, 2, repair);
-    assert!(refused > 20, "only {refused} refused");
+    let seeds = tier::seeds_of_states(test_name!(), 1);
+    let refused: usize = seeds.map(|seed| meddle_with(Workload::Writers, seed, 2, &repair)).sum();
+    assert!(refused > tier::count(20), "only {refused} refused");
 }
 
 #[test]
@@ -77,6 +85,7 @@ fn the_kernel_refuses_a_volume_in_use_or_leaves_it_whole() {
         Err(_) => (true, image.clone()),
         Ok(mounted) => (false, Image::from_bytes(&mounted.unmount().expect("unmount"))),
     };
-    let refused = meddle_with(Workload::Sqlite, 4, mount);
-    assert!(refused > 10, "only {refused} refused");
+    let seeds = tier::seeds_of_states(test_name!(), 1);
+    let refused: usize = seeds.map(|seed| meddle_with(Workload::Sqlite, seed, 4, &mount)).sum();
+    assert!(refused > tier::count(10), "only {refused} refused");
 }

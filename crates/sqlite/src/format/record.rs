@@ -127,6 +127,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(onejournal_testing::proptest_config!(256))]
+
         #[test]
         fn garbage_is_refused_without_panic(mut bytes: Vec<u8>, kind in 0..8u8, packed in 0..3u8) {
             if bytes.len() >= 3 {

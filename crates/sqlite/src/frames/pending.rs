@@ -235,6 +235,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(onejournal_testing::proptest_config!(256))]
+
         /// Wherever writes go, the kept bytes are what the file holds.
         #[test]
         fn as_the_file(writes in proptest::collection::vec((0..40_usize, 1..30_usize, 0..9_u8), 1..20)) {

@@ -189,6 +189,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(onejournal_testing::proptest_config!(256))]
+
         /// For any writes at any offsets: the file ends as if nothing had been held, and nothing is
         /// held after the page of a commit frame.
         #[test]

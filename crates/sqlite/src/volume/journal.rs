@@ -170,6 +170,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(onejournal_testing::proptest_config!(256))]
+
         /// For any writes: the file ends as if nothing had been held.
         #[test]
         fn the_file_is_the_same(

@@ -125,6 +125,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(onejournal_testing::proptest_config!(256))]
+
         /// For any writes: what is read, and what the runs make of the file, is as if they had gone
         /// to the file.
         #[test]

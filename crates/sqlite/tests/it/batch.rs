@@ -5,6 +5,7 @@ use crate::common;
 
 use common::crash_vfs::{Event, Recorder};
 use common::{Place, copy_tree, count, is_sound, set, set_up, stat};
+use onejournal_testing::{test_name, tier};
 use rusqlite::{Connection, ffi};
 
 /// A database in a rollback mode with a table.
@@ -381,7 +382,7 @@ fn programs_with_and_without_the_extension_and_both_modes_take_turns() {
 fn the_database_is_what_it_would_be() {
     onejournal_testing::own_process!();
     set_up();
-    for seed in 0..30 {
+    for seed in tier::seeds(test_name!(), 30) {
         let mut random = fastrand::Rng::with_seed(seed);
         let place = Place::new(random.bool());
         let ours = place.open("a.db");

@@ -4,9 +4,9 @@
 use crate::common;
 
 use common::{Place, count, is_sound, load};
+use onejournal_testing::{test_name, tier};
 
 const PROCESSES: usize = 4;
-const ROUNDS: usize = 25;
 
 /// What is in the place's memory.
 fn left(place: &Place) -> Vec<String> {
@@ -47,7 +47,7 @@ fn the_last_connection_leaves_nothing_in_memory() {
 fn opens_and_closes() {
     load();
     let place = Place::of_environment();
-    let seed = u64::from(std::process::id());
+    let seed = std::env::var("OPENER").expect("a number").parse::<u64>().expect("a number");
     std::thread::scope(|scope| {
         for thread in 0..2 {
             let place = &place;
@@ -55,7 +55,7 @@ fn opens_and_closes() {
                 let mut random = fastrand::Rng::with_seed(seed * 2 + thread);
                 // One of the two has its checkpoints made by a thread, after each transaction.
                 let more = ["", "&checkpoint=background"][usize::from(thread == 1)];
-                for _ in 0..ROUNDS {
+                for _ in 0..tier::count(25) {
                     let connection = place.try_open("a.db", more).expect("open");
                     let setup = "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=1";
                     connection.execute_batch(setup).expect("setup");
@@ -74,17 +74,19 @@ fn opens_and_closes() {
 fn who_comes_while_the_last_one_goes_finds_everything() {
     onejournal_testing::own_process!();
     load();
+    let seed = tier::seed_of(test_name!()) >> 32;
     for (mode, is_nvram) in [("wal", false), ("wal", true), ("delete", false)] {
         let place = Place::new(is_nvram);
         let connection = place.wal("a.db");
         connection.query_row(&format!("PRAGMA journal_mode={mode}"), [], |_| Ok(())).expect("mode");
         drop(connection);
-        let start = || {
+        let start = |number: usize| {
             let mut command = onejournal_testing::again(module_path!(), "opens_and_closes");
             place.tell(&mut command);
+            command.env("OPENER", (seed + number as u64).to_string());
             command.stdout(std::process::Stdio::piped()).spawn().expect("start")
         };
-        let children: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
+        let children: Vec<_> = (0..PROCESSES).map(start).collect();
         let mut rows = 0;
         for child in children {
             let output = child.wait_with_output().expect("wait");

@@ -6,7 +6,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-const CHUNK_BYTES: usize = 16 << 10;
+use crate::sparse::{PIECE_BYTES, is_zero, write_piece};
+
+const CHUNK_BYTES: usize = PIECE_BYTES;
 
 type Chunk = [u8; CHUNK_BYTES];
 
@@ -31,7 +33,7 @@ impl Image {
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut image = Self::zeroed(bytes.len() as u64);
         for (start, part) in (0..).step_by(CHUNK_BYTES).zip(bytes.chunks(CHUNK_BYTES)) {
-            if part.iter().any(|&byte| byte != 0) {
+            if !is_zero(part) {
                 image.write(start, part);
             }
         }
@@ -71,15 +73,17 @@ impl Image {
 
     /// All bytes, in one vector.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.parts().flat_map(|(_, part)| part).copied().collect()
+        let size_bytes = usize::try_from(self.size_bytes).expect("an image fits into memory");
+        let mut bytes = Vec::with_capacity(size_bytes);
+        self.parts().for_each(|(_, part)| bytes.extend_from_slice(part));
+        bytes
     }
 
     /// Makes `file` hold exactly this image.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         file.set_len(0)?;
         file.set_len(self.size_bytes)?;
-        let nonzero = self.parts().filter(|(_, part)| part.iter().any(|&byte| byte != 0));
-        nonzero.into_iter().try_for_each(|(start, part)| file.write_all_at(part, start))
+        self.parts().try_for_each(|(start, part)| write_piece(file, start, part))
     }
 
     /// Changes `file`, which holds exactly `held`, so that it holds this image. That is cheap if

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::thread;
 
 use fastrand::Rng;
+use onejournal_testing::{test_name, tier};
 
 use super::super::processor::Native;
 use super::*;
@@ -116,8 +117,8 @@ fn exactly_the_bytes_asked_for_are_stored() {
 #[test]
 fn any_pieces_are_stored_one_behind_the_other() {
     let native = Native::detect();
-    let mut rng = Rng::with_seed(5);
-    for _ in 0..5000 {
+    let mut rng = Rng::with_seed(tier::seed_of(test_name!()));
+    for _ in 0..tier::count(5000) {
         let start = rng.usize(..BUFFER_BYTES);
         let data: Vec<u8> = (0..rng.usize(..=BUFFER_BYTES - start)).map(|_| rng.u8(..)).collect();
         let pieces = cut(&data, &mut rng);
@@ -128,8 +129,8 @@ fn any_pieces_are_stored_one_behind_the_other() {
 
 #[test]
 fn each_line_is_written_back_once_before_the_one_fence() {
-    let mut rng = Rng::with_seed(6);
-    for _ in 0..5000 {
+    let mut rng = Rng::with_seed(tier::seed_of(test_name!()));
+    for _ in 0..tier::count(5000) {
         let start = rng.usize(..BUFFER_BYTES);
         let data = vec![1; rng.usize(..=BUFFER_BYTES - start)];
         let pieces = cut(&data, &mut rng);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use device::{BlockDevice, MemoryDevice};
 use onejournal_ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, Timestamp, Volume};
-use onejournal_testing::SimDevice;
+use onejournal_testing::{SimDevice, read_sparse, save_device, write_sparse};
 
 /// An ext4 image in a temporary directory.
 pub struct Image {
@@ -57,11 +57,16 @@ impl Image {
     }
 
     pub fn bytes(&self) -> Vec<u8> {
-        std::fs::read(self.path()).expect("the image can be read")
+        read_sparse(&self.path()).expect("the image can be read")
     }
 
     pub fn put(&self, bytes: &[u8]) {
-        std::fs::write(self.path(), bytes).expect("room in the temporary directory");
+        write_sparse(&self.path(), bytes).expect("room in the temporary directory");
+    }
+
+    /// Makes the image hold what the device holds.
+    pub fn save(&self, device: &MemoryDevice) {
+        save_device(&self.path(), device).expect("room in the temporary directory");
     }
 
     /// The image as a device in memory.
@@ -85,7 +90,7 @@ impl Image {
 
     /// Takes over what the device holds; e2fsck must find nothing to complain about.
     pub fn assert_clean(&self, device: &MemoryDevice) {
-        self.put(&device.to_bytes());
+        self.save(device);
         let (code, text) = self.e2fsck("-fn");
         assert_eq!(code, 0, "{text}");
     }

@@ -59,7 +59,7 @@ impl Image {
 
     /// Writes the device's content to the file.
     pub fn save(&self) -> PathBuf {
-        self.image.put(&self.device.to_bytes());
+        self.image.save(&self.device);
         self.path()
     }
 

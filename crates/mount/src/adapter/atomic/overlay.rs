@@ -151,6 +151,7 @@ impl Overlay {
 #[cfg(test)]
 mod tests {
     use ext4::{DataMode, Owner};
+    use onejournal_testing::{test_name, tier};
 
     use super::*;
     use crate::adapter::harness::{adapter, make};
@@ -165,8 +166,8 @@ mod tests {
         let adapter = adapter(DataMode::Journal);
         let volume = adapter.volume.read();
         let volume = volume.as_ref().unwrap();
-        let mut random = fastrand::Rng::with_seed(11);
-        for round in 0..150 {
+        let mut random = fastrand::Rng::with_seed(tier::seed_of(test_name!()));
+        for round in 0..tier::count(150) {
             let name = format!("f{round}");
             let ino = make(volume, name.as_bytes(), Owner::default());
             let mut content = vec![1; random.usize(0..20_000)];
