@@ -14,7 +14,7 @@ use std::os::unix::fs::{
 use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 
-use onejournal_testing::has_program;
+use onejournal_testing::{has_program, tier};
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags};
 use rustix::io::Errno;
 use support::{Peer, Scratch, spawn, system, text};
@@ -683,20 +683,20 @@ fn space_of_a_deleted_file_is_there_for_the_next() {
 fn a_directory_is_read_while_it_changes() {
     let Some(mut scratch) = Scratch::with_size("256M") else { return };
     scratch.mount("");
-    const COUNT: usize = 20_000;
+    let count = tier::count(20_000);
     let dir = scratch.path("many");
     fs::create_dir(&dir).unwrap();
     let name = |index: usize| format!("stays-{index}");
     let made: usize = std::thread::scope(|scope| {
         let changing = scope.spawn(|| {
-            for index in 0..COUNT {
+            for index in 0..count {
                 File::create(dir.join(name(index))).unwrap();
                 File::create(dir.join(format!("goes-{index}"))).unwrap();
                 if index % 2 == 1 {
                     fs::remove_file(dir.join(format!("goes-{}", index - 1))).unwrap();
                 }
             }
-            COUNT
+            count
         });
         let mut seen = 0;
         while !changing.is_finished() {
@@ -714,7 +714,7 @@ fn a_directory_is_read_while_it_changes() {
         changing.join().unwrap()
     });
     let names: BTreeSet<_> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(names.len(), made + COUNT / 2);
+    assert_eq!(names.len(), made + count / 2);
     for name in names {
         fs::remove_file(dir.join(name)).unwrap();
     }

@@ -46,6 +46,11 @@ def unshare(flags: int) -> None:
     _check(_libc.unshare(flags), "unshare")
 
 
+def unshare_mounts() -> None:
+    """Gives the caller a mount namespace of its own. Propagation stays private where it is."""
+    unshare(CLONE_NEWNS)
+
+
 def return_to(namespace: int, kind: int) -> None:
     """Makes the open namespace the one of future children (`CLONE_NEWPID`)."""
     _check(_libc.setns(namespace, kind), "setns")

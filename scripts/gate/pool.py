@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Callable
 
-from . import stuck
+from . import linux, stuck
 from .outcome import FAILED, Outcome, judge, read_log
 from .schedule import Queue
 from .suite import Test
@@ -35,6 +35,8 @@ class Settings:
     # Set for each test, beside the environment of this process.
     environment: Mapping[str, str]
     way: str = ""
+    # Whether each test gets a mount namespace of its own.
+    is_private: bool = False
 
 
 @dataclasses.dataclass
@@ -119,6 +121,9 @@ class Pool:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            # Mounts of one test are not in the way of another: a new mount namespace has copies of
+            # all mounts that its maker sees, and a copy keeps a volume in use.
+            preexec_fn=linux.unshare_mounts if self._settings.is_private else None,
         )
 
     def _age(self, running: _Running) -> float:

@@ -218,6 +218,7 @@ class Runner:
             jobs=self.options.jobs,
             limit_seconds=limit,
             directory=self.directory,
+            is_private=self.room.is_private,
             environment={"LD_LIBRARY_PATH": ":".join(path), "ONEJOURNAL_ALONE": "1"},
         )
 
