@@ -107,7 +107,7 @@ fn cut_everywhere(
     let mut seen: Vec<onejournal_testing::Image> = Vec::new();
     // A journal that e2fsck made again is written block by block.
     let is_last = |cut: usize| cut + 20 >= trace.events.len();
-    let is_wanted = |cut: &usize| *cut < 20 || cut % 61 == 0 || is_last(*cut);
+    let is_wanted = |cut: &usize| *cut < 20 || cut.is_multiple_of(61) || is_last(*cut);
     let is_taken = |at| at == 0 || seed.is_none_or(|seed| tier::takes(seed, at));
     let cuts = trace.cuts().filter(is_wanted).enumerate();
     for (_, cut) in cuts.filter(|(at, _)| is_taken(*at)) {
@@ -323,7 +323,7 @@ fn what_mke2fs_has_overwritten_in_part_is_not_mounted() {
         let (mut refused, mut mounted) = (0, 0);
         let mut cursor = trace.cursor();
         let is_last = |cut: usize| cut + 2 >= trace.events.len();
-        let is_wanted = |cut: &usize| *cut < begun + 3 || cut % 301 == 0 || is_last(*cut);
+        let is_wanted = |cut: &usize| *cut < begun + 3 || cut.is_multiple_of(301) || is_last(*cut);
         // The first cut and the last one always: the one is mounted, the other one refused.
         let is_taken = |at, cut| cut == 0 || is_last(cut) || tier::takes(seed, at);
         let cuts = trace.cuts().filter(is_wanted).enumerate();

@@ -72,7 +72,7 @@ fn e2fsck_refuses_a_volume_in_use_or_leaves_it_whole() {
         (code.is_none_or(|code| code >= 8), Image::from_bytes(&bytes))
     };
     let seeds = tier::seeds_of_states(test_name!(), 1);
-    let refused: usize = seeds.map(|seed| meddle_with(Workload::Writers, seed, 2, &repair)).sum();
+    let refused: usize = seeds.map(|seed| meddle_with(Workload::Writers, seed, 2, repair)).sum();
     assert!(refused > tier::count(20), "only {refused} refused");
 }
 
@@ -86,6 +86,6 @@ fn the_kernel_refuses_a_volume_in_use_or_leaves_it_whole() {
         Ok(mounted) => (false, Image::from_bytes(&mounted.unmount().expect("unmount"))),
     };
     let seeds = tier::seeds_of_states(test_name!(), 1);
-    let refused: usize = seeds.map(|seed| meddle_with(Workload::Sqlite, seed, 4, &mount)).sum();
+    let refused: usize = seeds.map(|seed| meddle_with(Workload::Sqlite, seed, 4, mount)).sum();
     assert!(refused > tier::count(10), "only {refused} refused");
 }

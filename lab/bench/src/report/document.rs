@@ -1,5 +1,5 @@
 //! The content of the report, before it becomes Markdown or HTML. Texts are Markdown, but only with
-//! `code`, *emphasis*, **strong** and [links](to).
+//! `code`, *emphasis*, **strong** and `[links](to)`.
 
 /// A piece of the page.
 #[derive(Debug, Clone, PartialEq)]
