@@ -44,7 +44,7 @@ pub fn save(run: &Run, path: &Path) -> io::Result<()> {
     out.write_all(b"\n")?;
     for base in &run.trace.bases {
         let zeroed = Image::zeroed(base.size_bytes());
-        for (offset, chunk) in base.differences(&zeroed) {
+        for (offset, chunk, _) in base.differences(&zeroed) {
             put(&mut out, &[1, offset, chunk.len() as u64])?;
             out.write_all(chunk)?;
         }

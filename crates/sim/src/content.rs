@@ -1,7 +1,9 @@
 //! The bytes of a file, shared, with their hash.
 
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::Hasher;
 use std::sync::Arc;
+
+use rustc_hash::FxHasher;
 
 /// Immutable bytes with their hash: cheap to copy and to compare.
 #[derive(Clone)]
@@ -13,7 +15,7 @@ pub struct Content {
 impl Content {
     /// Takes `bytes` in.
     pub fn new(bytes: Vec<u8>) -> Content {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = FxHasher::default();
         hasher.write(&bytes);
         Content { hash: hasher.finish(), bytes: Arc::new(bytes) }
     }

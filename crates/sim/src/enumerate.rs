@@ -14,12 +14,13 @@
 //! and reading are not repeated: neither reads the inside.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::Hasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use onejournal_testing::{Image, tier};
+use rustc_hash::FxHasher;
 
 use crate::BLOCK_BYTES;
 use crate::case::{Case, Crash, Id};
@@ -399,10 +400,10 @@ fn pick_recut(recovered: &Recovered, salt: u64) -> Crash {
 
 /// A hash of the bytes that differ from `base`, outside of the blocks in `skip` (sorted).
 fn digest(image: &Image, base: &Image, skip: &[u64]) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = FxHasher::default();
     for (block, bytes) in different_blocks(image, base, skip) {
         hasher.write_u64(block);
-        hasher.write(&bytes);
+        hasher.write(bytes);
     }
     hasher.finish()
 }
@@ -412,15 +413,13 @@ fn different_blocks<'a>(
     image: &'a Image,
     base: &'a Image,
     skip: &'a [u64],
-) -> impl Iterator<Item = (u64, Vec<u8>)> + 'a {
-    image.differences(base).flat_map(move |(offset, part)| {
-        let mut old = vec![0; part.len()];
-        base.read(offset, &mut old);
-        let size = usize::try_from(BLOCK_BYTES).expect("a block fits into memory");
-        let blocks = part.chunks(size).zip(old.chunks(size)).enumerate();
-        let differing = blocks.filter(|(_, (new, old))| new != old);
-        let numbered =
-            differing.map(|(i, (new, _))| (offset / BLOCK_BYTES + i as u64, new.to_vec()));
-        numbered.filter(|(block, _)| skip.binary_search(block).is_err()).collect::<Vec<_>>()
-    })
+) -> impl Iterator<Item = (u64, &'a [u8])> + 'a {
+    let size = usize::try_from(BLOCK_BYTES).expect("a block fits into memory");
+    let blocks = image.differences(base).flat_map(move |(offset, part, held)| {
+        (offset / BLOCK_BYTES..).zip(part.chunks(size).zip(held.chunks(size)))
+    });
+    let differing = blocks.filter(|(block, (new, old))| {
+        new != old && skip.binary_search(block).is_err()
+    });
+    differing.map(|(block, (new, _))| (block, new))
 }

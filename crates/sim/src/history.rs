@@ -8,7 +8,9 @@
 //!    them. `fsync` of a file covers the last operation that changed the inode (and, because
 //!    history is one order, all before it). `fdatasync` covers the last operation that changed the
 //!    content or size, or created the file. Both also cover the last rename of a directory, because
-//!    the file may be below it.
+//!    the file may be below it. Outside of the atomic data modes, data may overwrite older data in
+//!    place, which `fdatasync` makes durable without a commit. So it covers an operation that left
+//!    the size as it was in this file's content only.
 //! 2. *k* is at most `acked + 1`: the operation that was in progress may be in it.
 //! 3. A reservation of more than one block is done in several steps, so its first blocks may be
 //!    there without the rest. So is a write. In the atomic data modes, each step of a write ends at a
@@ -37,10 +39,12 @@ use crate::workload::Workload;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Promise {
     Nothing,
-    /// At least the state `floor`; and of the contents of this inode, no older version.
+    /// At least the state `floor`; and of the contents of this inode, no version older than in the
+    /// state `content_floor`.
     File {
         id: Id,
         floor: usize,
+        content_floor: usize,
     },
     /// At least the state before this operation.
     Everything,
@@ -70,6 +74,9 @@ pub struct History {
     versions: BTreeMap<Id, Vec<(usize, Content)>>,
     last_change: BTreeMap<Id, usize>,
     last_data_change: BTreeMap<Id, usize>,
+    /// Of the changes of data, those that no commit may leave out: no file of the same size was
+    /// overwritten.
+    last_size_change: BTreeMap<Id, usize>,
     last_dir_rename: usize,
 }
 
@@ -87,6 +94,7 @@ impl History {
             versions: BTreeMap::new(),
             last_change: BTreeMap::new(),
             last_data_change: BTreeMap::new(),
+            last_size_change: BTreeMap::new(),
             last_dir_rename: 0,
         };
         history.push_state(Model::formatted(), &[]);
@@ -154,10 +162,16 @@ impl History {
                 self.last_data_change.insert(change.id, index);
             }
         }
-        let ids: BTreeSet<Id> = changes.iter().filter(|c| c.is_data).map(|c| c.id).collect();
+        let mut ids: BTreeSet<Id> = changes.iter().filter(|c| c.is_data).map(|c| c.id).collect();
         for (id, content) in model.contents_of(&ids) {
-            self.versions.entry(id).or_default().push((index, content));
+            let versions = self.versions.entry(id).or_default();
+            let before = versions.last().map(|(_, before)| before.len_bytes());
+            if before == Some(content.len_bytes()) {
+                ids.remove(&id);
+            }
+            versions.push((index, content));
         }
+        self.last_size_change.extend(ids.into_iter().map(|id| (id, index)));
         let fingerprint = match (self.fingerprints.last(), changes.is_empty() && index > 0) {
             (Some(last), true) => *last,
             _ => model.tree().fingerprint(),
@@ -173,9 +187,14 @@ impl History {
             Op::Sync | Op::Checkpoint | Op::Remount => Promise::Everything,
             Op::Fsync { target, data_only } => match self.model().resolve(target) {
                 Ok(id) => {
-                    let last = if *data_only { &self.last_data_change } else { &self.last_change };
-                    let floor = last.get(&id).copied().unwrap_or(0).max(self.last_dir_rename);
-                    Promise::File { id, floor }
+                    let (last, last_of_content) = match (*data_only, self.atomic) {
+                        (false, _) => (&self.last_change, &self.last_change),
+                        (true, true) => (&self.last_data_change, &self.last_data_change),
+                        (true, false) => (&self.last_size_change, &self.last_data_change),
+                    };
+                    let state = |last: &BTreeMap<Id, usize>| last.get(&id).copied().unwrap_or(0);
+                    let floor = state(last).max(self.last_dir_rename);
+                    Promise::File { id, floor, content_floor: state(last_of_content) }
                 }
                 Err(_) => Promise::Nothing,
             },
@@ -345,7 +364,7 @@ impl History {
         let steps = self.steps[..acked].iter().enumerate();
         let floors = steps.map(|(index, step)| match step.promise {
             Promise::Everything => index,
-            Promise::File { id: synced, floor } if synced == id => floor,
+            Promise::File { id: synced, content_floor, .. } if synced == id => content_floor,
             _ => 0,
         });
         floors.max().unwrap_or(0)

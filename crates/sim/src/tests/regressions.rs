@@ -72,6 +72,16 @@ fn regression_short_fallocate_with_no_space_for_an_extent_node() {
     check(&ops);
 }
 
+/// An `fdatasync` makes data that overwrite older data in place durable without a commit. The judge
+/// took it for a promise that the removal before it is committed.
+#[test]
+fn regression_fdatasync_of_data_in_place_does_not_promise_earlier_changes_elsewhere() {
+    let mut ops = vec![create("f"), write("f", 0, 2), create("other"), Op::Sync];
+    ops.extend([Op::Unlink { path: "other".into() }, write("f", 0, 1)]);
+    ops.push(Op::Fsync { target: at("f"), data_only: true });
+    check(&ops);
+}
+
 /// The `fsync` found all changes of the file committed, and did not wait for the directory above
 /// it.
 #[test]

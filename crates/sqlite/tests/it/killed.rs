@@ -10,6 +10,7 @@ use std::process::Stdio;
 use common::crash_vfs::{self, Recorder};
 use common::{Place, load, set, stat};
 use onejournal_sqlite::background;
+use onejournal_testing::{test_name, tier};
 use rusqlite::Connection;
 
 const TRANSACTIONS: i64 = 6;
@@ -105,11 +106,11 @@ fn quick_place(is_nvram: bool) -> Place {
     place
 }
 
-/// Kills before each change; how often a transaction had to be finished.
-fn enumerate() -> Result<u64, String> {
+/// Kills before each change that `is_taken` takes; how often a transaction had to be finished.
+fn enumerate(is_taken: impl Fn(u64) -> bool) -> Result<u64, String> {
     load();
     let mut finished = 0;
-    for when in 1.. {
+    for when in (1..).filter(|when| is_taken(*when)) {
         let is_rebooted = when % 3 == 0;
         let place = quick_place(when % 2 == 0);
         let witness = begin(&place);
@@ -140,15 +141,18 @@ fn enumerate() -> Result<u64, String> {
 #[test]
 fn whole_transactions_are_found() {
     onejournal_testing::own_process!();
-    let finished = enumerate().expect("all is well");
-    println!("{finished} transactions were finished by another process");
-    assert!(finished > 20, "{finished}");
+    for seed in tier::seeds_of_states(test_name!(), 1) {
+        let is_taken = |when| tier::takes(seed, when as usize);
+        let finished = enumerate(is_taken).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        println!("{finished} transactions were finished by another process");
+        assert!(finished > tier::state_count(20) as u64, "{finished}");
+    }
 }
 
 #[test]
 fn the_fault_is_found() {
     onejournal_testing::own_process!();
-    let found = fault::with(onejournal_sqlite::Fault::SkipsReplay, enumerate);
+    let found = fault::with(onejournal_sqlite::Fault::SkipsReplay, || enumerate(|_| true));
     println!("{found:?}");
     assert!(found.is_err());
 }

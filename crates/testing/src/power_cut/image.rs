@@ -89,17 +89,21 @@ impl Image {
     /// Changes `file`, which holds exactly `held`, so that it holds this image. That is cheap if
     /// one image was made from a clone of the other. Panics if the sizes differ.
     pub fn write_differences_to(&self, file: &File, held: &Image) -> io::Result<()> {
-        self.differences(held).try_for_each(|(start, part)| file.write_all_at(part, start))
+        self.differences(held).try_for_each(|(start, part, _)| file.write_all_at(part, start))
     }
 
-    /// The chunks of 16 KiB (the last may be shorter), with their offsets, that differ from those
-    /// of `other`. That is cheap if one image was made from a clone of the other. Panics if the
-    /// sizes differ.
-    pub fn differences<'a>(&'a self, other: &'a Image) -> impl Iterator<Item = (u64, &'a [u8])> {
+    /// The chunks of 16 KiB (the last may be shorter) that differ from those of `other`: offset,
+    /// the bytes here, the bytes there. That is cheap if one image was made from a clone of the
+    /// other. Panics if the sizes differ.
+    pub fn differences<'a>(
+        &'a self,
+        other: &'a Image,
+    ) -> impl Iterator<Item = (u64, &'a [u8], &'a [u8])> {
         assert_eq!(self.size_bytes, other.size_bytes, "images of different sizes");
         let chunks = self.chunks.iter().zip(&other.chunks);
-        let parts = self.parts().zip(chunks);
-        parts.filter(|(_, (chunk, held))| !same(chunk, held)).map(|(part, _)| part)
+        let parts = self.parts().zip(other.parts()).zip(chunks);
+        let differing = parts.filter(|(_, (chunk, held))| !same(chunk, held));
+        differing.map(|(((offset, part), (_, held)), _)| (offset, part, held))
     }
 
     /// Index of the chunk, and position in it, of a span of the image.
