@@ -418,8 +418,7 @@ fn different_blocks<'a>(
     let blocks = image.differences(base).flat_map(move |(offset, part, held)| {
         (offset / BLOCK_BYTES..).zip(part.chunks(size).zip(held.chunks(size)))
     });
-    let differing = blocks.filter(|(block, (new, old))| {
-        new != old && skip.binary_search(block).is_err()
-    });
+    let differing =
+        blocks.filter(|(block, (new, old))| new != old && skip.binary_search(block).is_err());
     differing.map(|(block, (new, _))| (block, new))
 }
