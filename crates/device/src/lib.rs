@@ -84,6 +84,7 @@ pub use disk::direct_io::DirectIo;
 pub use durability::Durability;
 pub use error::{DeviceError, Operation, Result};
 pub use files::directory::{Directory, FileStore, StoredFile};
+pub use files::file_id::FileId;
 pub use files::folder::Folder;
 pub use files::range_write::{
     RANGES_BYTES_MAX, RANGES_XATTR, Range, RangeError, RangePart, write_ranges,
@@ -99,6 +100,7 @@ pub use nvram::{
 pub use process::fork_closed::ForkClosed;
 pub use process::fork_mark::ForkMark;
 pub use process::machine::{Living, Machine};
+pub use process::own_descriptors::with_own_descriptors;
 pub use process::processes::{process_name, processes};
 pub use process::unread::unread_bytes;
 pub use uring::command_ring::{COMMAND_BYTES, CommandRing};

@@ -19,6 +19,9 @@ pub(crate) trait LogBackend: Send + Sync {
     /// Names the log: 32 hexadecimal digits.
     fn uuid(&self) -> &str;
 
+    /// See [`Log::copied_from`](crate::Log::copied_from).
+    fn copied_from(&self) -> &[String];
+
     /// What a synced append survives.
     fn durability(&self) -> Durability;
 
@@ -78,7 +81,8 @@ pub(crate) trait StreamBackend: Send + Sync {
     /// Brings all appended records to the log files, durably.
     fn flush(&self) -> Result<()>;
 
-    /// Begins to read at `lsn`. An error if no reader may begin there. The batch may be empty before the end.
+    /// Begins to read at `lsn`. An error if no reader may begin there. The batch may be empty
+    /// before the end.
     fn begin_reading(&self, lsn: Lsn) -> Result<RecordBatch>;
 
     /// Durable records from the one at `lsn` on, about a mebibyte of them. Empty at the end.

@@ -56,6 +56,10 @@ impl LogBackend for EmbeddedLog {
         &self.service.host.settings().uuid
     }
 
+    fn copied_from(&self) -> &[String] {
+        &self.service.host.settings().copied_from
+    }
+
     fn durability(&self) -> Durability {
         self.service.durability()
     }

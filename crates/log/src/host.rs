@@ -36,9 +36,36 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// Bytes of the group log.
     pub group_bytes: u64,
+    /// The directory that it was made in, which tells it from a copy. `None`: a service that no
+    /// directory holds.
+    #[serde(default)]
+    pub directory: Option<DirectoryId>,
+    /// The UUIDs of the logs that it is a copy of, the last one last. A copy gets a UUID of its own
+    /// when it is opened.
+    #[serde(default)]
+    pub copied_from: Vec<String>,
+    /// What the directory on NVRAM is named by: the UUID that the log was made with, for a copy.
+    /// `None`: its UUID.
+    #[serde(default)]
+    pub nvram_name: Option<String>,
+}
+
+/// Tells a directory from its copies, also after a restart of the machine, when devices have other
+/// numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectoryId {
+    /// Number of its inode.
+    pub inode: u64,
+    /// Nanoseconds since 1970; `None` where the file system does not know.
+    pub born_ns: Option<u64>,
 }
 
 impl Settings {
+    /// What the directory on NVRAM is named by.
+    pub(crate) fn nvram_name(&self) -> &str {
+        self.nvram_name.as_ref().unwrap_or(&self.uuid)
+    }
+
     /// Size of the pool in bytes.
     pub fn pool_bytes(&self) -> u64 {
         self.chunk_bytes * u64::from(self.chunk_count)
@@ -155,6 +182,7 @@ pub(crate) trait Host: Send + Sync {
     /// Stores the limit of USNs durably.
     fn keep_usn_limit(&self, limit: u64) -> Result<()>;
 
-    /// Holds the service's lock while `f` runs. No other process opens, makes or removes streams then.
+    /// Holds the service's lock while `f` runs. No other process opens, makes or removes streams
+    /// then.
     fn locked(&self, f: &mut dyn FnMut() -> Result<()>) -> Result<()>;
 }

@@ -204,7 +204,7 @@ pub use directory::options::Options;
 pub use directory::permit::permit;
 pub use error::{Effect, LogError, Result};
 pub use format::record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
-pub use host::{Settings, StreamMeta};
+pub use host::{DirectoryId, Settings, StreamMeta};
 pub use orphans::{Orphan, Outcome, collect_orphans};
 pub use server::{Limits, Server, ServerOptions};
 pub use stat::{LogStat, StreamStat};

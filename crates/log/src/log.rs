@@ -26,8 +26,8 @@ pub struct Log {
 
 impl Log {
     /// Opens the log in the directory `path`. If there is none, makes it with `options`. The first
-    /// process that opens it after a restart of the machine recovers it. If the path names a daemon's
-    /// socket ([`names_socket`]), this is [`Log::connect`].
+    /// process that opens it after a restart of the machine recovers it. If the path names a
+    /// daemon's socket ([`names_socket`]), this is [`Log::connect`].
     ///
     /// # Errors
     /// [`LogError::InUse`] while a daemon serves the directory; the error names its socket.
@@ -51,9 +51,10 @@ impl Log {
         Ok(Log { backend: Owned::new(backend, mark) })
     }
 
-    /// Brings all records that this process appended to the log files, and lets other processes write
-    /// its streams. The last process that closes the log, with none of its streams open, removes the
-    /// shared memory. A log that is dropped instead leaves its records there for the next process.
+    /// Brings all records that this process appended to the log files, and lets other processes
+    /// write its streams. The last process that closes the log, with none of its streams open,
+    /// removes the shared memory. A log that is dropped instead leaves its records there for the
+    /// next process.
     ///
     /// # Errors
     /// Records that could not be written stay in shared memory, as if the log had been dropped.
@@ -61,9 +62,15 @@ impl Log {
         self.backend.take().map_or(Ok(()), |backend| backend.close())
     }
 
-    /// Names the log: 32 hexadecimal digits, random when it was made.
+    /// Names the log: 32 hexadecimal digits, random when it was made. A copy of a log's directory
+    /// gets another name when it is opened.
     pub fn uuid(&self) -> &str {
         self.backend.look().uuid()
+    }
+
+    /// The names of the logs that it is a copy of, the last one last; 64 of them at most.
+    pub fn copied_from(&self) -> &[String] {
+        self.backend.look().copied_from()
     }
 
     /// What a synced append survives.
@@ -97,16 +104,16 @@ impl Log {
         self.backend.get()?.remove_stream(&name.parse()?)
     }
 
-    /// Reads the log files of a stream that may be damaged: about a mebibyte of records from the one at
-    /// `from` on, or from the first, and where the next one begins. Without records nothing more can be
-    /// read.
+    /// Reads the log files of a stream that may be damaged: about a mebibyte of records from the
+    /// one at `from` on, or from the first, and where the next one begins. Without records nothing
+    /// more can be read.
     pub fn salvage(&self, name: &str, from: Lsn) -> Result<(Vec<Record>, Lsn)> {
         let RecordBatch { records, next } = self.backend.get()?.salvage(&name.parse()?, from)?;
         Ok((records, next))
     }
 
-    /// Discards the damaged part of a stream and all records after it, so that the stream can be used
-    /// again. Returns where it ends now. The log never does this by itself.
+    /// Discards the damaged part of a stream and all records after it, so that the stream can be
+    /// used again. Returns where it ends now. The log never does this by itself.
     ///
     /// # Errors
     /// [`LogError::Busy`] while a process writes the stream.

@@ -7,14 +7,16 @@
 //! record, writes the stream header, and reads the versions that the record is based on.
 
 pub mod background;
+pub mod opening;
 
 use std::ffi::c_int;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use device::FileId;
 use device::sync::{Mutex, MutexGuard};
-use log::{Log, Stream};
+use log::Log;
 
 use crate::database::background::Background;
 use crate::failure::{Conflict, Damage, Failure};
@@ -26,11 +28,14 @@ use crate::messages::tell;
 use crate::real::loaded::Below;
 use crate::stream::live::{Contents, Live, read_live};
 use crate::stream::settings::{self, Settings};
+use crate::stream::stamped::Stream;
 
 /// An open database of this process, used by any number of connections.
 pub struct Database {
-    /// The database file.
+    /// The path that it was first opened by.
     pub path: PathBuf,
+    /// Which file it is.
+    pub file: FileId,
     /// The place of its log.
     pub settings: Settings,
     /// The VFS below.
@@ -41,15 +46,20 @@ pub struct Database {
     pub has_writers: AtomicBool,
     /// Whether transactions of pages become records.
     pub has_batches: AtomicBool,
+    /// Why it has no log in this process, for good.
+    pub plain: OnceLock<String>,
     /// Its background syncs.
     pub(crate) background: Background,
     state: Mutex<LogState>,
 }
 
+/// An open log, and the stream of a database in it.
+pub type Service = (Arc<Log>, Stream);
+
 /// What this process remembers. All of it can be computed again.
 #[derive(Default)]
 pub(crate) struct LogState {
-    pub service: Option<(Arc<Log>, Stream)>,
+    pub service: Option<Service>,
     /// The WAL's header at the last reading. It is valid for frames with its salts.
     pub header: Option<Header>,
     pub versions: Versions,
@@ -59,14 +69,16 @@ pub(crate) struct LogState {
 
 impl Database {
     /// A database without a log yet.
-    pub fn new(path: PathBuf, settings: Settings, below: Below) -> Database {
+    pub fn new(path: PathBuf, file: FileId, settings: Settings, below: Below) -> Database {
         Database {
             path,
+            file,
             settings,
             below,
             connections: AtomicUsize::new(0),
             has_writers: AtomicBool::new(false),
             has_batches: AtomicBool::new(false),
+            plain: OnceLock::new(),
             background: Background::default(),
             state: Mutex::default(),
         }
@@ -75,18 +87,6 @@ impl Database {
     /// Its log, if it has one open.
     pub fn log(&self) -> Option<Arc<Log>> {
         self.state.lock().service.as_ref().map(|(log, _)| log.clone())
-    }
-
-    /// Opens the log. Makes a log that does not exist only if `may_create`. Returns whether it is
-    /// open now.
-    pub fn open_log(&self, may_create: bool) -> Result<bool, Failure> {
-        let mut state = self.state.lock();
-        if state.service.is_none() && (may_create || self.settings.exists()) {
-            let log = settings::open_log(&self.settings)?;
-            let stream = log.stream(&self.stream_name())?;
-            state.service = Some((log, stream));
-        }
-        Ok(state.service.is_some())
     }
 
     /// Closes the log when no connection of this process has the database open any more.
@@ -118,11 +118,6 @@ impl Database {
     ) -> Result<Option<T>, Failure> {
         let state = self.state.lock();
         state.service.as_ref().map(|(log, stream)| f(log, stream)).transpose()
-    }
-
-    /// The name of its stream in the log.
-    pub fn stream_name(&self) -> String {
-        self.settings.stream_name(&self.path)
     }
 
     /// Locks what this process remembers.

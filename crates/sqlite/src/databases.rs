@@ -1,7 +1,9 @@
-//! The databases that are open in this process, by path.
+//! The databases that are open in this process, by file.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+
+use device::FileId;
 
 use crate::database::{self, Database};
 use crate::failure::Failure;
@@ -9,34 +11,54 @@ use crate::known::Known;
 use crate::real::loaded::loaded;
 use crate::stream::settings::Settings;
 
+/// Device and inode of an open file: no other file has them while it is open.
+type Key = (u64, u64);
+
 /// The databases that are open in this process.
-static DATABASES: Known<Database> = Known::new();
+static DATABASES: Known<Key, Database> = Known::new();
+
+fn key(file: &FileId) -> Key {
+    (file.device, file.inode)
+}
 
 /// The databases that are open.
 pub fn all() -> Vec<Arc<Database>> {
     DATABASES.all()
 }
 
-/// The open database at `path`.
-pub fn find(path: &Path) -> Option<Arc<Database>> {
-    DATABASES.find(path)
+/// The open database that is this file.
+pub fn find(file: &FileId) -> Option<Arc<Database>> {
+    DATABASES.find(&key(file))
 }
 
-/// The database at `path`. Counts one more user of it.
-pub fn enter(path: PathBuf, settings: Settings) -> Result<Arc<Database>, Failure> {
+/// The open database whose file is at `path` now.
+pub fn find_at(path: &Path) -> Option<Arc<Database>> {
+    let found = rustix::fs::stat(path).ok()?;
+    let database = DATABASES.find(&(found.st_dev, found.st_ino))?;
+    (database.path == path).then_some(database)
+}
+
+/// The database that is this file, at `path`. Counts one more user of it.
+pub fn enter(path: PathBuf, file: FileId, settings: Settings) -> Result<Arc<Database>, Failure> {
     DATABASES.with(|databases| {
-        let database = match databases.get(&path).and_then(Weak::upgrade) {
-            Some(database) if database.settings.directory == settings.directory => database,
-            Some(database) => {
-                return Err(Failure::CannotOpen(format!(
-                    "{}: this process has it open with its log in {}",
-                    path.display(),
-                    database.settings.directory.display()
-                )));
+        let refuse = |how: String| {
+            Err(Failure::CannotOpen(format!("{}: this process has it open {how}", path.display())))
+        };
+        let database = match databases.get(&key(&file)).and_then(Weak::upgrade) {
+            // Each name has a WAL of its own, so what is remembered of one is not true of the
+            // other.
+            Some(database) if database.path != path => {
+                return refuse(format!("as {}", database.path.display()));
             }
+            Some(database) if database.settings.directory != settings.directory => {
+                let directory = database.settings.directory.display();
+                return refuse(format!("with its log in {directory}"));
+            }
+            Some(database) => database,
             None => {
-                let database = Arc::new(Database::new(path.clone(), settings, loaded().below));
-                databases.insert(path, Arc::downgrade(&database));
+                let database = Database::new(path, file, settings, loaded().below);
+                let database = Arc::new(database);
+                databases.insert(key(&file), Arc::downgrade(&database));
                 database
             }
         };

@@ -33,6 +33,10 @@ pub enum Fault {
     SplitsTransaction = 14,
     /// The change of a transaction on a volume is not durable when it is acknowledged.
     SkipsChangeSync = 15,
+    /// A stream is named by the path of the database and the log, and not by the database file.
+    NamesByPath = 16,
+    /// It is not looked at which open file a stream's transactions are of.
+    TrustsStamps = 17,
 }
 
 fault::switches!(Fault);

@@ -1,31 +1,33 @@
-//! A table of open things by path: the databases or the logs of this process.
+//! A table of open things by a key: the databases of this process by their files, its logs by their
+//! directories.
 //!
 //! The table holds weak references, so it keeps nothing open. A forked process starts with an empty
 //! table, because the things in its copy belong to the parent.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
 use device::sync::Mutex;
 
-/// The open things, by path. In a forked process the table is empty again, because its copies
-/// belong to the parent.
-pub struct Known<V>(Mutex<Option<Of<V>>>);
+/// The open things, by key. In a forked process the table is empty again, because its copies belong
+/// to the parent.
+pub struct Known<K, V>(Mutex<Option<Of<K, V>>>);
 
-struct Of<V> {
+struct Of<K, V> {
     process: u32,
-    open: HashMap<PathBuf, Weak<V>>,
+    open: HashMap<K, Weak<V>>,
 }
 
-impl<V> Known<V> {
+impl<K: Eq + Hash, V> Known<K, V> {
     /// Nothing.
-    pub const fn new() -> Known<V> {
+    pub const fn new() -> Known<K, V> {
         Known(Mutex::new(None))
     }
 
     /// Does something with it.
-    pub fn with<T>(&self, f: impl FnOnce(&mut HashMap<PathBuf, Weak<V>>) -> T) -> T {
+    pub fn with<T>(&self, f: impl FnOnce(&mut HashMap<K, Weak<V>>) -> T) -> T {
         let process = std::process::id();
         let mut of = self.0.lock();
         if of.as_ref().is_none_or(|of| of.process != process) {
@@ -36,9 +38,12 @@ impl<V> Known<V> {
         f(open)
     }
 
-    /// The open thing at `path`.
-    pub fn find(&self, path: &Path) -> Option<Arc<V>> {
-        self.with(|open| open.get(path)?.upgrade())
+    /// The open thing of this key.
+    pub fn find<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<Arc<V>>
+    where
+        K: Borrow<Q>,
+    {
+        self.with(|open| open.get(key)?.upgrade())
     }
 
     /// All open things.

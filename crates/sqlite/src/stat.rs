@@ -41,6 +41,8 @@ struct Database {
     log_directory: String,
     log: Option<log::LogStat>,
     stream: Option<log::StreamStat>,
+    /// Why it has no log in this process.
+    no_log: Option<String>,
 }
 
 /// The counters and the open databases, as JSON.
@@ -51,6 +53,7 @@ pub fn to_json() -> String {
         log_directory: database.settings.directory.display().to_string(),
         log: database.log().map(|log| log.stat()),
         stream: database.with_stream(|stream| Ok(stream.stat()?)).ok().flatten(),
+        no_log: database.plain.get().cloned(),
     });
     let stat = Stat {
         version: env!("CARGO_PKG_VERSION"),

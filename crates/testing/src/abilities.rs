@@ -13,10 +13,13 @@ use crate::skip::{Need, skip};
 pub const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// The packages that `scripts/setup` installs, and programs in them that tests ask for.
-const OF_SETUP: [(&str, &[&str]); 11] = [
+const OF_SETUP: [(&str, &[&str]); 14] = [
     ("gcc", &["cc", "nm", "readelf", "strip"]),
     ("make", &["make"]),
     ("e2fsprogs", &["mke2fs", "mkfs.ext4", "e2fsck", "debugfs", "chattr", "lsattr"]),
+    ("xfsprogs", &["mkfs.xfs"]),
+    ("btrfs-progs", &["mkfs.btrfs"]),
+    ("dosfstools", &["mkfs.vfat"]),
     ("fuse3", &["fusermount3"]),
     ("sqlite3", &["sqlite3"]),
     (

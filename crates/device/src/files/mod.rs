@@ -1,6 +1,7 @@
 //! Files and directories, and the users that they may belong to.
 
 pub(crate) mod directory;
+pub(crate) mod file_id;
 pub(crate) mod folder;
 pub(crate) mod range_write;
 pub(crate) mod trust;

@@ -3,5 +3,6 @@
 pub(crate) mod fork_closed;
 pub(crate) mod fork_mark;
 pub(crate) mod machine;
+pub(crate) mod own_descriptors;
 pub(crate) mod processes;
 pub(crate) mod unread;

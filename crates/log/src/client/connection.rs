@@ -48,6 +48,7 @@ impl Default for ConnectOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Service {
     pub(super) uuid: String,
+    pub(super) copied_from: Vec<String>,
     pub(super) sizes: Sizes,
     pub(super) is_nvram: bool,
     pub(super) durability: Durability,
@@ -128,8 +129,11 @@ fn greet(socket: &Path) -> std::result::Result<(OwnedFd, Service), Unanswered> {
     let durability = durability.ok_or(Unanswered::Wrong("an unknown durability".into()))?;
     let is_nvram = is_nvram != 0;
     let sizes = Sizes { chunk_bytes, pool_bytes };
-    let uuid = String::from_utf8(reply.data).map_err(|_| Unanswered::Wrong("no UUID".into()))?;
-    Ok((connection, Service { uuid, sizes, is_nvram, durability }))
+    let names = String::from_utf8(reply.data).map_err(|_| Unanswered::Wrong("no UUID".into()))?;
+    let mut names = names.lines().map(str::to_owned);
+    let uuid = names.next().unwrap_or_default();
+    let copied_from = names.collect();
+    Ok((connection, Service { uuid, copied_from, sizes, is_nvram, durability }))
 }
 
 impl Client {

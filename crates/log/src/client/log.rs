@@ -117,6 +117,10 @@ impl LogBackend for RemoteLog {
         &self.client.service.uuid
     }
 
+    fn copied_from(&self) -> &[String] {
+        &self.client.service.copied_from
+    }
+
     fn durability(&self) -> Durability {
         self.client.service.durability
     }

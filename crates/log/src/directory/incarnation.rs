@@ -1,8 +1,8 @@
 //! Which shared memory, and which directory on NVRAM, belong to a log's directory.
 //!
-//! An *incarnation* of a service is the time for which its shared memory exists. `DIR/incarnation` names
-//! the memory: its random name, the boot of the machine, and the log's directory by device, inode
-//! and time of birth. Three things follow:
+//! An *incarnation* of a service is the time for which its shared memory exists. `DIR/incarnation`
+//! names the memory: its random name, the boot of the machine, and the log's directory by device,
+//! inode and time of birth. Three things follow:
 //!
 //! - A copy of a directory gets memory of its own.
 //! - Memory that outlived the machine on a disk is not used.
@@ -11,9 +11,9 @@
 //! `DIR/incarnation` is not synced. After a power cut it may hold anything, and the memory that it named
 //! is gone.
 //!
-//! A directory on NVRAM is named by the log's UUID, which a copy of the log has, too. So it has a
-//! file `owner` with the log's directory. The shared memory has a file `log` with the path of DIR,
-//! for `orphans`.
+//! A directory on NVRAM is named by the UUID that the log was made with, also of a copy. So it has
+//! a file `owner` with the log's directory. The shared memory has a file `log` with the path of
+//! DIR, for `orphans`.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -28,14 +28,15 @@ use device::Folder;
 use serde::{Deserialize, Serialize};
 
 use crate::directory::slots::Slots;
-use crate::host::Settings;
+use crate::host::{DirectoryId, Settings};
 use crate::media::files::{
     at, make_directory, parse, remove_if_there, sync_directory, within, write_for_this_boot,
     write_whole,
 };
 use crate::{LogError, Result};
 
-/// What the names of shared memory, and of directories on NVRAM, begin with; 32 hexadecimal digits follow.
+/// What the names of shared memory, and of directories on NVRAM, begin with; 32 hexadecimal digits
+/// follow.
 const PREFIX: &str = "onejournal-";
 
 /// File in a directory on NVRAM that names the log it belongs to.
@@ -55,16 +56,15 @@ struct Incarnation {
     /// The boot of the machine in which it was made.
     boot: String,
     /// The log's directory that it belongs to.
-    directory: DirectoryId,
+    directory: MountedDirectory,
 }
 
-/// Tells a directory from its copies.
+/// Tells a directory from its copies, and from itself when it is mounted anew.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct DirectoryId {
+struct MountedDirectory {
     device: u64,
-    inode: u64,
-    /// Nanoseconds since 1970; `None` where the file system does not know.
-    born_ns: Option<u64>,
+    #[serde(flatten)]
+    id: DirectoryId,
 }
 
 /// The log that a directory on NVRAM belongs to.
@@ -74,26 +74,27 @@ struct Owner {
     log: String,
     /// Boot of the machine in which it was last opened.
     boot: String,
-    directory: DirectoryId,
+    directory: MountedDirectory,
 }
 
 impl DirectoryId {
-    fn of(root: &Folder) -> Result<DirectoryId> {
+    /// That of an open directory.
+    pub(crate) fn of(root: &Folder) -> Result<DirectoryId> {
+        MountedDirectory::of(root).map(|found| found.id)
+    }
+}
+
+impl MountedDirectory {
+    fn of(root: &Folder) -> Result<MountedDirectory> {
         let copy = root.as_fd().try_clone_to_owned().map(File::from);
         let found = copy.and_then(|copy| copy.metadata()).map_err(at(root.path()))?;
         let born = found.created().ok();
         let since = born.and_then(|born| born.duration_since(SystemTime::UNIX_EPOCH).ok());
-        Ok(DirectoryId {
+        let born_ns = since.and_then(|since| u64::try_from(since.as_nanos()).ok());
+        Ok(MountedDirectory {
             device: found.dev(),
-            inode: found.ino(),
-            born_ns: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),
+            id: DirectoryId { inode: found.ino(), born_ns },
         })
-    }
-
-    /// Whether it is the same directory after a restart of the machine, when devices have other
-    /// numbers.
-    fn is_still(&self, other: &DirectoryId) -> bool {
-        (self.inode, self.born_ns) == (other.inode, other.born_ns)
     }
 }
 
@@ -110,7 +111,7 @@ pub(crate) fn find_memory(root: &Folder, slots: &Slots) -> Result<Option<Folder>
     let Ok(incarnation) = parse::<Incarnation>(&root.at(INCARNATION), &text) else {
         return Ok(None);
     };
-    if incarnation.directory != DirectoryId::of(root)? {
+    if incarnation.directory != MountedDirectory::of(root)? {
         tracing::debug!(
             "{} is a copy, or mounted anew: {} is not its own",
             root.path().display(),
@@ -144,13 +145,14 @@ pub(crate) fn remove_memory(memory: &Folder) -> Result<()> {
     memory.empty().and_then(|()| fs::remove_dir(memory.path())).map_err(at(memory.path()))
 }
 
-/// Makes shared memory for the service in `root`, a directory in `memory` that others may not enter.
+/// Makes shared memory for the service in `root`, a directory in `memory` that others may not
+/// enter.
 pub(crate) fn make_memory(root: &Folder, slots: &Slots, memory: &Path) -> Result<Folder> {
     slots.refuse_if_joined("a process uses it with other shared memory: end that process first")?;
     make_directory(memory, 0o700)?;
     let memory = fs::canonicalize(memory).map_err(at(memory))?;
     let memory = memory.join(format!("{PREFIX}{}", random_name()?));
-    let incarnation = Incarnation { memory, boot: boot()?, directory: DirectoryId::of(root)? };
+    let incarnation = Incarnation { memory, boot: boot()?, directory: MountedDirectory::of(root)? };
     // Named first: what is made is never left behind without a name.
     let text = serde_json::to_vec_pretty(&incarnation)
         .map_err(|e| LogError::Usage(format!("{}: {e}", incarnation.memory.display())))?;
@@ -172,7 +174,8 @@ pub(crate) fn make_memory(root: &Folder, slots: &Slots, memory: &Path) -> Result
     Ok(folder)
 }
 
-/// Writes into the shared memory where its log is, unless it says so: the log's directory may have been renamed.
+/// Writes into the shared memory where its log is, unless it says so: the log's directory may have
+/// been renamed.
 fn name_log(root: &Folder, memory: &Folder) -> Result<()> {
     let log = fs::canonicalize(root.path()).map_err(at(root.path()))?;
     let log = log.as_os_str().as_encoded_bytes();
@@ -217,7 +220,7 @@ pub(crate) fn is_memory_of(root: &Folder, memory: &Path) -> Result<bool> {
     };
     Ok(incarnation.memory == memory
         && incarnation.boot == boot()?
-        && incarnation.directory == DirectoryId::of(root)?)
+        && incarnation.directory == MountedDirectory::of(root)?)
 }
 
 /// The directory `memory`, if it looks as [`make_memory`] makes it, and belongs to this process's
@@ -262,20 +265,20 @@ fn boot() -> Result<String> {
     Ok(fs::read_to_string(path).map_err(at(path))?.trim().to_owned())
 }
 
-/// The directory of the service in `root` on `nvram`. It is made, durably, before the first stream is; when it `may_hold`
-/// records another one is none. An error also when it is another log's.
+/// The directory of the service in `root` on `nvram`. It is made, durably, before the first stream
+/// is; when it `may_hold` records another one is none. An error also when it is another log's.
 pub(crate) fn nvram_of(
     root: &Folder,
     nvram: &Path,
     settings: &Settings,
     may_hold: bool,
 ) -> Result<Folder> {
-    let path = nvram.join(format!("{PREFIX}{}", settings.uuid));
-    let (boot, directory) = (boot()?, DirectoryId::of(root)?);
+    let path = nvram.join(format!("{PREFIX}{}", settings.nvram_name()));
+    let (boot, directory) = (boot()?, MountedDirectory::of(root)?);
     let claim = |own: &Folder| -> Result<()> {
         let log = fs::canonicalize(root.path()).map_err(at(root.path()))?;
         let log = log.to_string_lossy().into_owned();
-        let owner = Owner { log, boot: boot.clone(), directory: DirectoryId::of(root)? };
+        let owner = Owner { log, boot: boot.clone(), directory: MountedDirectory::of(root)? };
         write_whole(own, OWNER, &serde_json::to_vec_pretty(&owner).expect("plain data"))
     };
     let own = match Folder::open(&path, root.trust()) {
@@ -302,7 +305,7 @@ pub(crate) fn nvram_of(
         return Ok(own);
     }
     // Devices are numbered again by a restart, and by nothing else.
-    if owner.boot != boot && owner.directory.is_still(&directory) {
+    if owner.boot != boot && owner.directory.id == directory.id {
         claim(&own)?;
         return Ok(own);
     }
@@ -311,8 +314,8 @@ pub(crate) fn nvram_of(
     Err(LogError::Incompatible(format!(
         "{own} holds records of the log in {}, and {path} is a copy of that. If it is that log, moved as a \
          whole or mounted anew: remove {file}. If that log is gone and this an older copy: empty {own}. To \
-         use both: give this one another uuid, 32 hexadecimal digits, in {path}/service.json and make its \
-         directory on the NVRAM, onejournal-UUID; it begins with what is in its files",
+         use both: give this one another nvram_name, 32 hexadecimal digits, in {path}/service.json and make its \
+         directory on the NVRAM, onejournal-NVRAM_NAME; it begins with what is in its files",
         owner.log
     )))
 }

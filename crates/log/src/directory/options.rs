@@ -7,7 +7,7 @@ use device::{Durability, Folder, Trust};
 
 use crate::directory::incarnation::{is_uuid, random_name};
 use crate::format::group::GROUP_BYTES_MIN;
-use crate::host::Settings;
+use crate::host::{DirectoryId, Settings};
 use crate::media::files::{parse, within, write_whole};
 use crate::words::CHUNK_COUNT_MAX;
 use crate::{LogError, Result};
@@ -20,8 +20,8 @@ pub(crate) const FORMAT: u32 = 1;
 /// How a log is made. An existing log keeps the options that it was made with.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Directory on NVRAM for the lanes; many logs may share it. `None`: lanes are ordinary memory, and
-    /// syncs share a group log on the directory's disk.
+    /// Directory on NVRAM for the lanes; many logs may share it. `None`: lanes are ordinary memory,
+    /// and syncs share a group log on the directory's disk.
     pub nvram: Option<PathBuf>,
     /// What the NVRAM survives, if that is less than `power`. Refused without `nvram`.
     pub durability: Option<Durability>,
@@ -35,8 +35,8 @@ pub struct Options {
     pub memory: PathBuf,
     /// How long an append of this process waits for a chunk when the pool is full (10 s).
     pub full_wait: Duration,
-    /// User and group that may own the log instead of this process's user, for example the owner of a
-    /// database. What root makes of the log belongs to them. `None`: only this process's user.
+    /// User and group that may own the log instead of this process's user, for example the owner of
+    /// a database. What root makes of the log belongs to them. `None`: only this process's user.
     pub owner: Option<(u32, u32)>,
 }
 
@@ -57,6 +57,8 @@ impl Default for Options {
 
 /// Smallest and largest pool, in bytes.
 const POOL_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 30);
+/// At most this many earlier UUIDs are kept.
+const COPIED_FROM_MAX: usize = 64;
 /// Smallest log file limit, in bytes.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
@@ -66,7 +68,8 @@ impl Options {
         self.owner.map_or(Trust::own(), |(uid, gid)| Trust::own_and(uid, gid))
     }
 
-    /// Refuses options that contradict each other. Every way to open a log does so first, and a program may ask earlier.
+    /// Refuses options that contradict each other. Every way to open a log does so first, and a
+    /// program may ask earlier.
     ///
     /// # Errors
     /// [`LogError::Usage`] for `durability` without `nvram`.
@@ -82,7 +85,7 @@ impl Options {
         }
     }
 
-    fn settings(&self) -> Result<Settings> {
+    fn settings(&self, directory: DirectoryId) -> Result<Settings> {
         let refuse = |what: &str, found: u64, least: u64| {
             Err(LogError::Usage(format!("{what} of {found} bytes: at least {least} are needed")))
         };
@@ -106,27 +109,48 @@ impl Options {
             chunk_count: u32::try_from(chunk_count).expect("512 at most"),
             segment_bytes: self.segment_bytes,
             group_bytes: self.group_bytes / 4096 * 4096,
+            directory: Some(directory),
+            copied_from: Vec::new(),
+            nvram_name: None,
         })
     }
 }
 
-/// The settings of the service in `root`, made by `options` when there is none.
+/// The settings of the service in `root`, made by `options` when there is none. The caller holds
+/// the service's lock.
 pub(crate) fn settings_of(root: &Folder, options: &Options) -> Result<Settings> {
     const NAME: &str = SETTINGS;
-    match root.read(NAME).map_err(within(root, NAME))? {
+    let directory = DirectoryId::of(root)?;
+    let settings = match root.read(NAME).map_err(within(root, NAME))? {
         Some(text) => {
             let file = root.at(NAME);
             let settings: Settings = parse(&file, &text)?;
             check_settings(&file, &settings)?;
             refuse_other_medium(root.path(), &settings, options)?;
-            Ok(settings)
+            match name_copy(&settings, directory)? {
+                Some(renamed) => renamed,
+                None => return Ok(settings),
+            }
         }
-        None => {
-            let settings = options.settings()?;
-            write_whole(root, NAME, &serde_json::to_vec_pretty(&settings).expect("plain data"))?;
-            Ok(settings)
-        }
+        None => options.settings(directory)?,
+    };
+    write_whole(root, NAME, &serde_json::to_vec_pretty(&settings).expect("plain data"))?;
+    Ok(settings)
+}
+
+/// The settings of a service whose directory is a copy, with a UUID of its own. `None`: it is no
+/// copy.
+fn name_copy(settings: &Settings, directory: DirectoryId) -> Result<Option<Settings>> {
+    if settings.directory.as_ref() == Some(&directory) {
+        return Ok(None);
     }
+    let mut copied_from = settings.copied_from.clone();
+    copied_from.push(settings.uuid.clone());
+    let surplus = copied_from.len().saturating_sub(COPIED_FROM_MAX);
+    copied_from.drain(..surplus);
+    let nvram_name = settings.nvram.as_ref().map(|_| settings.nvram_name().to_owned());
+    let (uuid, directory) = (random_name()?, Some(directory));
+    Ok(Some(Settings { uuid, directory, copied_from, nvram_name, ..settings.clone() }))
 }
 
 fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
@@ -139,6 +163,7 @@ fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
         return Err(LogError::Incompatible(text));
     }
     let is_sound = is_uuid(&settings.uuid)
+        && is_uuid(settings.nvram_name())
         && (1..=CHUNK_COUNT_MAX as u64).contains(&u64::from(settings.chunk_count))
         && settings.chunk_bytes >= 4096
         && settings.chunk_bytes.is_multiple_of(4096)

@@ -95,7 +95,7 @@ impl RequestHandler {
 
     fn hello(&self) -> Reply {
         let settings = self.service.host.settings();
-        let uuid = settings.uuid.as_bytes().to_vec();
+        let names = [std::slice::from_ref(&settings.uuid), &settings.copied_from].concat();
         let class = self.service.durability();
         let values = [
             settings.chunk_bytes,
@@ -103,7 +103,7 @@ impl RequestHandler {
             u64::from(self.service.host.nvram().is_some()),
             class as u64,
         ];
-        Reply { data: uuid, ..Reply::of(&values) }
+        Reply { data: names.join("\n").into_bytes(), ..Reply::of(&values) }
     }
 
     /// The lane of stream `id`. An error if `peer` may not do `wish`.
@@ -164,8 +164,8 @@ impl RequestHandler {
         if request.count != 0 {
             return self.allocate_early(peer.uid, lane, request.at, request.count);
         }
-        // The writer waits, and forgets what it was allocated for the append that fails now: those who each hold a
-        // part of what they need would wait for each other for ever.
+        // The writer waits, and forgets what it was allocated for the append that fails now: those
+        // who each hold a part of what they need would wait for each other for ever.
         let allocated = self.allocate_now(peer.uid, lane, request.at);
         let allocated = allocated.inspect_err(|_| self.service.free_unused(lane))?;
         Ok((Reply::of(&[1]), vec![allocated]))
@@ -205,7 +205,8 @@ impl RequestHandler {
         let index = self.service.allocate_for_client(lane, ordinal)?;
         let file = self.service.host.chunk_file(index)?;
         // While its file was opened a client that fills it at the same time may have freed it, and
-        // another got it: spans are allocated once, so if it is the span's still it was all the time.
+        // another got it: spans are allocated once, so if it is the span's still it was all the
+        // time.
         match lane.words.chunk(ordinal) {
             Some(still) if still == index => Ok(file),
             _ => Err(LogError::Busy(lane.name.to_string())),

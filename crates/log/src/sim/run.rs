@@ -61,6 +61,9 @@ fn settings(medium: Medium, rng: &mut Rng) -> Settings {
         chunk_count: 16,
         segment_bytes: 64 << 10,
         group_bytes: [384 << 10, 1 << 20][rng.usize(..2)],
+        directory: None,
+        copied_from: Vec::new(),
+        nvram_name: None,
     }
 }
 

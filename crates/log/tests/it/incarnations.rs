@@ -1,4 +1,5 @@
-//! Which shared memory and which NVRAM are a log's own: copies, other memory, other logs, other users.
+//! Which shared memory and which NVRAM are a log's own: copies, other memory, other logs, other
+//! users.
 
 use crate::common;
 
@@ -110,10 +111,10 @@ fn a_copy_of_a_directory_whose_chunks_are_on_nvram_is_refused() {
     // Another log, that begins with what is in the files.
     let settings = twin.join("service.json");
     let text = fs::read_to_string(&settings).expect("settings");
-    let uuid = text.split('"').find(|word| word.len() == 32).expect("UUID").to_owned();
+    let name = text.split('"').rfind(|word| word.len() == 32).expect("nvram_name").to_owned();
     let nvram = options.nvram.clone().expect("NVRAM");
     let new = "0123456789abcdef0123456789abcdef";
-    fs::write(&settings, text.replace(&uuid, new)).expect("write");
+    fs::write(&settings, text.replace(&name, new)).expect("write");
     let error = refusal(&twin, &options);
     assert!(error.contains("is missing") && error.contains("mkdir -m 700"), "{error}");
     fs::create_dir(nvram.join(format!("onejournal-{new}"))).expect("directory");
@@ -129,7 +130,7 @@ fn a_copy_of_a_directory_whose_chunks_are_on_nvram_is_refused() {
     let moved = twin.with_extension("moved");
     copy(test_dir.root.path(), &moved);
     refusal(&moved, &options);
-    fs::remove_file(nvram.join(format!("onejournal-{uuid}/owner"))).expect("owner");
+    fs::remove_file(nvram.join(format!("onejournal-{name}/owner"))).expect("owner");
     assert_eq!(numbers(&open(&moved, &options)), range(0..40));
     let error = refusal(test_dir.root.path(), &options);
     assert!(error.contains(&moved.display().to_string()), "{error}");

@@ -33,7 +33,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use log::{Log, Stream};
+use log::Log;
 
 use crate::counters::COUNTERS;
 use crate::database::Database;
@@ -46,6 +46,7 @@ use crate::real::file::{Opened, Real};
 use crate::stream::doubt::{doubt, hear_doubt, leave_doubt};
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{Lease, append, find_header, leave};
+use crate::stream::stamped::Stream;
 
 /// A background sync begins when the log holds this much.
 const SYNC_BYTES: u64 = 4 << 20;
@@ -175,7 +176,7 @@ impl Database {
             Err(_) => {
                 self.background.is_doubtful.store(true, Ordering::Release);
                 self.with_log(|log, stream| {
-                    self.lease(stream).map(drop).or_else(|_| leave_doubt(log, &self.stream_name()))
+                    self.lease(stream).map(drop).or_else(|_| leave_doubt(log, stream))
                 })
             }
         };
@@ -193,7 +194,7 @@ impl Database {
     /// Appends the record *home*: the records before `upto` are not needed any more.
     fn came_home(&self, log: &Log, stream: &Stream, upto: u64) -> Result<(), Failure> {
         let _lease = self.lease(stream)?;
-        if hear_doubt(log, stream, &self.stream_name())? {
+        if hear_doubt(log, stream)? {
             return Ok(());
         }
         // If the period has ended, there is nothing to record.

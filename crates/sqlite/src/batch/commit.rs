@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use log::{Log, Lsn, Stream};
+use log::{Log, Lsn};
 
 use super::held::HeldPages;
 use super::replay::is_due;
@@ -18,6 +18,7 @@ use crate::real::file::Real;
 use crate::stream::doubt::hear_doubt;
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{append, append_closed, close, leave, truncate};
+use crate::stream::stamped::Stream;
 
 /// The result of a commit.
 pub struct Committed {
@@ -107,7 +108,7 @@ impl Database {
                 Ok(shared)
             }
             _ => {
-                if hear_doubt(log, stream, &self.stream_name())? {
+                if hear_doubt(log, stream)? {
                     return Err(is_in_part());
                 }
                 self.make_durable_home(stream, main)?;
@@ -163,7 +164,7 @@ impl Database {
             }
             let _lease = self.lease(stream)?;
             // The next connection that gets SQLite's lock finds that and replays.
-            if is_due(stream)? || hear_doubt(log, stream, &self.stream_name())? {
+            if is_due(stream)? || hear_doubt(log, stream)? {
                 return Err(is_in_part());
             }
             if !matches!(StreamHeader::read(&stream.header()?), SharedHeader::Whole(shared) if shared.has_pages) {

@@ -135,7 +135,7 @@ impl Connection {
         }
         if level >= SQLITE_LOCK_RESERVED && before < SQLITE_LOCK_RESERVED {
             self.is_released = false;
-            self.offer();
+            self.offer(main);
         }
         Ok(Then::Return(SQLITE_OK))
     }
@@ -149,7 +149,7 @@ impl Connection {
         {
             return Err(e);
         }
-        if !self.database.open_log(false)? || !self.database.is_hot()? {
+        if !self.database.open_log(main, false)? || !self.database.is_hot()? {
             // Another connection may have completed what this one did not.
             self.is_partial = false;
             return Ok(true);
@@ -166,19 +166,19 @@ impl Connection {
     }
 
     /// Decides what SQLite is told in the transaction that begins.
-    fn offer(&mut self) {
+    fn offer(&mut self, main: Real) {
         self.is_offered = self.is_writable
             && self.has_journals
             && self.is_syncing
             && loaded().knows_batches
-            && self.has_log();
+            && self.has_log(main);
         if self.is_offered {
             self.database.has_batches.store(true, Ordering::Relaxed);
         }
     }
 
-    fn has_log(&mut self) -> bool {
-        match self.database.open_log(true) {
+    fn has_log(&mut self, main: Real) -> bool {
+        match self.database.open_log(main, true) {
             Ok(has_log) => has_log,
             Err(e) => {
                 if !std::mem::replace(&mut self.is_told, true) {
@@ -362,7 +362,8 @@ impl Connection {
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.is_offered && self.is_partial => {
                 Then::Return(SQLITE_ERROR)
             }
-            // Pages of the transaction are in the file already, which happens with journal_mode=MEMORY.
+            // Pages of the transaction are in the file already, which happens with
+            // journal_mode=MEMORY.
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.is_offered && self.is_released => {
                 self.is_journal_unsynced = true;
                 Then::Return(SQLITE_IOERR)
@@ -393,7 +394,7 @@ impl Connection {
                 // With locking_mode=EXCLUSIVE the next transaction takes no lock.
                 self.is_released = false;
                 self.is_journal_in_memory = false;
-                self.offer();
+                self.offer(main);
                 Then::Below
             }
             _ => Then::Below,
@@ -429,7 +430,8 @@ pub unsafe fn control(
         };
         if !connection.pragma(&of(*name), &of(*value)) {
             let text = c"Safety level may not be changed inside a transaction";
-            // SAFETY: the format takes one string, which ends with a zero; SQLite frees what this returns.
+            // SAFETY: the format takes one string, which ends with a zero; SQLite frees what this
+            // returns.
             *message = unsafe { (loaded().api.mprintf)(c"%s".as_ptr(), text.as_ptr()) };
             return Ok(Then::Return(SQLITE_ERROR));
         }

@@ -7,8 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use log::{Log, Stream};
-
 use crate::counters::COUNTERS;
 use crate::database::Database;
 use crate::failure::{Conflict, Damage, Failure};
@@ -17,10 +15,10 @@ use crate::format::database_header::DatabaseHeader;
 use crate::format::page::page_at;
 use crate::format::pages::{Batches, Head, Page, pages};
 use crate::real::file::Real;
-use crate::stream::aside::{is_anew, set_aside};
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::close;
 use crate::stream::live::{Contents, read_live};
+use crate::stream::stamped::Stream;
 
 /// The result of a replay.
 #[must_use]
@@ -56,33 +54,24 @@ impl Database {
 
     /// Replays the transactions into the database, under SQLite's exclusive lock.
     pub(super) fn finish_hot(&self, main: Real) -> Result<(), Failure> {
-        let done = self.with_log(|log, stream| {
+        let done = self.with_stream(|stream| {
             let _lease = self.lease(stream)?;
             if !is_due(stream)? {
                 return Ok(());
             }
             let batches = self.read(stream)?.map(|live| live.batches).unwrap_or_default();
-            self.bring_home(log, stream, &batches, main)?;
+            self.bring_home(&batches, main)?;
             close(stream)
         })?;
         done.map_or(Ok(()), Ok)
     }
 
     /// Replays the transactions into the database, durably. If that is impossible, gives them up if
-    /// the user asked for it. If the database is a new one, sets them aside.
-    pub fn bring_home(
-        &self,
-        log: &Log,
-        stream: &Stream,
-        batches: &Batches,
-        main: Real,
-    ) -> Result<(), Failure> {
+    /// the user asked for it.
+    pub fn bring_home(&self, batches: &Batches, main: Real) -> Result<(), Failure> {
         match replay(batches, main)? {
             Replayed::Done => COUNTERS.recovery(),
             Replayed::Conflict(_) | Replayed::Damaged(_) if self.settings.may_discard => {}
-            Replayed::Conflict(_) if is_anew(&self.settings, main)? => {
-                set_aside(log, stream, &self.settings, &self.path)?
-            }
             Replayed::Conflict(conflict) => return Err(self.conflict(conflict)),
             Replayed::Damaged(damage) => return Err(self.unreadable(&damage)),
         }

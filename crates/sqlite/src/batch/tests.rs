@@ -1,18 +1,19 @@
-//! Background syncs of two processes, stepped by hand. In any order of the steps, the log gives what was
-//! committed, over what the last sync made durable.
+//! Background syncs of two processes, stepped by hand. In any order of the steps, the log gives
+//! what was committed, over what the last sync made durable.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use log::{Log, Lsn, Options, Stream};
+use log::{Log, Lsn, Options};
 
 use super::commit::Committed;
 use super::held::HeldPages;
 use super::replay::{Replayed, replay};
 use crate::batch::background::take_over;
 use crate::database::Database;
+use crate::database::opening::file_at;
 use crate::failure::Failure;
 use crate::ffi::SQLITE_IOERR_FSYNC;
 use crate::format::home;
@@ -20,6 +21,8 @@ use crate::format::wal;
 use crate::real::file::Opened;
 use crate::stream::doubt::leave_doubt;
 use crate::stream::live::{Contents, read_live};
+use crate::stream::stamp::Stamp;
+use crate::stream::stamped::Stream;
 use crate::test_load::{self, settings_in};
 
 const PAGE_BYTES: usize = 512;
@@ -63,9 +66,10 @@ impl Process {
         let path = path(home);
         let (below, settings) = settings_in(home, &path, recover);
         // SAFETY: SQLite's own VFS is registered for good.
-        let main = unsafe { Opened::main(below.0, &path) }.expect("open");
-        let database = Arc::new(Database::new(path, settings, below));
-        assert!(database.open_log(true).expect("log"));
+        let mut main = unsafe { Opened::main(below.0, &path) }.expect("open");
+        let file = file_at(&path, main.real()).expect("file");
+        let database = Arc::new(Database::new(path, file, settings, below));
+        assert!(database.open_log(main.real(), true).expect("log"));
         Process { database, main, upto: 0 }
     }
 
@@ -172,7 +176,9 @@ fn rival(home: &TempDir, database: &Database) -> Stream {
         ..Options::default()
     };
     let log = Log::open(&database.settings.directory, &options).expect("log");
-    let stream = log.stream("db-a.db").expect("stream");
+    let name = database.with_stream(|stream| Ok(stream.name().to_string()));
+    let name = name.expect("read").expect("it is open");
+    let stream = Stream::new(log.stream(&name).expect("stream"), Stamp::default());
     stream.acquire().expect("lease");
     stream
 }
@@ -250,8 +256,7 @@ fn a_failed_sync_is_heard_of_before_a_sync_of_another_process_counts() {
     process.commit(1);
     other.commit(2);
     let durable = content(&home);
-    let left =
-        process.database.with_log(|log, _| leave_doubt(log, &process.database.stream_name()));
+    let left = process.database.with_log(leave_doubt);
     left.expect("left");
     other.begin();
     other.step();

@@ -20,7 +20,7 @@ use crate::known::Known;
 use crate::messages::tell;
 
 /// The databases of this process that have checkpoints in the background.
-static ALL: Known<Background> = Known::new();
+static ALL: Known<PathBuf, Background> = Known::new();
 /// A setting that only tests change.
 static IS_BY_HAND: AtomicBool = AtomicBool::new(false);
 
@@ -113,8 +113,8 @@ fn pass(own: Own) -> Ended {
 
 impl Background {
     /// A commit left `frames` frames in the WAL, and SQLite would make a checkpoint at `threshold`.
-    /// `is_there` says whether the path still leads to the open database, `vfs` through which VFS it
-    /// is opened.
+    /// `is_there` says whether the path still leads to the open database, `vfs` through which VFS
+    /// it is opened.
     pub fn committed(
         &self,
         frames: u32,
@@ -171,7 +171,8 @@ impl Background {
         state.job.is_some()
     }
 
-    /// Whether a pass failed with an I/O error. The program then writes no more until all its connections have closed.
+    /// Whether a pass failed with an I/O error. The program then writes no more until all its
+    /// connections have closed.
     pub fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
     }
@@ -252,8 +253,8 @@ impl Background {
 }
 
 impl State {
-    /// Forgets what belongs to the parent of a forked process: there is no such thread here, and the
-    /// connection has the parent's locks.
+    /// Forgets what belongs to the parent of a forked process: there is no such thread here, and
+    /// the connection has the parent's locks.
     fn forget_parents(&mut self) {
         if self.process != std::process::id() {
             std::mem::forget(std::mem::take(self));

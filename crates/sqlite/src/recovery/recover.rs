@@ -15,13 +15,10 @@
 //! gives the same versions over any mixture of old and new pages, and no connection reads the stale
 //! WAL before.
 //!
-//! A *conflict* is found before anything is written. An empty database is a new one, whatever the
-//! log and the WAL hold (`stream::aside`).
+//! A *conflict* is found before anything is written.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-
-use log::{Log, Stream};
 
 use crate::counters::COUNTERS;
 use crate::database::Database;
@@ -34,10 +31,10 @@ use crate::frames::read::copy_onto_itself;
 use crate::frames::scan::Scan;
 use crate::real::file::{Opened, Real};
 use crate::recovery::roll_forward::{Logged, Plan, roll_forward};
-use crate::stream::aside::{is_anew, set_aside};
 use crate::stream::header::SharedHeader;
 use crate::stream::lease::{self, Lease};
-use crate::stream::live::{Live, holds_records};
+use crate::stream::live::Live;
+use crate::stream::stamped::Stream;
 
 /// How long recovery waits for another process that recovers the database or has it open. After
 /// that, opening fails.
@@ -54,45 +51,24 @@ impl Database {
     /// Recovers the database if that is due. `main` is its open file. This connection has no lock
     /// on it.
     pub fn recover(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
-        let done = self.with_log(|log, stream| {
+        let done = self.with_stream(|stream| {
             let begin = Instant::now();
             while lease::find_header(stream)? == SharedHeader::Unset {
                 let is_last = begin.elapsed() >= OTHERS_WAIT;
-                if self.try_recover(log, stream, main, is_writable, is_last)? {
+                if self.try_recover(stream, main, is_writable, is_last)? {
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }
-            if is_writable { self.begin_anew(log, stream, main) } else { Ok(()) }
+            Ok(())
         })?;
         done.map_or(Ok(()), Ok)
-    }
-
-    /// If the database was deleted while the machine ran, sets the old database's records in the
-    /// log aside.
-    fn begin_anew(&self, log: &Log, stream: &Stream, main: Real) -> Result<(), Failure> {
-        let is_due = || Ok(is_anew(&self.settings, main)? && holds_records(stream)?);
-        // A connection that has it locked has written to it.
-        if !is_due()? || !main.lock_exclusive()? {
-            return Ok(());
-        }
-        let done = is_due().and_then(|is_due| match is_due {
-            true => {
-                let _lease = Lease::take(stream)?;
-                set_aside(log, stream, &self.settings, &self.path)?;
-                lease::close(stream)
-            }
-            false => Ok(()),
-        });
-        main.unlock()?;
-        done
     }
 
     /// Whether recovery is done. `false`: another connection has the database open, and this is not
     /// the last attempt.
     fn try_recover(
         &self,
-        log: &Log,
         stream: &Stream,
         main: Real,
         is_writable: bool,
@@ -109,27 +85,30 @@ impl Database {
         if !is_locked && is_writable && !is_last {
             return Ok(false);
         }
-        let recovered = self.recover_locked(log, stream, main, &live, is_locked);
+        let recovered =
+            self.recover_locked(main, &live, is_locked).and_then(|()| match is_locked {
+                true => self.settle(stream),
+                false => Ok(()),
+            });
         if is_locked {
             main.unlock()?;
         }
         recovered.map(|()| true)
     }
 
-    fn recover_locked(
+    /// Brings what the log holds into the files, durably, with SQLite's exclusive lock. Without the
+    /// lock (`may_write` is false) it is an error if the files lack anything.
+    pub(super) fn recover_locked(
         &self,
-        log: &Log,
-        stream: &Stream,
         main: Real,
         live: &Live,
         may_write: bool,
     ) -> Result<(), Failure> {
-        if may_write && is_anew(&self.settings, main)? {
-            set_aside(log, stream, &self.settings, &self.path)?;
-            return self.settle(stream);
-        }
         if !live.batches.is_empty() {
-            return self.recover_batches(log, stream, main, live, may_write);
+            return match may_write {
+                true => self.bring_home(&live.batches, main),
+                false => Err(self.not_home()),
+            };
         }
         // SAFETY: the VFS below is registered for good.
         let mut wal = unsafe { Opened::wal(self.below.0, &self.path, may_write)? };
@@ -151,29 +130,11 @@ impl Database {
             Verdict::Conflict(_) if self.settings.may_discard && may_write => {}
             Verdict::Conflict(conflict) => return Err(self.conflict(conflict)),
         }
-        if !may_write {
-            return Ok(());
-        }
-        if let Some(wal) = wal {
+        match wal {
             // What is left in it may be in the page cache only.
-            wal.sync()?;
+            Some(wal) if may_write => wal.sync(),
+            _ => Ok(()),
         }
-        self.settle(stream)
-    }
-
-    fn recover_batches(
-        &self,
-        log: &Log,
-        stream: &Stream,
-        main: Real,
-        live: &Live,
-        may_write: bool,
-    ) -> Result<(), Failure> {
-        if !may_write {
-            return Err(self.not_home());
-        }
-        self.bring_home(log, stream, &live.batches, main)?;
-        self.settle(stream)
     }
 
     /// Records that the log holds nothing for the database.

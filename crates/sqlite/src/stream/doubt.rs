@@ -5,33 +5,36 @@
 //! the process that saw the failure may end. Every other process reads this stream before it
 //! records that the database is durable and so voids records.
 
-use log::{Log, STREAM_HEADER_BYTES, Stream};
+use log::{Log, STREAM_HEADER_BYTES};
 
 use crate::failure::Failure;
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{Lease, leave};
+use crate::stream::stamp::Stamp;
+use crate::stream::stamped::Stream;
 
 /// The stream header of that stream while there is doubt.
 const DOUBT: [u8; STREAM_HEADER_BYTES] = [1; STREAM_HEADER_BYTES];
 const NONE: [u8; STREAM_HEADER_BYTES] = [0; STREAM_HEADER_BYTES];
 
-fn doubt_name(database: &str) -> String {
-    format!("{database}.doubt")
+fn doubt_name(database: &Stream) -> String {
+    format!("{}.doubt", database.name().as_str())
 }
 
-/// Tells other processes of a failed sync. `database` is the name of the database's stream.
-pub(crate) fn leave_doubt(log: &Log, database: &str) -> Result<(), Failure> {
-    let stream = log.stream(&doubt_name(database))?;
+/// Tells other processes of a failed sync of the database whose stream `database` is.
+pub(crate) fn leave_doubt(log: &Log, database: &Stream) -> Result<(), Failure> {
+    let stream = Stream::new(log.stream(&doubt_name(database))?, Stamp::default());
     let _lease = Lease::take(&stream)?;
     stream.set_header(&DOUBT);
     Ok(())
 }
 
 /// Whether another process reported a failed sync. If so, records that in the stream header of the
-/// database's stream, whose name is `database`. The caller holds the stream's lease, and calls this
-/// before anything records that the database is durable.
-pub(crate) fn hear_doubt(log: &Log, stream: &Stream, database: &str) -> Result<bool, Failure> {
-    let Some(left) = log.existing_stream(&doubt_name(database))? else { return Ok(false) };
+/// database's stream. The caller holds the stream's lease, and calls this before anything records
+/// that the database is durable.
+pub(crate) fn hear_doubt(log: &Log, stream: &Stream) -> Result<bool, Failure> {
+    let Some(left) = log.existing_stream(&doubt_name(stream))? else { return Ok(false) };
+    let left = Stream::new(left, Stamp::default());
     let _lease = Lease::take(&left)?;
     if left.header()? == NONE {
         return Ok(false);

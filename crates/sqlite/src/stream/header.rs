@@ -1,15 +1,17 @@
-//! The header of a database's stream: what the last writer leaves for the next one, in 64 bytes of shared memory.
+//! The header of a database's stream: what the last writer leaves for the next one, in 64 bytes of
+//! shared memory.
 //!
-//! The log keeps these bytes with the stream. They are to a stream what the WAL-index header is to a WAL: all writers
-//! share them, and a restart of the machine makes them zeros, which is how recovery knows that it is due. (The log
-//! does not know what they mean.)
+//! The log keeps these bytes with the stream. They are to a stream what the WAL-index header is to
+//! a WAL: all writers share them, and a restart of the machine makes them zeros, which is how
+//! recovery knows that it is due. (The log does not know what they mean.)
 //!
-//! A writer changes them only with the stream's lease. A reader needs no lock: the bytes have a CRC32C, so a header that
-//! is being written, or whose writer died, is found torn.
+//! A writer changes them only with the stream's lease. A reader needs no lock: the bytes have a
+//! CRC32C, so a header that is being written, or whose writer died, is found torn.
 
 use log::STREAM_HEADER_BYTES;
 
 use crate::format::wal::{Checksum, Salts};
+use crate::stream::stamp::{NAME_BITS, Stamp};
 
 /// The state of the stream after its last record. It is written only by the process that has the
 /// stream's lease.
@@ -69,8 +71,8 @@ const APPLYING: u32 = 32;
 const UNSYNCED: u32 = 64;
 
 impl StreamHeader {
-    /// The bytes.
-    pub fn to_bytes(self) -> [u8; STREAM_HEADER_BYTES] {
+    /// The bytes, with the stamp of the stream's file.
+    pub fn to_bytes(self, stamp: Stamp) -> [u8; STREAM_HEADER_BYTES] {
         let mut bytes = [0; STREAM_HEADER_BYTES];
         let flag = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
         let flags = 1
@@ -79,7 +81,8 @@ impl StreamHeader {
             | flag(self.has_frames, FRAMES)
             | flag(self.has_pages, PAGES)
             | flag(self.is_applying, APPLYING)
-            | flag(self.is_unsynced, UNSYNCED);
+            | flag(self.is_unsynced, UNSYNCED)
+            | stamp.name << (u32::BITS - NAME_BITS);
         bytes[4..8].copy_from_slice(&flags.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.salts);
         bytes[16..20].copy_from_slice(&self.logged.to_le_bytes());
@@ -90,6 +93,7 @@ impl StreamHeader {
         bytes[48..52].copy_from_slice(&self.checksum[0].to_le_bytes());
         bytes[52..56].copy_from_slice(&self.checksum[1].to_le_bytes());
         bytes[56..60].copy_from_slice(&self.database_header_crc.to_le_bytes());
+        bytes[60..].copy_from_slice(&stamp.file.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[4..]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -125,6 +129,19 @@ impl StreamHeader {
     }
 }
 
+impl Stamp {
+    /// The stamp in the bytes of a stream header.
+    pub fn read(bytes: &[u8; STREAM_HEADER_BYTES]) -> Stamp {
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
+        match StreamHeader::read(bytes) {
+            SharedHeader::Whole(_) => {
+                Stamp { file: u32_at(60), name: u32_at(4) >> (u32::BITS - NAME_BITS) }
+            }
+            SharedHeader::Unset | SharedHeader::Torn => Stamp::default(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,13 +164,15 @@ mod tests {
             last_lsn: 3,
             ..StreamHeader::default()
         };
-        let mut bytes = shared.to_bytes();
+        let stamp = Stamp { file: 5, name: 0xab_cdef };
+        let mut bytes = shared.to_bytes(stamp);
+        assert_eq!(Stamp::read(&bytes), stamp);
         assert_eq!(StreamHeader::read(&bytes), SharedHeader::Whole(shared));
         bytes[17] ^= 1;
         assert_eq!(StreamHeader::read(&bytes), SharedHeader::Torn);
         assert!(
             matches!(
-                StreamHeader::read(&StreamHeader::default().to_bytes()),
+                StreamHeader::read(&StreamHeader::default().to_bytes(Stamp::default())),
                 SharedHeader::Whole(_)
             ),
             "not zeros"

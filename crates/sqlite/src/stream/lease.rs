@@ -5,11 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use log::{LogError, Lsn, Stream};
+use log::{LogError, Lsn};
 
 use crate::failure::Failure;
 use crate::format::base::{Base, encode_base};
 use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::stamped::Stream;
 
 /// How long to wait for the lease. A process normally holds it for microseconds.
 const LEASE_WAIT: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 10 });
@@ -66,7 +67,7 @@ pub fn find_header(stream: &Stream) -> Result<SharedHeader, Failure> {
 /// Writes the header, with the state after the last record. The caller has the lease.
 pub fn leave(stream: &Stream, shared: StreamHeader) -> StreamHeader {
     let shared = StreamHeader { end_lsn: stream.appended().0, ..shared };
-    stream.set_header(&shared.to_bytes());
+    stream.leave(shared);
     shared
 }
 

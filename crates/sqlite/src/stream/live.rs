@@ -1,7 +1,7 @@
 //! Reads what the log holds of a database that its file may lack: the frames of a WAL, or
 //! transactions of pages.
 
-use log::{Lsn, Stream};
+use log::Lsn;
 
 use crate::failure::{Damage, Failure};
 use crate::format::base::{Base, Kind};
@@ -10,6 +10,7 @@ use crate::format::pages::{Batches, Head};
 use crate::format::record::Record;
 use crate::stream::header::SharedHeader;
 use crate::stream::lease::find_header;
+use crate::stream::stamped::Stream;
 
 /// What the log holds for a database: frames of a WAL, or transactions of pages.
 pub struct Live {
@@ -53,12 +54,13 @@ pub fn holds_records(stream: &Stream) -> Result<bool, Failure> {
 
 /// Reads what the stream holds.
 ///
-/// A durable record says where the records that count begin: at a base, or at the LSN in a *home*. The stream's head is
-/// there, or earlier after a restart of the machine. So the reader meets that record, which voids what was read before it.
+/// A durable record says where the records that count begin: at a base, or at the LSN in a *home*.
+/// The stream's head is there, or earlier after a restart of the machine. So the reader meets that
+/// record, which voids what was read before it.
 ///
-/// The reader may also meet a *home* with an LSN before the head. Background syncs of several processes overlap: one that
-/// began first may end last, and then appends its *home* after that of the other. Such a *home* has no effect, because
-/// the records that it voids were truncated.
+/// The reader may also meet a *home* with an LSN before the head. Background syncs of several
+/// processes overlap: one that began first may end last, and then appends its *home* after that of
+/// the other. Such a *home* has no effect, because the records that it voids were truncated.
 ///
 /// If no record says where to begin, the log is damaged.
 pub fn read_live(stream: &Stream) -> Result<Contents, Failure> {
@@ -98,7 +100,8 @@ fn read_records(stream: &Stream) -> Result<Option<Live>, Failure> {
                     let text = "the log has pages in a generation of a WAL";
                     return Err(Failure::Damaged(text.into()));
                 }
-                // Before the first base: it may have been given back because of a record that follows.
+                // Before the first base: it may have been given back because of a record that
+                // follows.
                 batches.push((record.lsn, head, bytes));
             }
             // All that it voids was given back.

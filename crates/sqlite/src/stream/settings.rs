@@ -44,13 +44,17 @@ impl Settings {
         let wrong = |name: &str, value: &str, good: &str| {
             Failure::CannotOpen(format!("{name}={value} is not known: it can be {good}"))
         };
-        let beside = || path.parent().unwrap_or(Path::new("/")).join(DIRECTORY);
+        let beside = || Settings::beside(path);
         let named = parameter("log")
             .or_else(|| std::env::var(VARIABLE).ok())
             .filter(|value| !value.is_empty());
         let nvram = parameter("nvram").map(PathBuf::from);
         let is_named = named.is_some() || nvram.is_some();
-        let directory = named.map_or_else(beside, PathBuf::from);
+        // A link beside the database may be another user's trap; a link that is named is followed.
+        let directory = match named {
+            Some(named) => real_path(Path::new(&named)),
+            None => in_real_parent(&beside()),
+        };
         let is_socket = log::names_socket(&directory);
         if !is_socket && std::fs::metadata(&directory).is_ok_and(|it| it.file_type().is_socket()) {
             let good = "a directory, or a socket that is named socket, NAME.sock or NAME.socket";
@@ -93,6 +97,34 @@ impl Settings {
         Ok(settings)
     }
 
+    /// The directory of a log that lies beside the database at `path`.
+    pub fn beside(path: &Path) -> PathBuf {
+        path.parent().unwrap_or(Path::new("/")).join(DIRECTORY)
+    }
+
+    /// The same settings for another log that exists, at `directory`.
+    pub fn elsewhere(&self, directory: &Path) -> Settings {
+        let is_socket = log::names_socket(directory);
+        let (nvram, durability) = (None, None);
+        let directory = directory.to_owned();
+        Settings { directory, is_socket, is_named: true, nvram, durability, ..self.clone() }
+    }
+
+    /// The UUID of the log, if its directory is there and this user can look. A daemon's log is
+    /// `None`.
+    pub fn uuid(&self) -> Option<String> {
+        let user = self.owner.unwrap_or_else(|| {
+            let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+            (uid.as_raw(), gid.as_raw())
+        });
+        log::Look::at(&self.directory, user).ok().map(|look| look.uuid)
+    }
+
+    /// Whether a daemon serves the log.
+    pub fn is_socket(&self) -> bool {
+        self.is_socket
+    }
+
     /// Whether the log exists already. With a daemon, it does.
     pub fn exists(&self) -> bool {
         self.is_socket || self.directory.join("service.json").exists()
@@ -132,25 +164,21 @@ impl Settings {
         let me = rustix::process::geteuid();
         self.owner.map(|(uid, _)| uid).filter(|uid| *uid != me.as_raw() && !me.is_root())
     }
+}
 
-    /// The name of a database's stream. If the log is beside the database, it is the database's
-    /// file name, so that both may be moved. Otherwise it also contains a hash of the database's
-    /// path.
-    pub fn stream_name(&self, path: &Path) -> String {
-        let file = path.file_name().unwrap_or_default().to_string_lossy();
-        let keep = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        let plain: String = file.chars().map(|c| if keep(c) { c } else { '_' }).take(80).collect();
-        let beside = path.parent().map(|parent| parent.join(DIRECTORY));
-        let is_beside = beside.as_ref() == Some(&self.directory);
-        if is_beside && plain == file {
-            return format!("db-{plain}");
-        }
-        let hashed = if is_beside { Path::new(&*file) } else { path };
-        let bytes = hashed.as_os_str().as_encoded_bytes();
-        // FNV-1a: a name, not a promise; the records of another database would be refused.
-        let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix);
-        format!("db-{plain}-{hash:016x}")
+/// The path without symbolic links, as far as it exists. So a log has one path, however it is
+/// named.
+fn real_path(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| in_real_parent(path))
+}
+
+/// The same, but for the last part, which may be a link.
+fn in_real_parent(path: &Path) -> PathBuf {
+    let parent =
+        path.parent().map(|it| if it.as_os_str().is_empty() { Path::new(".") } else { it });
+    match (parent.map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        _ => path.to_owned(),
     }
 }
 
@@ -160,14 +188,14 @@ fn is_directory(path: &Path) -> bool {
 }
 
 /// The open logs of this process, one for each directory or socket.
-static LOGS: Known<Log> = Known::new();
+static LOGS: Known<PathBuf, Log> = Known::new();
 
 /// Opens the log that the settings name. Makes it if there is none.
 pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
     // Also of one that this process has open, for a database of another user perhaps.
     settings.check_owner()?;
     let known = settings.directory.canonicalize().ok();
-    if let Some(log) = known.and_then(|path| LOGS.find(&path)) {
+    if let Some(log) = known.and_then(|path| LOGS.find(path.as_path())) {
         return Ok(log);
     }
     // Not under the lock of the open databases. This may take long, and a process that is forked
@@ -250,12 +278,6 @@ mod tests {
     fn the_log_lies_beside_the_database_unless_told() {
         let beside = settings("/a/app.db", &[]).expect("good");
         assert_eq!(beside.directory, Path::new("/a/.onejournal"));
-        assert_eq!(beside.stream_name(Path::new("/a/app.db")), "db-app.db");
-        let odd = beside.stream_name(Path::new("/a/ä b.db"));
-        assert!(odd.starts_with("db-__b.db-") && odd.len() == 26, "{odd}");
-        let told = settings("/a/app.db", &[("log", "/l")]).expect("good");
-        let names = ["/a/app.db", "/b/app.db"].map(|path| told.stream_name(Path::new(path)));
-        assert!(names[0] != names[1] && names[0].starts_with("db-app.db-"), "{names:?}");
         for (log, is_socket) in [("/l", false), ("/l/socket", true), ("/l.sock", true)] {
             let told = settings("/a/app.db", &[("log", log)]).expect("good");
             assert_eq!((told.is_socket, told.exists()), (is_socket, is_socket), "{log}");

@@ -12,8 +12,9 @@ use std::sync::atomic::Ordering;
 use crate::batch::Connection;
 use crate::checkpoint;
 use crate::checkpoint::link::Link;
+use crate::database::opening::file_at;
 use crate::database::{self, Database};
-use crate::databases::{enter, find};
+use crate::databases::{enter, find, find_at};
 use crate::failure::Failure;
 use crate::failure::guard;
 use crate::ffi::*;
@@ -126,7 +127,8 @@ unsafe fn parameter(name: *const c_char, key: &str) -> Option<String> {
 /// As [`parameter`].
 unsafe fn parameter_names(name: *const c_char) -> Vec<String> {
     let names = (0..).map_while(|index| {
-        // SAFETY: the caller's promise is what `sqlite3_uri_key` needs, which returns null after the last one.
+        // SAFETY: the caller's promise is what `sqlite3_uri_key` needs, which returns null after
+        // the last one.
         let key = unsafe { (loaded().api.uri_key)(name, index) };
         // SAFETY: SQLite's strings end with a zero.
         (!key.is_null()).then(|| unsafe { CStr::from_ptr(key) }.to_string_lossy().into_owned())
@@ -218,8 +220,8 @@ unsafe fn open_below(
 }
 
 /// The rollback journal that SQLite opens for a transaction, if it may be in memory. Any journal
-/// that exists is none to roll back: SQLite looked when it took the shared lock, and has the lock for
-/// writing now.
+/// that exists is none to roll back: SQLite looked when it took the shared lock, and has the lock
+/// for writing now.
 ///
 /// # Safety
 /// As [`open_below`].
@@ -236,8 +238,9 @@ unsafe fn journal_in_memory(name: *const c_char, file: *mut File, flags: c_int) 
     let path = unsafe { path_of(name) };
     let open = move || {
         let mut found_flags = flags;
-        // SAFETY: called while the journal is open, so the memory is SQLite's for it; the pager keeps
-        // its name as long as the database is open. After a failure the file below is closed again.
+        // SAFETY: called while the journal is open, so the memory is SQLite's for it; the pager
+        // keeps its name as long as the database is open. After a failure the file below is closed
+        // again.
         let code = unsafe {
             let _ = file::close_real(file);
             open_below(name, file, flags, &mut found_flags)
@@ -270,7 +273,8 @@ unsafe fn link_of(
         tell(e.code(SQLITE_CANTOPEN), &e.to_string());
         e.code(SQLITE_CANTOPEN)
     })?;
-    // With another VFS over this one, an own connection would not see what that VFS makes of the bytes.
+    // With another VFS over this one, an own connection would not see what that VFS makes of the
+    // bytes.
     let is_fit = found_flags & SQLITE_OPEN_READWRITE != 0 && names::is_direct(name, file);
     // SAFETY: the name of a database, by the flag.
     Ok((is_wanted && is_fit).then(|| Link::new(&unsafe { path_of(name) })))
@@ -298,11 +302,12 @@ unsafe fn role_of(
     let is_writable = found_flags & SQLITE_OPEN_READWRITE != 0;
     // SAFETY: the caller's promise.
     let path = unsafe { path_of(name) };
-    if flags & SQLITE_OPEN_MAIN_DB != 0
-        && checkpoint::is_opening()
-        && let Some(database) = find(&path)
-    {
-        return Ok(Role::Main(Connection::own(database)));
+    if flags & SQLITE_OPEN_MAIN_DB != 0 && checkpoint::is_opening() {
+        // SAFETY: it is open, and this thread opens it.
+        let file = file_at(&path, unsafe { file::real_file(file) }).map_err(|e| report(&e))?;
+        if let Some(database) = find(&file) {
+            return Ok(Role::Main(Connection::own(database)));
+        }
     }
     if flags & SQLITE_OPEN_MAIN_DB != 0 {
         // SAFETY: the name of a database, by the flag.
@@ -323,12 +328,9 @@ unsafe fn role_of(
         // SAFETY: it is open, and this thread opens it.
         let real = unsafe { file::real_file(file) };
         settings.owner = owner_of(&path, real).map_err(|e| report(&e))?;
-        let database = enter(path, settings).map_err(|e| report(&e))?;
-        let ready = database.open_log(false).and_then(|has_log| match has_log {
-            true => database.recover(real, is_writable),
-            false => Ok(()),
-        });
-        return match ready {
+        let id = file_at(&path, real).map_err(|e| report(&e))?;
+        let database = enter(path, id, settings).map_err(|e| report(&e))?;
+        return match database.find_log(real, is_writable) {
             Ok(()) => {
                 database.has_writers.fetch_or(is_writable, Ordering::Relaxed);
                 // SAFETY: the name of a database, by the flag.
@@ -375,18 +377,21 @@ unsafe fn role_of(
             _ => Role::Other,
         });
     }
-    // Another VFS may change SQLite's frames or write them twice. Such a WAL is synced as without the extension.
+    // Another VFS may change SQLite's frames or write them twice. Such a WAL is synced as without
+    // the extension.
     if !is_direct {
         return Ok(Role::Other);
     }
-    let main_path = path.as_os_str().as_bytes().strip_suffix(b"-wal");
-    let Some(database) = main_path.and_then(|main| find(Path::new(OsStr::from_bytes(main)))) else {
+    // SAFETY: the same connection's database is open, and no other reference to it is used in this
+    // call.
+    let connection = unsafe { file::connection_of(main) };
+    let Some(database) = connection.map(|it| it.database.clone()) else {
         return Ok(Role::Other);
     };
     if is_writable {
         // SAFETY: the same connection's database is open.
         let real = unsafe { file::real_file(main) };
-        let opened = database.open_log(true).and_then(|_| database.release(real));
+        let opened = database.open_log(real, true).and_then(|_| database.release(real));
         opened.map_err(|e| report(&e))?;
     }
     Ok(Role::Wal(Wal::new(database), main))
@@ -414,7 +419,7 @@ unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c
         // SAFETY: SQLite's names end with a zero.
         let path = unsafe { path_of(name) };
         let main = path.as_os_str().as_bytes().strip_suffix(suffix)?;
-        find(Path::new(OsStr::from_bytes(main)))
+        find_at(Path::new(OsStr::from_bytes(main)))
     };
     let database = guard(None, || find(b"-wal"));
     let in_memory = guard(Err(Failure::Sqlite { code: SQLITE_IOERR, what: "removing" }), || {
@@ -429,8 +434,8 @@ unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c
     // A journal that comes back would undo what follows it in the log.
     let is_rare = guard(false, || find(b"-journal").is_some_and(has_batches));
     let sync = if database.is_some() || is_rare { 1 } else { sync };
-    // SAFETY: passed on as it came. The removal of a WAL is made durable, because the log forgets it next
-    // and its content on the disk may be an old one.
+    // SAFETY: passed on as it came. The removal of a WAL is made durable, because the log forgets
+    // it next and its content on the disk may be an old one.
     let rc = unsafe { ((*below).xDelete.expect("every VFS can delete"))(below, name, sync) };
     // An empty one of another program may have been there.
     if is_in_memory && rc == SQLITE_IOERR_DELETE_NOENT {
@@ -495,7 +500,8 @@ mod tests {
 
     #[test]
     fn a_sqlite_that_was_built_to_be_off() {
-        // As `sqlite3_compileoption_used`: a name that goes on with no letter, digit or underscore is it.
+        // As `sqlite3_compileoption_used`: a name that goes on with no letter, digit or underscore
+        // is it.
         let is_off = |built: &[&str]| {
             is_off_by_default(|option| {
                 let option = option.to_str().expect("text");

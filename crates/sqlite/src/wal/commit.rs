@@ -1,7 +1,7 @@
 //! A commit in WAL mode: the frames since the last sync become one record, or the file itself is
 //! synced.
 
-use log::{Lsn, Stream};
+use log::Lsn;
 
 use crate::counters::COUNTERS;
 use crate::database::{Database, LogState};
@@ -17,15 +17,17 @@ use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{
     Lease, append_if_it_fits, find_header, header_or_default, leave, truncate,
 };
+use crate::stream::stamped::Stream;
 use crate::wal::durable::{make_durable, real_sync, sync_file, write_again};
 
 /// Upper bound, in bytes, of log that recovery reads after a base.
 const LIVE_BYTES_MAX: u64 = 32 << 20;
 
 impl Database {
-    /// Called before a frame is written at `offset` of the WAL. If the log has that frame already, the process that
-    /// logged it failed or died before SQLite counted it, and the record is voided first. Before the first frame of a
-    /// transaction (`is_first`), an earlier failed sync is made good (rule 8).
+    /// Called before a frame is written at `offset` of the WAL. If the log has that frame already,
+    /// the process that logged it failed or died before SQLite counted it, and the record is voided
+    /// first. Before the first frame of a transaction (`is_first`), an earlier failed sync is made
+    /// good (rule 8).
     pub fn begin_frame(&self, files: Files, offset: u64, is_first: bool) -> Result<(), Failure> {
         let state = self.state();
         let Some((_, stream)) = &state.service else { return Ok(()) };
@@ -128,8 +130,8 @@ impl Database {
     }
 }
 
-/// Logs the frames of `tail`. `None`: the log's pool is too small for the record. Without a stream header, `versions` may not be
-/// used any more.
+/// Logs the frames of `tail`. `None`: the log's pool is too small for the record. Without a stream
+/// header, `versions` may not be used any more.
 fn log_frames(
     versions: &mut Versions,
     stream: &Stream,

@@ -11,7 +11,7 @@ use crate::frames::scan::Scan;
 use crate::real::file::Real;
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{append, find_header, leave};
-use log::Stream;
+use crate::stream::stamped::Stream;
 
 /// Makes the WAL file durable, and records that it is durable up to frame `last`, which ends a
 /// transaction. The caller has the lease.
@@ -59,8 +59,8 @@ pub fn sync_file(stream: &Stream, header: &Header, wal: Real) -> Result<(), Fail
     })
 }
 
-/// Writes the WAL's header and the first `count` frames again, so that a sync of them counts. The caller holds
-/// SQLite's write lock.
+/// Writes the WAL's header and the first `count` frames again, so that a sync of them counts. The
+/// caller holds SQLite's write lock.
 pub fn write_again(stream: &Stream, header: &Header, wal: Real, count: u32) -> Result<(), Failure> {
     let scan = Scan::read(wal)?.filter(|scan| scan.header == *header && scan.valid() >= count);
     if scan.is_none() {

@@ -1,6 +1,6 @@
 //! The start of a generation: SQLite writes a new header at the start of the WAL (rule 4).
 
-use log::{Lsn, Stream};
+use log::Lsn;
 
 use crate::database::Database;
 use crate::failure::Failure;
@@ -12,6 +12,7 @@ use crate::frames::read::{Files, change_counter, frame_header, read_header};
 use crate::real::file::Real;
 use crate::stream::header::StreamHeader;
 use crate::stream::lease::{Lease, append, header_or_default, leave};
+use crate::stream::stamped::Stream;
 use crate::wal::durable::{real_sync, sync_header};
 
 /// At most this many generations may be newer than the durable one.

@@ -1,11 +1,12 @@
-//! Several processes write one WAL, as SQLite would have them: two with the extension and one without. What is
-//! logged has to give what the file holds, whatever each of them remembers.
+//! Several processes write one WAL, as SQLite would have them: two with the extension and one
+//! without. What is logged has to give what the file holds, whatever each of them remembers.
 
 use onejournal_testing::{test_name, tier};
 use tempfile::TempDir;
 
 use crate::counters::COUNTERS;
 use crate::database::Database;
+use crate::database::opening::file_at;
 use crate::failure::Failure;
 use crate::format::frames::{Frame, frames};
 use crate::format::page;
@@ -62,18 +63,19 @@ impl World {
     fn new(home: &TempDir, seed: u64) -> World {
         let path = home.path().join(format!("{seed}.db"));
         let (below, settings) = settings_in(home, &path, None);
-        let databases: Vec<Database> =
-            (0..PLAIN).map(|_| Database::new(path.clone(), settings.clone(), below)).collect();
-        for database in &databases {
-            assert!(database.open_log(true).expect("log"));
-        }
         std::fs::write(&path, []).expect("file");
         std::fs::write(home.path().join(format!("{seed}.db-wal")), []).expect("file");
         // SAFETY: SQLite's own VFS is registered for good.
-        let (main, wal) = unsafe {
+        let (mut main, wal) = unsafe {
             let wal = Opened::wal(below.0, &path, true).expect("open").expect("it is there");
             (Opened::main(below.0, &path).expect("open"), wal)
         };
+        let file = file_at(&path, main.real()).expect("file");
+        let new = || Database::new(path.clone(), file, settings.clone(), below);
+        let databases: Vec<Database> = (0..PLAIN).map(|_| new()).collect();
+        for database in &databases {
+            assert!(database.open_log(main.real(), true).expect("log"));
+        }
         let mut world = World {
             main,
             wal,
@@ -210,8 +212,8 @@ impl World {
         frame
     }
 
-    /// Syncs the WAL, whose last `new` frames are a transaction: either the file was synced or the log
-    /// got what gives these pages.
+    /// Syncs the WAL, whose last `new` frames are a transaction: either the file was synced or the
+    /// log got what gives these pages.
     fn sync(&mut self, process: usize, new: usize) {
         if process == PLAIN {
             return;

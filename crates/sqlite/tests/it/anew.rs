@@ -1,5 +1,5 @@
-//! A database that was deleted and made again is a new one: it can be opened and written, and what the log held of the old one
-//! is set aside.
+//! A database that was deleted and made again is another file: it can be opened and written, and
+//! what the log held of the old one stays in its stream, which is named.
 
 use crate::common;
 
@@ -7,18 +7,20 @@ use common::crash_vfs::{self, Recorder};
 use common::{Place, copy_tree, count, is_sound, load};
 use rusqlite::Connection;
 
-/// What is set aside: for each stream how many records it has.
-fn aside(place: &Place) -> Vec<usize> {
+/// How many records the streams of files of this name hold, the largest number first.
+fn kept(place: &Place) -> Vec<usize> {
     let options = log::Options { memory: place.memory.clone(), ..log::Options::default() };
     let log = log::Log::open(place.path(".onejournal"), &options).expect("log");
     let names = log.stream_names().expect("names");
-    let names = names.iter().filter(|name| name.as_str().starts_with("db-a.db.aside-"));
-    let counts = names.map(|name| {
+    let names = names.iter().filter(|name| name.as_str().starts_with("db-a.db-"));
+    let counts = names.filter(|name| !name.as_str().ends_with(".doubt")).map(|name| {
         let stream = log.stream(name.as_str()).expect("stream");
         let records = stream.read_from(stream.head()).expect("reader");
         records.collect::<Result<Vec<_>, _>>().expect("records").len()
     });
-    counts.collect()
+    let mut counts: Vec<usize> = counts.collect();
+    counts.sort_by_key(|count| std::cmp::Reverse(*count));
+    counts
 }
 
 fn was_told(place: &Place, what: &str) -> bool {
@@ -28,16 +30,17 @@ fn was_told(place: &Place, what: &str) -> bool {
 }
 
 /// The new database is one like any other.
-fn check_new(place: &Place, set_aside: usize, may_restart: bool) {
+fn check_new(place: &Place, old: usize, may_restart: bool) {
     let connection = place.open("a.db");
     let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, v); INSERT INTO t(v) VALUES ('new')";
     connection.execute_batch(sql).expect("written");
     assert_eq!(count(&connection), 1);
     drop(connection);
-    assert!(was_told(place, "set aside in the stream db-a.db.aside-1"));
+    assert!(was_told(place, "commits of another file of this name"));
     for _ in 0..2 {
         assert_eq!(count(&place.open("a.db")), 1);
-        assert_eq!(aside(place), [set_aside]);
+        let kept = kept(place);
+        assert!(kept.len() == 2 && kept[0] == old && kept[1] < old, "{kept:?}");
         if may_restart {
             place.reboot();
         }
@@ -89,7 +92,6 @@ fn after_a_failed_closing_sync(is_restarted: bool) {
     std::fs::remove_dir_all(&copy.root).expect("empty");
     copy_tree(&place.root, &copy.root);
     assert_eq!(count(&copy.open("a.db")), 3);
-    assert!(aside(&copy).is_empty());
     remove(&place, &ALL);
     if is_restarted {
         place.reboot();
@@ -129,6 +131,7 @@ fn after_a_killed_process(mode: &str) {
     // Closes nothing.
     std::mem::forget(connection);
     remove(&place, &ALL);
-    // WAL: the generation's beginning, the table, two rows. Else: the generation's end, the period's beginning, two rows.
+    // WAL: the generation's beginning, the table, two rows. Else: the generation's end, the
+    // period's beginning, two rows.
     check_new(&place, 4, false);
 }

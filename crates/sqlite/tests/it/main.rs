@@ -1,6 +1,7 @@
 //! The extension in SQLite: databases, power cuts, processes, users, Python.
 //!
-//! What the extension and the recording VFS keep belongs to the process, so each test has one of its own.
+//! What the extension and the recording VFS keep belongs to the process, so each test has one of
+//! its own.
 
 #![allow(missing_docs)]
 
@@ -13,6 +14,8 @@ mod daemon;
 mod database;
 mod example;
 mod fork;
+mod grounds;
+mod identity;
 mod killed;
 mod last_close;
 mod messages;

@@ -1,4 +1,5 @@
-//! What was changed after a crash without the extension is refused, and not a byte of it is overwritten.
+//! What was changed after a crash without the extension is refused, and not a byte of it is
+//! overwritten.
 
 use crate::common;
 
@@ -10,8 +11,8 @@ use rusqlite::Connection;
 
 const FRAME_BYTES: usize = 4096 + 24;
 
-/// A database after a power cut: one old transaction in the database, ten more that were synced, of whose frames
-/// the WAL on the disk has only so many.
+/// A database after a power cut: one old transaction in the database, ten more that were synced, of
+/// whose frames the WAL on the disk has only so many.
 fn crashed(frames: usize) -> Place {
     load();
     let (before, after) = (Place::new(false), Place::new(false));
@@ -84,7 +85,7 @@ fn a_record_that_is_none_of_the_extension() {
     let place = crashed(3);
     let options = log::Options { memory: place.memory.clone(), ..log::Options::default() };
     let log = log::Log::open(place.path(".onejournal"), &options).expect("log");
-    let stream = log.stream("db-a.db").expect("stream");
+    let stream = common::stream_of(&log, "a.db");
     let end = stream.append(b"somebody else's record").expect("append");
     stream.sync(end).expect("sync");
     drop(stream);
@@ -115,7 +116,8 @@ fn a_database_that_was_used_and_closed() {
     refused(&place, "gone or empty");
 }
 
-/// A program without the extension wrote to the WAL, and was killed: its connection is never closed.
+/// A program without the extension wrote to the WAL, and was killed: its connection is never
+/// closed.
 fn used(place: &Place, sql: &str) {
     let connection = Connection::open(place.path("a.db")).expect("plain");
     connection.execute_batch(sql).expect("used");
@@ -146,8 +148,8 @@ fn a_wal_that_began_again() {
     refused(&place, "generation that is not in the log");
 }
 
-/// After a power cut, the disk shows the WAL as it was before its last restart, which was never synced: ten
-/// transactions are in the log only.
+/// After a power cut, the disk shows the WAL as it was before its last restart, which was never
+/// synced: ten transactions are in the log only.
 fn crashed_with_the_earlier_generation() -> Place {
     load();
     let (before, after) = (Place::new(false), Place::new(false));
@@ -176,8 +178,8 @@ fn an_earlier_generation_is_known() {
     is_sound(&connection);
 }
 
-/// A checkpoint that a reader holds up writes to the database and does not sync it: what counts as known about the database
-/// when the WAL becomes durable itself may not be on the disk.
+/// A checkpoint that a reader holds up writes to the database and does not sync it: what counts as
+/// known about the database when the WAL becomes durable itself may not be on the disk.
 #[test]
 fn regression_a_checkpoint_in_part_before_the_wal_is_durable() {
     onejournal_testing::own_process!();
@@ -233,8 +235,8 @@ fn a_wal_without_a_valid_header() {
     refused(&place, "gone or empty");
 }
 
-/// A database in a rollback mode after a power cut: ten transactions are in the log, and the disk has the file as it was
-/// before them.
+/// A database in a rollback mode after a power cut: ten transactions are in the log, and the disk
+/// has the file as it was before them.
 fn crashed_without_a_journal() -> Place {
     load();
     let (before, after) = (Place::new(false), Place::new(false));

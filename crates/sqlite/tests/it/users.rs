@@ -1,6 +1,6 @@
-//! A log that another user prepared beside a database, in a directory where everybody may make files: nothing of it is
-//! believed, nothing is written into it, nobody waits for it. In a program of its own: it starts others. It takes root,
-//! who can act as somebody else.
+//! A log that another user prepared beside a database, in a directory where everybody may make
+//! files: nothing of it is believed, nothing is written into it, nobody waits for it. In a program
+//! of its own: it starts others. It takes root, who can act as somebody else.
 
 use crate::common;
 
@@ -47,8 +47,9 @@ fn act(place: &Place, uid: u32, step: &str, more: &[(&str, &str)]) -> Output {
     let program = tempfile::tempdir().expect("directory");
     permit(program.path(), 0o755);
     let copy = program.path().join("act");
-    // A child copies it. A file that this process had open for writing could be inherited by a child that another test
-    // starts at the same time, and running the copy would fail with "text file busy".
+    // A child copies it. A file that this process had open for writing could be inherited by a
+    // child that another test starts at the same time, and running the copy would fail with "text
+    // file busy".
     let program_path = std::env::current_exe().expect("this program");
     let copied = Command::new("cp").args([&program_path, &copy]).status().expect("cp");
     assert!(copied.success(), "copy");
@@ -125,10 +126,11 @@ fn forged_transactions_are_not_recovered() {
         permit(&log, mode);
         refused(&place, "belongs to user 65534");
     }
+    let stream = common::stream_directory(&place, "a.db");
     // What one of root's directories holds of another user's is no better.
     give(&log, 0);
     permit(&log, 0o711);
-    for part in ["streams", "streams/db-a.db", "clients", "group.log", "service.json", "lock"] {
+    for part in ["streams", &stream, "clients", "group.log", "service.json", "lock"] {
         give(&log.join(part), NOBODY);
         refused(&place, "belongs to user 65534");
         give(&log.join(part), 0);
@@ -274,9 +276,8 @@ fn root_and_the_owner_of_a_database_use_it_together() {
         assert_eq!((found.uid(), found.gid()), (OTHER, OTHER), "{}", path.display());
     };
     owned(&place.path(".onejournal"));
-    for part in
-        ["streams", "streams/db-a.db", "clients", "clients/000", "group.log", "lock", "incarnation"]
-    {
+    let stream = common::stream_directory(&place, "a.db");
+    for part in ["streams", &stream, "clients", "clients/000", "group.log", "lock", "incarnation"] {
         owned(&place.path(".onejournal").join(part));
     }
     let joined = act(&place, OTHER, "owner_writes", &[]);

@@ -1,5 +1,5 @@
-//! A VFS below the extension's that remembers what was made durable, and can say what a power cut leaves:
-//! what was synced, and of everything else any sectors.
+//! A VFS below the extension's that remembers what was made durable, and can say what a power cut
+//! leaves: what was synced, and of everything else any sectors.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -87,7 +87,8 @@ pub struct Recorder {
     pub sync_count: u64,
     /// Writes come in pieces of so many bytes, when it is set.
     pub piece_bytes: Option<usize>,
-    /// The file whose next sync fails: the disk has nothing of what was not durable, and the kernel forgets it.
+    /// The file whose next sync fails: the disk has nothing of what was not durable, and the kernel
+    /// forgets it.
     pub failing: Option<PathBuf>,
     /// The file whose next write fails.
     pub refusing: Option<PathBuf>,
@@ -177,7 +178,18 @@ impl Recorder {
         }
     }
 
-    /// The same, when the power takes all that is not durable of the file `lost`, and nothing of the others.
+    /// Writes into `target` what was made durable.
+    pub fn keep_durable(&self, target: &Path) {
+        std::fs::create_dir_all(target).expect("directory");
+        for (path, model) in &self.files {
+            if let Some(bytes) = model.play(|| false) {
+                std::fs::write(target.join(path.file_name().expect("name")), bytes).expect("write");
+            }
+        }
+    }
+
+    /// The same, when the power takes all that is not durable of the file `lost`, and nothing of
+    /// the others.
     pub fn crash_without(&self, target: &Path, lost: &str) {
         std::fs::create_dir_all(target).expect("directory");
         for (path, model) in &self.files {
@@ -251,7 +263,8 @@ unsafe extern "C" {
     fn fdatasync(file: c_int) -> c_int;
 }
 
-/// Takes the place of the C library's for this program, to see the syncs that go past the VFS: those of directories.
+/// Takes the place of the C library's for this program, to see the syncs that go past the VFS:
+/// those of directories.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fsync(file: c_int) -> c_int {
     if let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{file}")) {

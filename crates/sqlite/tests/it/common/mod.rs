@@ -29,8 +29,8 @@ unsafe extern "C" fn entry(
 
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The messages of the extension that reached SQLite's error log. A test that failed while it held the lock does not
-/// poison it: SQLite's C code calls `listen`, which must not panic.
+/// The messages of the extension that reached SQLite's error log. A test that failed while it held
+/// the lock does not poison it: SQLite's C code calls `listen`, which must not panic.
 pub fn told() -> MutexGuard<'static, Vec<String>> {
     TOLD.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -102,7 +102,8 @@ impl Place {
         Place { root, memory, is_nvram, kept }
     }
 
-    /// The place that another process made, which is in ROOT, MEMORY and NVRAM of the environment ([`Place::tell`]).
+    /// The place that another process made, which is in ROOT, MEMORY and NVRAM of the environment
+    /// ([`Place::tell`]).
     pub fn of_environment() -> Place {
         let path = |name| PathBuf::from(std::env::var_os(name).expect(name));
         let is_nvram = std::env::var_os("NVRAM").is_some();
@@ -165,8 +166,8 @@ impl Place {
     }
 }
 
-/// Copies a directory with what is in it; the memory of a log before its files, so that nothing that moves
-/// from there to here meanwhile is missed.
+/// Copies a directory with what is in it; the memory of a log before its files, so that nothing
+/// that moves from there to here meanwhile is missed.
 pub fn copy_tree(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("directory");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(from)
@@ -184,6 +185,23 @@ pub fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
+/// The stream of the database of this file name.
+pub fn stream_of(log: &log::Log, name: &str) -> log::Stream {
+    let beginning = format!("db-{name}-");
+    let names = log.stream_names().expect("names");
+    let name = names.iter().find(|it| it.as_str().starts_with(&beginning)).expect("its stream");
+    log.stream(name.as_str()).expect("stream")
+}
+
+/// The directory of that stream, below that of the log.
+pub fn stream_directory(place: &Place, name: &str) -> String {
+    let streams = std::fs::read_dir(place.path(".onejournal/streams")).expect("streams");
+    let names = streams.map(|entry| entry.expect("entry").file_name().into_string().expect("text"));
+    let beginning = format!("db-{name}-");
+    let name = names.into_iter().find(|it| it.starts_with(&beginning)).expect("its stream");
+    format!("streams/{name}")
+}
+
 /// Runs a statement to its end, whatever rows it has.
 pub fn set(connection: &Connection, sql: &str) {
     let mut statement = connection.prepare(sql).expect(sql);
@@ -191,8 +209,8 @@ pub fn set(connection: &Connection, sql: &str) {
     while rows.next().expect(sql).is_some() {}
 }
 
-/// Loads the extension, over a VFS that records what happens. Both are the process's, so each test here
-/// has a process of its own.
+/// Loads the extension, over a VFS that records what happens. Both are the process's, so each test
+/// here has a process of its own.
 pub fn set_up() {
     crash_vfs::register();
     load();

@@ -1,0 +1,370 @@
+//! Opens a database's log, finds the database's stream in it, or makes one.
+//!
+//! A database is known by its open file (`device::FileId`), never by a path. `stream::verdict`
+//! judges what is there. A database whose log cannot be told is *plain*: this process uses no log
+//! for it, and its syncs are real ones from the first commit on.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use device::FileId;
+use log::Log;
+use rustix::fs::{Mode, OFlags};
+
+use crate::database::{Database, Service};
+use crate::failure::Failure;
+use crate::faults::{self, Fault};
+use crate::ffi::SQLITE_WARNING;
+use crate::messages::tell;
+use crate::real::file::Real;
+use crate::stream::binding::{Attribute, Binding};
+use crate::stream::live::{Contents, holds_records, read_live};
+use crate::stream::names;
+use crate::stream::settings::{self, Settings};
+use crate::stream::stamp::Stamp;
+use crate::stream::stamped::Stream;
+use crate::stream::verdict::{Facts, Place, Verdict, judge};
+
+/// Why a database on some file systems has no log.
+const NO_IDENTITY: &str = "its file system does not say which file it is";
+
+/// What was found of a database's log.
+pub enum Found {
+    /// Its stream.
+    Open(Service),
+    /// It has none.
+    Nothing,
+    /// Transactions that have to be in the database before it gets another stream.
+    Left(Left),
+    /// No log may be used, for this reason.
+    Plain(String),
+}
+
+/// Transactions in a stream that the database will not use any more.
+pub struct Left {
+    /// The log and the stream.
+    pub service: Service,
+    /// The directory of the log.
+    pub settings: Settings,
+    /// What becomes of the stream.
+    pub then: Then,
+}
+
+/// What becomes of a stream whose transactions were brought into a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// It holds nothing any more.
+    Close,
+    /// It is removed: it belonged to the file that this one is a copy of.
+    Remove,
+    /// It stays as it is, because it is another file's, too.
+    Keep,
+}
+
+/// The identity of the open file `main` at `path`.
+pub fn file_at(path: &Path, main: Real) -> Result<FileId, Failure> {
+    let failed = |e: rustix::io::Errno| {
+        let e = std::io::Error::from(e);
+        Failure::CannotOpen(format!("{}: {e}", path.display()))
+    };
+    // A descriptor of this kind has no part in POSIX locks.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+    let file = FileId::of(&found).map_err(failed)?;
+    if main.has_moved() {
+        let why = "it was replaced while it was opened";
+        return Err(Failure::CannotOpen(format!("{}: {why}", path.display())));
+    }
+    Ok(file)
+}
+
+impl Database {
+    /// Opens the log if the database has a stream there already, or, if `may_bind`, makes what is
+    /// missing. `main` is an open file of the database. Returns whether the log is open now.
+    pub fn open_log(&self, main: Real, may_bind: bool) -> Result<bool, Failure> {
+        let mut state = self.state();
+        if state.service.is_some() {
+            return Ok(true);
+        }
+        // Asked with every lock that SQLite takes.
+        if self.plain.get().is_some() || !may_bind && !self.is_bound() {
+            return Ok(false);
+        }
+        let found = match self.look_for_log(main)? {
+            Found::Nothing if may_bind => self.bind()?,
+            found => found,
+        };
+        match found {
+            Found::Open(service) => state.service = Some(service),
+            Found::Nothing => {}
+            Found::Plain(why) => self.use_no_log(why),
+            Found::Left(left) => {
+                let log = left.settings.directory.display();
+                self.use_no_log(format!(
+                    "it has commits in the log {log} that are of another name"
+                ));
+            }
+        }
+        Ok(state.service.is_some())
+    }
+
+    /// Whether the database's attribute names a stream.
+    fn is_bound(&self) -> bool {
+        if faults::is(Fault::NamesByPath) {
+            return self.settings.exists();
+        }
+        let attribute = Attribute::read(&self.path);
+        matches!(attribute, Attribute::Binding(it) if Some(it.file) == self.file.lasting)
+    }
+
+    /// This process uses no log for the database, for this reason.
+    pub(crate) fn use_no_log(&self, why: String) {
+        let path = self.path.display();
+        tell(SQLITE_WARNING, &format!("{path}: no log is used, every commit syncs: {why}"));
+        let _ = self.plain.set(why);
+    }
+
+    /// Finds the log, and the database's stream in it.
+    pub(crate) fn look_for_log(&self, main: Real) -> Result<Found, Failure> {
+        if faults::is(Fault::NamesByPath) {
+            return self.by_path();
+        }
+        if main.has_moved() {
+            return Ok(Found::Plain("its path leads to another file now".into()));
+        }
+        let attribute = Attribute::read(&self.path);
+        let Some(file) = self.file.lasting else {
+            return self.of_unknown_file(&attribute);
+        };
+        let log = match self.settings.exists() {
+            true => Some(settings::open_log(&self.settings)?),
+            false if attribute == Attribute::None => return Ok(self.nothing()),
+            false => None,
+        };
+        let is_empty = main.size()? == 0;
+        let verdict = self.judge(&attribute, file, log.as_deref(), is_empty)?;
+        let left = |log: &Arc<Log>, name: &str, settings: &Settings, then| -> Result<_, Failure> {
+            let Some(stream) = log.existing_stream(name)? else { return Ok(self.nothing()) };
+            let service = (log.clone(), Stream::new(stream, self.stamp()?));
+            Ok(Found::Left(Left { service, settings: settings.clone(), then }))
+        };
+        match (verdict, log) {
+            (Verdict::Same(name), Some(log)) => self.same(&log, &name),
+            (Verdict::CopiedWithLog(name), Some(log)) => {
+                left(&log, &name, &self.settings, Then::Remove)
+            }
+            (Verdict::Elsewhere(binding), _) => {
+                let settings = self.settings.elsewhere(&binding.directory);
+                left(&settings::open_log(&settings)?, &binding.stream, &settings, Then::Close)
+            }
+            (Verdict::LogRemoved(directory), _) => {
+                let text = format!(
+                    "{}: its log {} was removed. If the database was not closed before, commits are missing",
+                    self.path.display(),
+                    directory.display()
+                );
+                tell(SQLITE_WARNING, &text);
+                Ok(self.nothing())
+            }
+            (Verdict::Unknown(_), _) if self.settings.may_discard => Ok(self.nothing()),
+            (Verdict::Unknown(why), _) => Ok(Found::Plain(why)),
+            (Verdict::Unbound, Some(log)) => {
+                self.tell_of_original(&attribute, &log)?;
+                Ok(self.nothing())
+            }
+            (Verdict::Unbound | Verdict::Same(_) | Verdict::CopiedWithLog(_), _) => {
+                Ok(self.nothing())
+            }
+        }
+    }
+
+    /// Tells that the database is a copy, if the log has commits of the original that the copy may
+    /// lack.
+    fn tell_of_original(&self, attribute: &Attribute, log: &Log) -> Result<(), Failure> {
+        let Attribute::Binding(binding) = attribute else { return Ok(()) };
+        if binding.log == log.uuid() && holds_anything(log, &binding.stream)? {
+            let text = format!(
+                "{}: it is a copy of another file, whose last commits may be only in the log {}, in the \
+                 stream {}. To have them in the copy, close the original before copying it",
+                self.path.display(),
+                self.settings.directory.display(),
+                binding.stream
+            );
+            tell(SQLITE_WARNING, &text);
+        }
+        Ok(())
+    }
+
+    /// There is no stream.
+    fn nothing(&self) -> Found {
+        match self.file.name_count {
+            0..=1 => Found::Nothing,
+            _ => Found::Plain("it has several names, and SQLite a WAL for each of them".into()),
+        }
+    }
+
+    /// On a file system that does not say which file it is, or where the kernel does not tell it to
+    /// this process. The attribute may have come with a copy, so the stream that it names may be
+    /// another file's: its transactions are brought into the database if they fit, and it stays.
+    fn of_unknown_file(&self, attribute: &Attribute) -> Result<Found, Failure> {
+        let plain = || Ok(Found::Plain(NO_IDENTITY.into()));
+        let Attribute::Binding(binding) = attribute else { return plain() };
+        if self.place_of(binding) != Place::There {
+            return plain();
+        }
+        let settings = self.settings.elsewhere(&binding.directory);
+        let log = settings::open_log(&settings)?;
+        let Some(stream) = log.existing_stream(&binding.stream)? else { return plain() };
+        let service = (log, Stream::new(stream, self.stamp()?));
+        Ok(Found::Left(Left { service, settings, then: Then::Keep }))
+    }
+
+    /// The fault: as if a path were the file.
+    fn by_path(&self) -> Result<Found, Failure> {
+        let log = settings::open_log(&self.settings)?;
+        let path = crc32c::crc32c(self.path.as_os_str().as_encoded_bytes());
+        let directory = crc32c::crc32c(self.settings.directory.as_os_str().as_encoded_bytes());
+        let stream = log.stream(&format!("db-{path:x}-{directory:x}"))?;
+        Ok(Found::Open((log, Stream::new(stream, Stamp::default()))))
+    }
+
+    fn judge(
+        &self,
+        attribute: &Attribute,
+        file: u128,
+        log: Option<&Log>,
+        is_empty: bool,
+    ) -> Result<Verdict, Failure> {
+        let (mut named, mut copied) = (Vec::new(), Vec::new());
+        let copied_from = log.map_or(&[][..], Log::copied_from);
+        let is_own = matches!(attribute, Attribute::Binding(it) if it.file == file);
+        if let (false, Some(log)) = (is_own, log) {
+            let all = log.stream_names()?;
+            let all = all.iter().map(|name| name.as_str()).filter(|name| names::is_of_file(name));
+            let ending = names::ending(log.uuid(), file);
+            for name in all {
+                let is_copied =
+                    |from: &String| name.starts_with(&names::beginning(&self.path, from));
+                if name.ends_with(&ending) {
+                    named.push(name.to_owned());
+                    // A copy of a database is not empty, and one that the log has records of is
+                    // not.
+                } else if !is_empty
+                    && copied_from.iter().any(is_copied)
+                    && holds_anything(log, name)?
+                {
+                    copied.push(name.to_owned());
+                }
+            }
+        }
+        // A damaged one is there, too.
+        let has_stream =
+            |name: &str| log.is_some_and(|log| !matches!(log.existing_stream(name), Ok(None)));
+        Ok(judge(&Facts {
+            attribute,
+            file,
+            log: log.map_or("", Log::uuid),
+            copied_from,
+            named: &named,
+            copied: &copied,
+            has_stream: &has_stream,
+            place: &|binding| self.place_of(binding),
+        }))
+    }
+
+    /// Where the log of a binding is.
+    fn place_of(&self, binding: &Binding) -> Place {
+        let there = self.settings.elsewhere(&binding.directory);
+        if there.is_socket() {
+            return if there.directory.exists() { Place::There } else { Place::Nowhere };
+        }
+        if there.uuid().as_ref() == Some(&binding.log) {
+            return Place::There;
+        }
+        let is_beside = binding.directory == Settings::beside(&self.path);
+        match is_beside && !there.exists() {
+            true => Place::RemovedBeside,
+            false => Place::Nowhere,
+        }
+    }
+
+    pub(crate) fn stamp(&self) -> Result<Stamp, Failure> {
+        Stamp::of(&self.path, &self.file)
+    }
+
+    /// The stream `name` of this log, which is the database's.
+    fn same(&self, log: &Arc<Log>, name: &str) -> Result<Found, Failure> {
+        let Some(stream) = log.existing_stream(name)? else { return Ok(self.nothing()) };
+        let stamp = self.stamp()?;
+        let service = (log.clone(), Stream::new(stream, stamp));
+        let left = Stamp::read(&service.1.header()?);
+        let is_here = left.is_same_file(&stamp) && left.is_same_place(&stamp);
+        let is_alone = is_here && self.file.name_count <= 1 || faults::is(Fault::TrustsStamps);
+        if !is_alone && holds_anything(log, name)? {
+            let then = if left.is_same_file(&stamp) { Then::Close } else { Then::Keep };
+            return Ok(Found::Left(Left { service, settings: self.settings.clone(), then }));
+        }
+        if let Found::Plain(why) = self.nothing() {
+            return Ok(Found::Plain(why));
+        }
+        Ok(Found::Open(service))
+    }
+
+    /// Makes the log if there is none, and a stream for the database. Both are durable, and so is
+    /// the attribute of the database, before this returns.
+    pub(crate) fn bind(&self) -> Result<Found, Failure> {
+        let Some(file) = self.file.lasting else { return Ok(Found::Plain(NO_IDENTITY.into())) };
+        let log = settings::open_log(&self.settings)?;
+        let name = self.new_name(&log, file)?;
+        let stream = Stream::new(log.stream(&name)?, self.stamp()?);
+        let binding = Binding {
+            log: log.uuid().to_owned(),
+            file,
+            stream: name,
+            directory: self.settings.directory.clone(),
+        };
+        match binding.write(&self.path, &self.file) {
+            Ok(()) => Ok(Found::Open((log, stream))),
+            Err(errno) => {
+                let why = std::io::Error::from(errno);
+                Ok(Found::Plain(format!("its attribute cannot be written: {why}")))
+            }
+        }
+    }
+
+    /// A name that no stream has. Tells of streams that hold transactions of another file, which
+    /// had the name of this one.
+    fn new_name(&self, log: &Log, file: u128) -> Result<String, Failure> {
+        let logs = log.copied_from().iter().map(String::as_str).chain([log.uuid()]);
+        let beginnings: Vec<String> = logs.map(|log| names::beginning(&self.path, log)).collect();
+        let is_other = |name: &&str| {
+            beginnings.iter().any(|it| name.starts_with(it)) && names::is_of_file(name)
+        };
+        let first = names::of_file(&self.path, log.uuid(), file);
+        let all = log.stream_names()?;
+        for other in all.iter().map(|name| name.as_str()).filter(is_other) {
+            if other != first && holds_anything(log, other)? {
+                let text = format!(
+                    "{}: the log {} has commits of another file of this name, in the stream {other}: \
+                     onejournal log cat shows it; if that file is gone for good, onejournal log rm removes it",
+                    self.path.display(),
+                    self.settings.directory.display(),
+                );
+                tell(SQLITE_WARNING, &text);
+            }
+        }
+        match all.iter().any(|name| name.as_str() == first) {
+            false => Ok(first),
+            // That is of a block-level copy of this file's file system.
+            true => Ok(names::of_file(&self.path, log.uuid(), file ^ u128::from(self.file.device))),
+        }
+    }
+}
+
+/// Whether a stream has transactions that its database may lack, also after a restart of the
+/// machine.
+fn holds_anything(log: &Log, name: &str) -> Result<bool, Failure> {
+    let Some(stream) = log.existing_stream(name)? else { return Ok(false) };
+    let stream = Stream::new(stream, Stamp::default());
+    Ok(holds_records(&stream)? || !matches!(read_live(&stream)?, Contents::Nothing))
+}
