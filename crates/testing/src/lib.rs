@@ -34,6 +34,7 @@ mod power_cut;
 mod service_directories;
 mod skip;
 mod sparse;
+pub mod standstill;
 pub mod tier;
 
 pub use abilities::{

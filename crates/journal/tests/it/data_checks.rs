@@ -280,7 +280,7 @@ fn a_write_over_checked_data_waits_for_the_record_that_is_being_written() {
         gate.wait_for(1);
         let before = device.counters().write_count;
         let over = scope.spawn(|| journal.write_in_place(HomeBlock(105), filled(2).as_ref()));
-        (0..10_000).for_each(|_| std::thread::yield_now());
+        onejournal_testing::standstill::wait();
         assert_eq!(device.counters().write_count, before, "it waits");
         gate.open();
         sync.join().unwrap().unwrap();

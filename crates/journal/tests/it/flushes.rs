@@ -12,7 +12,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use common::{Gated, Gates, HOME_BLOCKS, REGION_BYTES, UUID, filled, gated, put, quiet};
 use device::{BlockDevice, Durability, Operation};
 use onejournal_journal::{BLOCK_BYTES, HomeBlock, Journal, JournalError, Result, Space};
-use onejournal_testing::{Fault, SimDevice, Survival};
+use onejournal_testing::{Fault, SimDevice, Survival, standstill};
 
 const HOME_BYTES: u64 = HOME_BLOCKS * BLOCK_BYTES as u64;
 /// Number of the disk that partitions are of.
@@ -136,12 +136,6 @@ impl Machine {
     }
 }
 
-/// Lets others run until `condition` holds, but not for ever: they may have to wait for the caller,
-/// and then it never does.
-fn let_run_until(condition: impl Fn() -> bool) {
-    (0..20_000).take_while(|_| !condition()).for_each(|_| std::thread::yield_now());
-}
-
 /// The record is written. Then another thread's flush fails and loses it. Then the commit's own
 /// flush runs, before the caller of the other flush has learnt of the failure.
 #[test]
@@ -154,7 +148,7 @@ fn a_commit_does_not_believe_its_flush_after_another_one_has_failed() {
         std::thread::scope(|scope| {
             let sync = machine.begin_commit(scope, &journal);
             let flush = scope.spawn(|| journal.flush_in_place());
-            let_run_until(|| gates.flush_failed.holds(1));
+            standstill::run_until(|| gates.flush_failed.holds(1));
             if !gates.flush_failed.holds(1) {
                 // It waits for the commit, so it is the commit's flush that would fail.
                 machine.disk.device.clear_faults();
@@ -187,7 +181,7 @@ fn check_flush_after_a_failed_commit(layout: Layout) {
         gates.between.open();
         gates.flush_failed.wait_for(1);
         let flush = scope.spawn(|| journal.flush_in_place());
-        let_run_until(|| flush.is_finished());
+        standstill::run_until(|| flush.is_finished());
         gates.flush_failed.open();
         assert!(matches!(flush.join().unwrap(), Err(JournalError::Aborted(_))));
         assert!(matches!(sync.join().unwrap(), Err(JournalError::Io(_))));

@@ -3,12 +3,11 @@
 use crate::common;
 
 use std::sync::{Arc, Barrier};
-use std::thread::yield_now;
 
 use common::{Rig, commit, filled, forget, put, put_ordered, put_ordered_of, quiet};
 use onejournal_journal::codec::extent::Ranges;
 use onejournal_journal::{BlockOwner, Form, HomeBlock, Journal};
-use onejournal_testing::{Event, Fault, Survival};
+use onejournal_testing::{Event, Fault, Survival, standstill};
 
 const ONE: BlockOwner = BlockOwner(1);
 const OTHER: BlockOwner = BlockOwner(2);
@@ -274,8 +273,8 @@ fn an_old_version_on_its_way_home_does_not_land_on_data_in_place() {
             journal.write_in_place(HomeBlock(5), filled(9).as_ref()).unwrap();
             journal.flush_in_place().unwrap();
         });
-        // Nothing but the engine holds the write in place back: if it did not, it would be done soon.
-        (0..10_000).take_while(|_| !reuse.is_finished()).for_each(|_| yield_now());
+        // Only the engine holds the write in place back.
+        standstill::run_until(|| reuse.is_finished());
         let waits = !reuse.is_finished();
         gate.open();
         reuse.join().unwrap();
@@ -292,9 +291,6 @@ fn an_old_version_on_its_way_home_does_not_land_on_data_in_place() {
 mod orders {
     use super::*;
     use onejournal_journal::Options;
-    use std::time::{Duration, Instant};
-
-    const A_MINUTE: Duration = Duration::from_secs(60);
 
     /// While `first` is held back in its write home, `second` runs; whether that waits for the former.
     fn waits(rig: &Rig, first: impl FnOnce() + Send, second: impl FnOnce() + Send) -> bool {
@@ -304,12 +300,8 @@ mod orders {
             scope.spawn(fault::carry(first));
             gate.wait_for(1);
             let second = scope.spawn(fault::carry(second));
-            // Nothing but the engine holds the second back: if it did not, it would be done soon. A
-            // faulty engine gets all the time it needs, so that a busy machine excuses nothing.
-            let started = Instant::now();
-            let is_patient =
-                |turn| turn < 10_000 || fault::is_any() && started.elapsed() < A_MINUTE;
-            (0..).take_while(|n| !second.is_finished() && is_patient(*n)).for_each(|_| yield_now());
+            // Only the engine holds the second back.
+            standstill::run_until(|| second.is_finished());
             let waits = !second.is_finished();
             gate.open();
             waits
@@ -456,7 +448,7 @@ fn regression_a_sync_fails_when_the_write_of_its_data_by_another_has_failed() {
         gate.wait_for(1);
         let sync = scope.spawn(|| journal.flush_in_place_of(ONE));
         // It waits for the other by then, or finds the journal aborted.
-        (0..10_000).for_each(|_| yield_now());
+        standstill::wait();
         let operation = device::Operation::Write;
         rig.home_sim().inject(Fault { operation, skip_count: 0, forever: false });
         gate.open();
