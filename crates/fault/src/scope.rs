@@ -28,7 +28,9 @@ static EVERYWHERE: OnceLock<Switched> = OnceLock::new();
 /// Whether `fault` is on for this thread.
 pub fn is<F: Fault>(fault: F) -> bool {
     let is_it = |switched: &Switched| switched.downcast_ref::<F>() == Some(&fault);
-    HERE.with_borrow(|here| here.as_ref().or(EVERYWHERE.get()).is_some_and(is_it))
+    // At the end of a process a thread has no values of its own any more.
+    let is_here = HERE.try_with(|here| here.borrow().as_ref().map(is_it));
+    is_here.ok().flatten().unwrap_or_else(|| EVERYWHERE.get().is_some_and(is_it))
 }
 
 /// Whether a fault is on for this thread.
@@ -36,8 +38,8 @@ pub fn is_any() -> bool {
     HERE.with_borrow(|here| here.is_some()) || EVERYWHERE.get().is_some()
 }
 
-/// Switches `fault` on while `f` runs, in this thread and in those that inherit from it. An inner scope
-/// replaces the outer one.
+/// Switches `fault` on while `f` runs, in this thread and in those that inherit from it. An inner
+/// scope replaces the outer one.
 ///
 /// # Panics
 ///

@@ -22,6 +22,11 @@ pub(crate) trait LogBackend: Send + Sync {
     /// See [`Log::copied_from`](crate::Log::copied_from).
     fn copied_from(&self) -> &[String];
 
+    /// See [`Log::is_current`](crate::Log::is_current).
+    fn is_current(&self) -> bool {
+        true
+    }
+
     /// What a synced append survives.
     fn durability(&self) -> Durability;
 

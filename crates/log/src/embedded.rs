@@ -60,6 +60,10 @@ impl LogBackend for EmbeddedLog {
         &self.service.host.settings().copied_from
     }
 
+    fn is_current(&self) -> bool {
+        self.directory.is_current()
+    }
+
     fn durability(&self) -> Durability {
         self.service.durability()
     }

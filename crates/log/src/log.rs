@@ -73,6 +73,12 @@ impl Log {
         self.backend.look().copied_from()
     }
 
+    /// Whether the log's directory and its shared memory are still at their paths. They may have been
+    /// removed, or replaced. The log of a daemon is always the same.
+    pub fn is_current(&self) -> bool {
+        self.backend.get().is_ok_and(|backend| backend.is_current())
+    }
+
     /// What a synced append survives.
     pub fn durability(&self) -> Durability {
         self.backend.look().durability()

@@ -1,5 +1,5 @@
-//! Commits rows in WAL mode through the extension, and prints how many syncs of the WAL the log saved:
-//! `commits LIBRARY DIR`, where `LIBRARY` is `libonejournal_sqlite.so`.
+//! Commits rows in WAL mode through the extension, and prints how many syncs of the WAL the log
+//! saved: `commits LIBRARY DIR`, where `LIBRARY` is `libonejournal_sqlite.so`.
 
 use std::error::Error;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 pub struct Saved {
     /// Syncs of a WAL that became a record of the log.
     pub commits: u64,
-    /// Syncs of the WAL file itself: a new WAL is synced once.
+    /// Syncs of the WAL file itself: the first two commits of a new WAL sync it.
     pub real_syncs: u64,
 }
 
@@ -31,7 +31,8 @@ pub struct Saved {
 pub fn commit_rows(library: &Path, dir: &Path) -> Result<Saved, Box<dyn Error>> {
     // The extension stays loaded when the connection that loaded it is closed.
     let loader = Connection::open_in_memory()?;
-    // SAFETY: the library is the extension of this build, whose entry does what SQLite expects of one.
+    // SAFETY: the library is the extension of this build, whose entry does what SQLite expects of
+    // one.
     unsafe {
         loader.load_extension_enable()?;
         loader.load_extension(library, None::<&str>)?;

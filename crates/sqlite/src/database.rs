@@ -27,7 +27,8 @@ use crate::frames::versions::Versions;
 use crate::messages::tell;
 use crate::real::loaded::Below;
 use crate::stream::live::{Contents, Live, read_live};
-use crate::stream::settings::{self, Settings};
+use crate::stream::logs;
+use crate::stream::settings::Settings;
 use crate::stream::stamped::Stream;
 
 /// An open database of this process, used by any number of connections.
@@ -99,7 +100,7 @@ impl Database {
         let Some((log, stream)) = state.service.take() else { return Ok(()) };
         drop(state);
         drop(stream);
-        settings::close_log(log)
+        logs::close_log(log, &self.settings)
     }
 
     /// Runs `f` with the stream of an open log.

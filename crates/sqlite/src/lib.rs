@@ -91,6 +91,10 @@
 //!    *durable* then covers was written after the failure. The start of a generation needs nothing
 //!    from before: the database is durable, and the header and the frames are written later.
 //!
+//! 9. The first commit after a WAL was made is synced as without the extension, and the log holds
+//!    nothing of it. The second one makes the file durable, and *durable* says so. So a connection
+//!    that commits once and closes makes no more syncs than without the extension.
+//!
 //! A commit does not read the files. `pending` keeps what the transaction wrote, and `versions`
 //! keeps the pages that were logged last. `tail` and `versions` check both against the WAL's chain
 //! of checksums. A commit does not sum a page either: SQLite wrote the sum with the page, and the

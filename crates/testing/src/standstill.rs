@@ -32,7 +32,7 @@ impl Drop for Caller {
 }
 
 /// Returns when `condition` holds, or when all other threads of this test wait: for the caller, or
-/// for each other. The threads of a test are those that it started, without names of their own.
+/// for each other. The threads of a test have its name: it started them, and gave them no other.
 pub fn run_until(condition: impl Fn() -> bool) {
     let _caller = Caller::new();
     while !condition() {
@@ -57,7 +57,7 @@ fn waiting() -> Option<Vec<(String, u64)>> {
     for entry in fs::read_dir("/proc/self/task").expect("threads") {
         let thread = entry.expect("a thread").file_name().into_string().expect("a number");
         let read = |file: &str| fs::read(format!("/proc/self/task/{thread}/{file}"));
-        // One that has ended meanwhile.
+        // The thread may have ended meanwhile.
         let (Ok(comm), Ok(status)) = (read("comm"), read("status")) else { continue };
         if comm != name || callers.contains(&thread) {
             continue;

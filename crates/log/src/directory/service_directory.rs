@@ -80,10 +80,11 @@ pub(crate) struct ServiceDirectory {
 type OpenChunks = HashMap<usize, (u64, Arc<dyn Nvram>)>;
 
 impl ServiceDirectory {
-    /// Joins the service in `path`. If there is none, makes it with `options`. If its shared memory is new, `recover`
-    /// recovers the service before another process can join.
+    /// Joins the service in `path`. If there is none, makes it with `options`. If its shared memory
+    /// is new, `recover` recovers the service before another process can join.
     ///
-    /// With `socket`: joins as the daemon that will listen there. No other process may use the directory then.
+    /// With `socket`: joins as the daemon that will listen there. No other process may use the
+    /// directory then.
     pub(crate) fn join(
         path: &Path,
         options: &Options,
@@ -115,7 +116,8 @@ impl ServiceDirectory {
         let found = find_memory(&root, &slots)?;
         let is_new = found.is_none();
         let memory = found.map_or_else(|| make_memory(&root, &slots, &options.memory), Ok)?;
-        // The control file gets its name when the service is recovered: until then there is no memory.
+        // The control file gets its name when the service is recovered: until then there is no
+        // memory.
         let control_name = if is_new { "control.new" } else { CONTROL };
         let control = Control::new(Arc::new(open_words(&memory, control_name, Control::COUNT)?));
         let (client, slot) = slots.take(&control)?;
@@ -164,8 +166,19 @@ impl ServiceDirectory {
         Ok(joined)
     }
 
-    /// Removes the shared memory if no other process has joined and `is_done` says that nothing is in it. The service
-    /// directory must not be used after this call.
+    /// Whether the directory and the shared memory are still at their paths.
+    pub(crate) fn is_current(&self) -> bool {
+        let is_there = |folder: &Folder| {
+            let found = (rustix::fs::stat(folder.path()), rustix::fs::fstat(folder));
+            matches!(found, (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
+        };
+        is_there(&self.root)
+            && is_there(&self.memory)
+            && matches!(self.memory.stat(CONTROL), Ok(Some(_)))
+    }
+
+    /// Removes the shared memory if no other process has joined and `is_done` says that nothing is
+    /// in it. The service directory must not be used after this call.
     pub(crate) fn release_memory(&self, is_done: impl FnOnce() -> Result<bool>) -> Result<()> {
         let is_alone = || !self.slots.is_joined(self.client.slot());
         let control = &self.control;
@@ -179,13 +192,14 @@ impl ServiceDirectory {
         if is_alone() && joined_count() == before {
             // Without this one the rest is nothing, wherever this ends.
             self.memory.remove(CONTROL).map_err(within(&self.memory, CONTROL))?;
-            // A process that waits for the lock makes new memory. It must not see this process as a user.
+            // A process that waits for the lock makes new memory. It must not see this process as a
+            // user.
             self.has_left.store(true, Ordering::Release);
             rustix::fs::flock(&self.slot, FlockOperation::Unlock)
                 .map_err(|e| within(&self.root, "clients")(e.into()))?;
             remove_memory(&self.memory)?;
-            // What was not given of the last hour is given by the next one. After the memory, which holds the limit
-            // that those who use it go by.
+            // What was not given of the last hour is given by the next one. After the memory, which
+            // holds the limit that those who use it go by.
             let base = control.usn_base();
             let limit = control.usn_limit();
             let given = base.wrapping_add(clock::monotonic_ns()) + 1;

@@ -64,9 +64,12 @@ impl Slots {
         }
     }
 
-    /// Whether any process has a slot other than `own`.
+    /// Whether any process has a slot other than `own`. Also true if that cannot be found out.
     pub(crate) fn is_joined(&self, own: Option<usize>) -> bool {
-        (0..CLIENT_COUNT_MAX).filter(|slot| Some(*slot) != own).any(|slot| self.is_taken(slot))
+        // Files are made for slots that are taken, and stay.
+        let Ok(names) = self.0.names() else { return true };
+        let slots = names.iter().filter_map(|name| name.parse::<usize>().ok());
+        slots.filter(|slot| Some(*slot) != own).any(|slot| self.is_taken(slot))
     }
 
     /// Whether a process has the slot. Also true if that cannot be found out.

@@ -19,8 +19,9 @@ use crate::messages::tell;
 use crate::real::file::Real;
 use crate::stream::binding::{Attribute, Binding};
 use crate::stream::live::{Contents, holds_records, read_live};
+use crate::stream::logs;
 use crate::stream::names;
-use crate::stream::settings::{self, Settings};
+use crate::stream::settings::Settings;
 use crate::stream::stamp::Stamp;
 use crate::stream::stamped::Stream;
 use crate::stream::verdict::{Facts, Place, Verdict, judge};
@@ -137,7 +138,7 @@ impl Database {
             return self.of_unknown_file(&attribute);
         };
         let log = match self.settings.exists() {
-            true => Some(settings::open_log(&self.settings)?),
+            true => Some(logs::open_log(&self.settings)?),
             false if attribute == Attribute::None => return Ok(self.nothing()),
             false => None,
         };
@@ -155,7 +156,7 @@ impl Database {
             }
             (Verdict::Elsewhere(binding), _) => {
                 let settings = self.settings.elsewhere(&binding.directory);
-                left(&settings::open_log(&settings)?, &binding.stream, &settings, Then::Close)
+                left(&logs::open_log(&settings)?, &binding.stream, &settings, Then::Close)
             }
             (Verdict::LogRemoved(directory), _) => {
                 let text = format!(
@@ -213,7 +214,7 @@ impl Database {
             return plain();
         }
         let settings = self.settings.elsewhere(&binding.directory);
-        let log = settings::open_log(&settings)?;
+        let log = logs::open_log(&settings)?;
         let Some(stream) = log.existing_stream(&binding.stream)? else { return plain() };
         let service = (log, Stream::new(stream, self.stamp()?));
         Ok(Found::Left(Left { service, settings, then: Then::Keep }))
@@ -221,7 +222,7 @@ impl Database {
 
     /// The fault: as if a path were the file.
     fn by_path(&self) -> Result<Found, Failure> {
-        let log = settings::open_log(&self.settings)?;
+        let log = logs::open_log(&self.settings)?;
         let path = crc32c::crc32c(self.path.as_os_str().as_encoded_bytes());
         let directory = crc32c::crc32c(self.settings.directory.as_os_str().as_encoded_bytes());
         let stream = log.stream(&format!("db-{path:x}-{directory:x}"))?;
@@ -314,7 +315,7 @@ impl Database {
     /// the attribute of the database, before this returns.
     pub(crate) fn bind(&self) -> Result<Found, Failure> {
         let Some(file) = self.file.lasting else { return Ok(Found::Plain(NO_IDENTITY.into())) };
-        let log = settings::open_log(&self.settings)?;
+        let log = logs::open_log(&self.settings)?;
         let name = self.new_name(&log, file)?;
         let stream = Stream::new(log.stream(&name)?, self.stamp()?);
         let binding = Binding {

@@ -14,7 +14,8 @@ use crate::failure::Failure;
 use crate::real::file::Real;
 use crate::stream::binding;
 use crate::stream::lease::{self, Lease};
-use crate::stream::settings::{self, Settings};
+use crate::stream::logs;
+use crate::stream::settings::Settings;
 use crate::stream::stamped::Stream;
 
 /// How long to wait until no other connection has the database open.
@@ -74,7 +75,7 @@ impl Database {
             unbound.map_err(|e| self.not_unbound(e))?;
         }
         drop(stream);
-        settings::close_log(log)?;
+        logs::close_log(log, &settings)?;
         if then == Then::Keep {
             match self.bind()? {
                 Found::Open(service) => drop(self.state().service.get_or_insert(service)),

@@ -71,6 +71,12 @@ const APPLYING: u32 = 32;
 const UNSYNCED: u32 = 64;
 
 impl StreamHeader {
+    /// Whether the log holds nothing, and no generation of the WAL has begun in it.
+    pub fn is_closed(&self) -> bool {
+        let nothing = Salts::default();
+        !self.has_frames && !self.has_pages && !self.is_dirty && self.salts == nothing
+    }
+
     /// The bytes, with the stamp of the stream's file.
     pub fn to_bytes(self, stamp: Stamp) -> [u8; STREAM_HEADER_BYTES] {
         let mut bytes = [0; STREAM_HEADER_BYTES];

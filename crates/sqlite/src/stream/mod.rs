@@ -6,6 +6,7 @@ pub mod doubt;
 pub mod header;
 pub mod lease;
 pub mod live;
+pub mod logs;
 pub mod names;
 pub mod settings;
 pub mod stamp;

@@ -1,15 +1,13 @@
-//! Where a database's log is, from its URI and the environment; and the open logs of this process.
+//! Where a database's log is, from its URI and the environment.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
 
 use device::{Durability, Folder, Trust};
-use log::{Log, LogError, Options};
+use log::{LogError, Options};
 
 use crate::failure::Failure;
-use crate::known::Known;
 
 /// Name of the log's directory beside the database.
 const DIRECTORY: &str = ".onejournal";
@@ -137,7 +135,7 @@ impl Settings {
 
     /// Refuses a log that another user made or could have changed, before it is used. Also refuses
     /// to make a log that the database's owner could not use.
-    fn check_owner(&self) -> Result<(), Failure> {
+    pub(crate) fn check_owner(&self) -> Result<(), Failure> {
         if self.is_socket {
             return Ok(());
         }
@@ -187,46 +185,12 @@ fn is_directory(path: &Path) -> bool {
     path.as_os_str().is_empty() || path.is_dir()
 }
 
-/// The open logs of this process, one for each directory or socket.
-static LOGS: Known<PathBuf, Log> = Known::new();
-
-/// Opens the log that the settings name. Makes it if there is none.
-pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
-    // Also of one that this process has open, for a database of another user perhaps.
-    settings.check_owner()?;
-    let known = settings.directory.canonicalize().ok();
-    if let Some(log) = known.and_then(|path| LOGS.find(path.as_path())) {
-        return Ok(log);
-    }
-    // Not under the lock of the open databases. This may take long, and a process that is forked
-    // before it ends would hold that lock for ever.
-    let log = Arc::new(Log::open(&settings.directory, &options(settings))?);
-    let Ok(path) = settings.directory.canonicalize() else { return Ok(log) };
-    Ok(LOGS.with(|logs| match logs.get(&path).and_then(Weak::upgrade) {
-        // Another thread was faster.
-        Some(known) => known,
-        None => {
-            logs.insert(path, Arc::downgrade(&log));
-            log.clone()
-        }
-    }))
-}
-
-/// Gives up a log that was opened with [`open_log`]. The last user of the log in this process
-/// closes it. The last process then leaves nothing in shared memory.
-pub fn close_log(log: Arc<Log>) -> Result<(), Failure> {
-    match Arc::into_inner(log) {
-        Some(log) => Ok(log.close()?),
-        None => Ok(()),
-    }
-}
-
 /// Bytes of the group log beside a database. A larger group log is drained less often, and each
 /// drain costs one sync for each stream. A smaller one takes less space on the disk.
 const GROUP_BYTES: u64 = 4 << 20;
 
 /// The options with which a log is made.
-fn options(settings: &Settings) -> Options {
+pub(crate) fn options(settings: &Settings) -> Options {
     let mut options = Options {
         nvram: settings.nvram.clone(),
         durability: settings.durability,
@@ -249,29 +213,6 @@ mod tests {
             given.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
         };
         Settings::new(Path::new(path), find)
-    }
-
-    #[test]
-    fn regression_who_opens_a_log_keeps_nobody_from_another() {
-        let home = tempfile::tempdir().expect("directory");
-        let of = |name: &str| {
-            let path = home.path().join(name);
-            std::fs::create_dir(&path).expect("directory");
-            let path = path.display().to_string();
-            settings("/a/app.db", &[("log", path.as_str()), ("memory", path.as_str())])
-                .expect("good")
-        };
-        let (slow, other) = (of("slow"), of("other"));
-        let lock = std::fs::File::create(home.path().join("slow/lock")).expect("file");
-        let flock = |how| rustix::fs::flock(&lock, how).expect("lock");
-        flock(rustix::fs::FlockOperation::LockExclusive);
-        std::thread::scope(|scope| {
-            let opening = scope.spawn(|| open_log(&slow).map(drop));
-            drop(open_log(&other).expect("it is nobody's"));
-            assert!(!opening.is_finished(), "somebody has its lock");
-            flock(rustix::fs::FlockOperation::Unlock);
-            opening.join().expect("no panic").expect("open");
-        });
     }
 
     #[test]

@@ -59,8 +59,7 @@ pub enum Place {
 ///
 /// | the attribute | names | verdict |
 /// |---|---|---|
-/// | is this file's | a stream of this log | same |
-/// | | a stream that is gone from this log | none |
+/// | is this file's | a stream of this log | same; none if it was removed |
 /// | | a log that is found elsewhere | elsewhere |
 /// | | a log that this one is a copy of, which is found nowhere | the copied stream |
 /// | | a log that lay beside the database and was removed | none; it is told |
@@ -90,13 +89,11 @@ pub fn judge(facts: &Facts<'_>) -> Verdict {
 }
 
 fn own(facts: &Facts<'_>, binding: &Binding) -> Verdict {
-    let has_stream = (facts.has_stream)(&binding.stream);
     if binding.log == facts.log {
-        return match has_stream {
-            true => Verdict::Same(binding.stream.clone()),
-            false => Verdict::Unbound,
-        };
+        // One that was removed from the log is found out when it is opened.
+        return Verdict::Same(binding.stream.clone());
     }
+    let has_stream = (facts.has_stream)(&binding.stream);
     match (facts.place)(binding) {
         Place::There => Verdict::Elsewhere(binding.clone()),
         _ if has_stream && facts.copied_from.contains(&binding.log) => {
@@ -161,7 +158,6 @@ mod tests {
         let of = |log, stream, place| verdict(&binding(FILE, log, stream), place, &[], &[]);
         for place in [Place::There, Place::RemovedBeside, Place::Nowhere] {
             assert_eq!(of(LOG, "there", place), Verdict::Same("there".into()));
-            assert_eq!(of(LOG, "gone", place), Verdict::Unbound);
         }
         for (log, stream) in [("other", "there"), (FORMER, "there"), (FORMER, "gone")] {
             assert!(matches!(of(log, stream, Place::There), Verdict::Elsewhere(_)));

@@ -421,7 +421,7 @@ unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c
         let main = path.as_os_str().as_bytes().strip_suffix(suffix)?;
         find_at(Path::new(OsStr::from_bytes(main)))
     };
-    let database = guard(None, || find(b"-wal"));
+    let database = guard(None, || find(b"-wal").filter(|it| it.logs_wal()));
     let in_memory = guard(Err(Failure::Sqlite { code: SQLITE_IOERR, what: "removing" }), || {
         // SAFETY: SQLite's names end with a zero.
         was_in_memory(&unsafe { path_of(name) })

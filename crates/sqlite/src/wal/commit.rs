@@ -73,6 +73,11 @@ impl Database {
         let mut logged_frames = None;
         let shared = match Tail::find(&header, files.wal, &shared, pending)? {
             None => self.sync_without_commit(stream, &header, files.wal, shared)?,
+            // Rule 9.
+            Some(_) if shared.is_closed() && begins_wal(&header, pending) => {
+                sync_file(stream, &header, files.wal)?;
+                shared
+            }
             Some(tail) if must_be_real(stream, &header, &shared, &tail, pending) => {
                 make_durable(stream, &header, files, tail.last)?
             }
@@ -168,6 +173,11 @@ fn header_of(
         *known = read_header(wal)?;
     }
     Ok(*known)
+}
+
+/// Whether a commit is the first one in its WAL.
+fn begins_wal(header: &Header, pending: &Pending) -> bool {
+    header.frames_before(pending.written().start) == 0
 }
 
 /// Whether a commit is written to the file and not to the log. Other connections may have left

@@ -12,6 +12,13 @@ use crate::wal::durable::{make_durable, real_sync};
 use log::Lsn;
 
 impl Database {
+    /// Whether the log may hold something of the WAL, so that its removal has to be durable before
+    /// the log is closed.
+    pub fn logs_wal(&self) -> bool {
+        let found = self.with_stream(|stream| Ok(!is_closed(find_header(stream)?)));
+        found.is_ok_and(|found| found.unwrap_or(false))
+    }
+
     /// Called when the last connection has checkpointed everything and removed the WAL, durably.
     pub fn wal_removed(&self) -> Result<(), Failure> {
         let closed = self.with_stream(|stream| {
@@ -30,8 +37,8 @@ impl Database {
         if !has_frames(find_header(stream)?) {
             return Ok(());
         }
-        // The lease comes before the WAL is opened. A process needs it to begin a generation, so the file
-        // stays that of the stream header.
+        // The lease comes before the WAL is opened. A process needs it to begin a generation, so
+        // the file stays that of the stream header.
         let _lease = Lease::take(stream)?;
         let found = find_header(stream)?;
         if !has_frames(found) {
@@ -60,6 +67,11 @@ impl Database {
         let shared = make_durable(stream, &header, Files { main, wal }, count)?;
         Ok(stream.sync(Lsn(shared.last_lsn))?)
     }
+}
+
+/// Whether the log holds nothing of any WAL.
+fn is_closed(found: SharedHeader) -> bool {
+    matches!(found, SharedHeader::Whole(shared) if shared.is_closed())
 }
 
 /// Whether some frames of the WAL may be durable only in the log.

@@ -604,13 +604,16 @@ impl Live {
     }
 }
 
-/// The rows of a database of which the power left what was synced, at most: nothing of its WAL
-/// after the first `durable` bytes.
-fn rows_after_a_cut(database: &Path, memory: &Path, uri: &str) -> i64 {
+/// Bytes of the database's WAL: after the first commit of one row all of them are durable.
+fn wal_bytes(database: &Path) -> u64 {
+    std::fs::metadata(format!("{}-wal", database.display())).expect("WAL").len()
+}
+
+/// The rows of a database of which the power left nothing of its WAL after the first bytes.
+fn rows_after_a_cut(database: &Path, durable_bytes: u64, memory: &Path, uri: &str) -> i64 {
     let wal = PathBuf::from(format!("{}-wal", database.display()));
-    // The header was synced; the frames are in the log.
     let file = std::fs::OpenOptions::new().write(true).open(&wal).expect("WAL");
-    file.set_len(32).expect("cut");
+    file.set_len(durable_bytes).expect("cut");
     let _ = std::fs::remove_file(format!("{}-shm", database.display()));
     lose_memory(memory);
     let mut live = Live::start(uri, &[]);
@@ -659,13 +662,15 @@ fn a_deleted_database_that_is_still_open_leaves_the_new_one_alone() {
         old.commit(5);
         sh("rm one/a.db*", place.home.path());
         let mut new = Live::start(&uri, &[]);
-        assert_eq!(new.commit(30), 30);
+        new.commit(1);
+        let durable_bytes = wal_bytes(&path);
+        assert_eq!(new.commit(29), 30);
         old.commit(1);
         let rows = match is_cut {
             true => {
                 new.kill();
                 old.kill();
-                rows_after_a_cut(&path, place.memory.path(), &uri)
+                rows_after_a_cut(&path, durable_bytes, place.memory.path(), &uri)
             }
             false => {
                 drop(new.child.stdin.take());
@@ -697,7 +702,9 @@ fn two_namespaces_with_one_path_have_two_streams() {
         [&words[..], &[place.path(directory).into(), place.path("at").into()]].concat()
     };
     let mut one = Live::start(&uri, &inside("one"));
-    assert_eq!(one.commit(30), 30);
+    one.commit(1);
+    let durable_bytes = wal_bytes(&place.path("one/app.db"));
+    assert_eq!(one.commit(29), 30);
     let mut two = Live::start(&uri, &inside("two"));
     assert_eq!(two.commit(1), 1);
     one.kill();
@@ -705,7 +712,8 @@ fn two_namespaces_with_one_path_have_two_streams() {
     for (directory, rows) in [("one", 30), ("two", 1)] {
         let database = format!("{directory}/app.db");
         let uri = place.uri(&database, "log/l");
-        let found = rows_after_a_cut(&place.path(&database), place.memory.path(), &uri);
+        let path = place.path(&database);
+        let found = rows_after_a_cut(&path, durable_bytes, place.memory.path(), &uri);
         assert_eq!(found, rows, "{directory}");
     }
 }
@@ -723,7 +731,9 @@ fn rows_beside_a_snapshot() -> Option<i64> {
         format!("file:{}?vfs=onejournal&memory={memory}&log={}", path.display(), log.display())
     };
     let mut original = Live::start(&uri(&ground.path()), &[]);
-    original.commit(10);
+    original.commit(1);
+    let durable_bytes = wal_bytes(&ground.path().join("a.db"));
+    original.commit(9);
     let snapshot = ground.snapshot();
     original.commit(10);
     let mut copy = Live::start(&uri(&snapshot.path()), &[]);
@@ -732,7 +742,8 @@ fn rows_beside_a_snapshot() -> Option<i64> {
     copy.kill();
     original.kill();
     let database = ground.path().join("a.db");
-    Some(rows_after_a_cut(&database, place.memory.path(), &uri(&ground.path())))
+    let uri = uri(&ground.path());
+    Some(rows_after_a_cut(&database, durable_bytes, place.memory.path(), &uri))
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod processes;
 mod python;
 mod refusal;
 mod refused_record;
+mod requests;
 mod stacked;
 mod users;
 mod wal_cuts;

@@ -146,7 +146,7 @@ impl Place {
         self.try_open(name, "").expect("open")
     }
 
-    /// A database in WAL mode with a table.
+    /// A database in WAL mode with a table. Two transactions: with the second one its log begins.
     pub fn wal(&self, name: &str) -> Connection {
         let connection = self.open(name);
         let mode: String =
@@ -154,10 +154,16 @@ impl Place {
         assert_eq!(mode, "wal");
         connection
             .execute_batch(
-                "PRAGMA synchronous=FULL; CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v)",
+                "PRAGMA synchronous=FULL; CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v);
+                 PRAGMA user_version=1; PRAGMA user_version=2",
             )
             .expect("table");
         connection
+    }
+
+    /// Bytes of a database's WAL. Right after [`Place::wal`] all of them are durable.
+    pub fn wal_bytes(&self, name: &str) -> u64 {
+        std::fs::metadata(self.path(&format!("{name}-wal"))).expect("WAL").len()
     }
 
     /// The machine restarts: memory is lost, but for NVRAM.
