@@ -119,16 +119,22 @@ impl Drop for Sleeping {
     }
 }
 
-/// What a daemon with these options sends to syslog, from mount to umount; in between the shell command `then` runs.
+/// What a daemon with these options sends to syslog, from mount to umount; in between the shell
+/// command `then` runs.
 fn syslog(scratch: &Scratch, image: &Path, options: &str, then: &str) -> (Ran, Vec<String>) {
-    // There has to be something to bind over.
-    let is_made = File::create_new("/dev/log").is_ok();
+    // A file in /dev is the machine's, and another run of this test may have one there, too. So the
+    // namespace has a layer of its own over /dev.
+    for name in ["upper", "work"] {
+        fs::create_dir_all(scratch.root().join(name)).unwrap();
+    }
     let path = scratch.root().join("syslog");
     let _ = fs::remove_file(&path);
     let syslog = UnixDatagram::bind(&path).unwrap();
     syslog.set_nonblocking(true).unwrap();
     let script = format!(
-        "{} mount --bind \"$2\" /dev/log && \"$3\" mount -o {options} \"$4\" \"$5\" || exit
+        "{} layer=lowerdir=/dev,upperdir=${{2%/*}}/upper,workdir=${{2%/*}}/work
+         mount -t overlay -o $layer none /dev && >>/dev/log || exit
+         mount --bind \"$2\" /dev/log && \"$3\" mount -o {options} \"$4\" \"$5\" || exit
          {then}
          exec \"$3\" umount \"$5\"",
         support::LET_GO
@@ -137,9 +143,6 @@ fn syslog(scratch: &Scratch, image: &Path, options: &str, then: &str) -> (Ran, V
     command.args(["-m", "--propagation", "private", "sh", "-c", &script, "sh", "none"]);
     command.arg(&path).arg(ONEJOURNAL).arg(image).arg(scratch.dir());
     let ran = run(&mut command);
-    if is_made {
-        fs::remove_file("/dev/log").unwrap();
-    }
     let mut bytes = [0; 4096];
     let mut lines = Vec::new();
     while let Ok(length) = syslog.recv(&mut bytes) {

@@ -55,7 +55,7 @@ fn volumes_are_listed_with_their_state() {
         [text(&image), text(&dir), "read-write", "journal", "power", &pid.to_string()]
     );
     // One that does not answer is told apart, and waited for no longer than that.
-    scratch.daemon().signal(Signal::STOP);
+    scratch.daemon().stop();
     let silent = entry("mounts", &dir);
     let file = scratch.path("f");
     let asked: [&[&str]; 3] =

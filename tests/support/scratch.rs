@@ -55,6 +55,21 @@ impl Daemon {
         pidfd_send_signal(&self.descriptor, signal).unwrap();
     }
 
+    /// Stops it, and returns when each of its threads has stopped. On a slow processor that takes a
+    /// while.
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.id.as_raw_nonzero());
+        let is_stopped = |thread: &std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // The state follows the name, which ends with the last parenthesis.
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 't']))
+        };
+        while !std::fs::read_dir(&tasks).unwrap().all(|it| is_stopped(&it.unwrap())) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
     /// Returns when it has ended; `false` if it has not after a long time.
     pub fn ended(&self) -> bool {
         poll(&mut [PollFd::new(&self.descriptor, PollFlags::IN)], Some(&END_LIMIT)) == Ok(1)
@@ -179,8 +194,8 @@ impl Scratch {
         self.device.take().iter().for_each(HeldDevice::wait_until_closed);
     }
 
-    /// For a test that has taken the mount off and keeps files open on it: returns when the copies are gone that new
-    /// namespaces had of it.
+    /// For a test that has taken the mount off and keeps files open on it: returns when the copies
+    /// are gone that new namespaces had of it.
     #[track_caller]
     pub fn expect_mounted_nowhere(&self) {
         self.device.iter().for_each(HeldDevice::wait_until_mounted_nowhere);
@@ -301,8 +316,8 @@ impl Partition {
 
 impl Drop for Partition {
     fn drop(&mut self) {
-        // A program that reads all block devices may have it open for a moment. Left behind, it would be in the way of
-        // the next user of the loop device.
+        // A program that reads all block devices may have it open for a moment. Left behind, it
+        // would be in the way of the next user of the loop device.
         let number = self.number.to_string();
         wait_until(&format!("{} stays", self.path().display()), || {
             system("delpart", [&self.disk, &number]).code == Some(0)
@@ -328,8 +343,8 @@ impl TempMount {
 
 impl Drop for TempMount {
     fn drop(&mut self) {
-        // By umount(8), which is started when no other child is about that has a file of it open: else the mount
-        // would go a moment later, and what is below it would be in use until then.
+        // By umount(8), which is started when no other child is about that has a file of it open:
+        // else the mount would go a moment later, and what is below it would be in use until then.
         let device = HeldDevice::below(&self.dir);
         if system("umount", [&self.dir]).code != Some(0) {
             let _ = unmount(&self.dir, UnmountFlags::DETACH);

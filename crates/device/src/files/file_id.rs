@@ -64,20 +64,33 @@ impl FileId {
         let file = file.as_fd();
         let found = rustix::fs::fstat(file)?;
         let (device, inode, name_count) = (found.st_dev, found.st_ino, found.st_nlink);
-        Ok(FileId { lasting: lasting_of(file)?, device, inode, name_count })
+        Ok(FileId { lasting: lasting_of(file, false)?, device, inode, name_count })
+    }
+
+    /// The identity of an open file on a OneJournal volume, which numbers its files as ext4 does.
+    ///
+    /// # Errors
+    /// As [`FileId::of`].
+    pub fn on_volume(file: impl AsFd) -> rustix::io::Result<FileId> {
+        let lasting = lasting_of(file.as_fd(), true)?;
+        FileId::of(file).map(|found| FileId { lasting, ..found })
     }
 }
 
-/// What of a file's identity outlasts the mount; `None`: nothing.
-fn lasting_of(file: BorrowedFd<'_>) -> rustix::io::Result<Option<u128>> {
+/// What of a file's identity outlasts the mount; `None`: nothing. On a volume that is the inode and
+/// the time of birth.
+fn lasting_of(file: BorrowedFd<'_>, is_volume: bool) -> rustix::io::Result<Option<u128>> {
     let kind = rustix::fs::fstatfs(file)?.f_type;
-    if !LASTING.contains(&kind) {
+    if !is_volume && !LASTING.contains(&kind) {
         return Ok(None);
     }
     let Some(handle) = handle_of(file) else { return Ok(None) };
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let told = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted)?;
     let is_born = told.stx_mask & StatxFlags::BTIME.bits() != 0;
+    if is_volume && !is_born {
+        return Ok(None);
+    }
     let mut hash = Fnv::new();
     hash.add(&u64::try_from(kind).unwrap_or(0).to_le_bytes());
     hash.add(&handle.kind.to_le_bytes());

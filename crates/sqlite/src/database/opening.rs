@@ -25,6 +25,7 @@ use crate::stream::settings::Settings;
 use crate::stream::stamp::Stamp;
 use crate::stream::stamped::Stream;
 use crate::stream::verdict::{Facts, Place, Verdict, judge};
+use crate::volume::file::is_on_volume;
 
 /// Why a database on some file systems has no log.
 const NO_IDENTITY: &str = "its file system does not say which file it is";
@@ -71,7 +72,11 @@ pub fn file_at(path: &Path, main: Real) -> Result<FileId, Failure> {
     // A descriptor of this kind has no part in POSIX locks.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
-    let file = FileId::of(&found).map_err(failed)?;
+    let file = match is_on_volume(path) {
+        true => FileId::on_volume(&found),
+        false => FileId::of(&found),
+    };
+    let file = file.map_err(failed)?;
     if main.has_moved() {
         let why = "it was replaced while it was opened";
         return Err(Failure::CannotOpen(format!("{}: {why}", path.display())));

@@ -1,8 +1,9 @@
-//! The record *base*: how a generation of the WAL stands, by itself. It voids all records before it.
+//! The record *base*: how a generation of the WAL stands, by itself. It voids all records before
+//! it.
 //!
 //! ```text
 //! base:    | salts 8 | u32 page bytes | u32 change counter | u32 frames | checksum 8 | u32 count
-//!          | count times: salts 8, u32 frames |
+//!          | count times: salts 8, u32 frames | u32 witnesses | so often: u32 page, u32 crc |
 //! ```
 
 use crate::format::codec::{Take, empty, finish, put, u32_of};
@@ -28,6 +29,17 @@ pub struct Stale {
     pub frames: u32,
 }
 
+/// A page that the database has if all frames before the base were copied to it. Pages that were
+/// written last are the witnesses. They tell a database whose WAL was copied and removed by a
+/// program without the extension from an older one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Witness {
+    /// Number of the page.
+    pub page: u32,
+    /// CRC32C of the page.
+    pub crc: u32,
+}
+
 /// A record that voids all records before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
@@ -45,14 +57,17 @@ pub struct Base {
     pub checksum: Checksum,
     /// Generations since the file was last durable, oldest first.
     pub stale: Vec<Stale>,
+    /// The pages of the last frames before the base.
+    pub witnesses: Vec<Witness>,
 }
 
 impl Base {
     /// The base of [`Kind::Closed`].
     pub fn closed() -> Base {
         let (kind, salts, checksum) = (Kind::Closed, [0; 8], [0; 2]);
-        let stale = Vec::new();
-        Base { kind, salts, page_bytes: 0, change_counter: 0, frames: 0, checksum, stale }
+        let (stale, witnesses) = (Vec::new(), Vec::new());
+        let (page_bytes, change_counter, frames) = (0, 0, 0);
+        Base { kind, salts, page_bytes, change_counter, frames, checksum, stale, witnesses }
     }
 }
 
@@ -75,6 +90,11 @@ pub fn encode_base(base: &Base) -> Vec<u8> {
         body.extend_from_slice(&stale.salts);
         put(&mut body, stale.frames);
     }
+    put(&mut body, u32_of(base.witnesses.len()));
+    for witness in &base.witnesses {
+        put(&mut body, witness.page);
+        put(&mut body, witness.crc);
+    }
     finish(kind, body)
 }
 
@@ -88,6 +108,10 @@ impl Take<'_> {
         for _ in 0..self.u32()? {
             stale.push(Stale { salts: self.salts()?, frames: self.u32()? });
         }
-        Some(Base { kind, salts, page_bytes, change_counter, frames, checksum, stale })
+        let mut witnesses = Vec::new();
+        for _ in 0..self.u32()? {
+            witnesses.push(Witness { page: self.u32()?, crc: self.u32()? });
+        }
+        Some(Base { kind, salts, page_bytes, change_counter, frames, checksum, stale, witnesses })
     }
 }

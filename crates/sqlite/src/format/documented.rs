@@ -3,7 +3,7 @@
 
 use onejournal_testing::FormatPage;
 
-use crate::format::base::{Base, Kind, Stale, encode_base};
+use crate::format::base::{Base, Kind, Stale, Witness, encode_base};
 use crate::format::frames::{FramesHead, FramesWriter};
 use crate::format::home;
 use crate::format::page::Form;
@@ -52,6 +52,7 @@ fn a_base_is_that_of_the_page() {
             frames: 88,
             checksum: CHECKSUM,
             stale,
+            witnesses: vec![Witness { page: 55, crc: 66 }],
         };
         let bytes = encode_base(&base);
         header(number, &bytes);
@@ -65,7 +66,9 @@ fn a_base_is_that_of_the_page() {
         ];
         assert_fields("## Base", &bytes[8..40], &fields);
         let fields = [("salts", u64::from_le_bytes([7; 8])), ("frames", 9)];
-        assert_fields("### Stale", &bytes[40..], &fields);
+        assert_fields("### Stale", &bytes[40..52], &fields);
+        let fields = [("witness_count", 1), ("page", 55), ("crc", 66)];
+        assert_fields("### Witness", &bytes[52..], &fields);
         let row = &PAGE.table_from("## Header", "| kind |")[number as usize - 1];
         assert_eq!(row[..3], [number.to_string(), format!("`{name}`"), "base".into()]);
     }

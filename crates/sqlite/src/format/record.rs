@@ -65,7 +65,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::base::{Stale, encode_base};
+    use crate::format::base::{Stale, Witness, encode_base};
     use crate::format::frames::{FramesWriter, frames};
     use crate::format::page::Form;
     use crate::format::wal::{self, FrameHeader};
@@ -80,14 +80,15 @@ mod tests {
             frames: 3,
             checksum: [1, 2],
             stale: vec![Stale { salts: *b"oldsalts", frames: 9 }],
+            witnesses: vec![Witness { page: 4, crc: 5 }],
         }
     }
 
     #[test]
     fn golden_bytes() {
         let golden = [
-            &[1, 1, 0, 0, 44, 0, 0, 0][..],
-            b"saltsalt\0\x10\0\0\x07\0\0\0\x03\0\0\0\x01\0\0\0\x02\0\0\0\x01\0\0\0oldsalts\x09\0\0\0",
+            &[1, 1, 0, 0, 56, 0, 0, 0][..],
+            b"saltsalt\0\x10\0\0\x07\0\0\0\x03\0\0\0\x01\0\0\0\x02\0\0\0\x01\0\0\0oldsalts\x09\0\0\0\x01\0\0\0\x04\0\0\0\x05\0\0\0",
         ]
         .concat();
         assert_eq!(encode_base(&base()), golden);

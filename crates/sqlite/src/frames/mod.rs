@@ -1,4 +1,5 @@
-//! The frames of a WAL: what a connection wrote, what SQLite counts, and the newest version of each page.
+//! The frames of a WAL: what a connection wrote, what SQLite counts, and the newest version of each
+//! page.
 
 pub mod pending;
 pub mod read;
@@ -6,3 +7,4 @@ pub mod scan;
 pub mod tail;
 pub mod versions;
 pub mod wal_index;
+pub mod witnesses;

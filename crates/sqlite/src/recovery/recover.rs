@@ -7,6 +7,7 @@
 //! | is of the log's generation, without all logged frames | roll forward |
 //! | is of a generation that the log knows to be stale | roll forward |
 //! | anything else, and the database has the logged pages | nothing |
+//! | is gone or empty, and the database is as the log has seen it | roll forward |
 //! | anything else | conflict |
 //!
 //! *Roll forward*: the last version of each page is computed and compared with its checksum. Then
@@ -16,8 +17,14 @@
 //! WAL before.
 //!
 //! A *conflict* is found before anything is written.
+//!
+//! A program without the extension may have opened the database after a power cut. It copies the
+//! frames that the WAL has to the database, and removes the WAL. The database is then as it was
+//! after one of the logged transactions, and the rest can be applied. Two things tell it from an
+//! older database: the witnesses in the base, and that its pages are all of one moment.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::counters::COUNTERS;
@@ -29,6 +36,7 @@ use crate::format::page::page_at;
 use crate::format::wal::{self, Checksum};
 use crate::frames::read::copy_onto_itself;
 use crate::frames::scan::Scan;
+use crate::frames::witnesses;
 use crate::real::file::{Opened, Real};
 use crate::recovery::roll_forward::{Logged, Plan, roll_forward};
 use crate::stream::header::SharedHeader;
@@ -206,8 +214,48 @@ fn judge(
         _ if logged.is_empty() => Ok(Verdict::Leave),
         _ if is_settled(base, logged, main)? => Ok(Verdict::Leave),
         Some(_) => conflict("its WAL belongs to a generation that is not in the log"),
-        None => conflict("its WAL is gone or empty"),
+        None => judge_copied(live, logged, main),
     }
+}
+
+/// Whether a database without a WAL is as it was at a moment that the log has seen, because a
+/// program without the extension copied the WAL to it.
+fn judge_copied(live: &Live, logged: &[Logged<'_>], main: Real) -> Result<Verdict, Failure> {
+    let base = &live.base;
+    let is_logged = |page| logged.iter().any(|(_, frame)| frame.page == page);
+    if !witnesses::are_there(&base.witnesses, base.page_bytes, main, is_logged)? {
+        return conflict("its WAL is gone or empty, and it lacks frames that had been synced");
+    }
+    if !is_of_one_moment(base, logged, main)? {
+        return conflict("its WAL is gone or empty, and its pages are of no moment in the log");
+    }
+    judge_pages(live, logged, None, main)
+}
+
+/// Whether the logged pages in the database are those after one of the logged frames, or before all
+/// of them.
+fn is_of_one_moment(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bool, Failure> {
+    let mut pages: BTreeMap<u32, Vec<&Logged<'_>>> = BTreeMap::new();
+    for frame in logged {
+        pages.entry(frame.1.page).or_default().push(frame);
+    }
+    // The moments that may be, as ranges of frame numbers.
+    let mut moments: Vec<Range<u32>> = std::iter::once(0..u32::MAX).collect();
+    let mut page = vec![0; base.page_bytes];
+    for (number, frames) in pages {
+        main.read(page_at(number, base.page_bytes), &mut page)?;
+        let until = |index: usize| frames.get(index).map_or(u32::MAX, |(number, _)| *number);
+        let held = frames.iter().enumerate().filter(|(_, (_, frame))| frame.holds(&page));
+        let mut of_page: Vec<Range<u32>> =
+            held.map(|(index, (number, _))| *number..until(index + 1)).collect();
+        if of_page.is_empty() {
+            of_page.push(0..until(0));
+        }
+        let of_both = |a: &Range<u32>, b: &Range<u32>| a.start.max(b.start)..a.end.min(b.end);
+        let both = moments.iter().flat_map(|a| of_page.iter().map(move |b| of_both(a, b)));
+        moments = both.filter(|range| !range.is_empty()).collect();
+    }
+    Ok(!moments.is_empty())
 }
 
 /// Whether the WAL has the generation that the log knows.

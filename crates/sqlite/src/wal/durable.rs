@@ -8,6 +8,7 @@ use crate::format::base::{Base, Kind, encode_base};
 use crate::format::wal::{self, HEADER_BYTES, Header};
 use crate::frames::read::{Files, change_counter, copy_onto_itself, frame_header};
 use crate::frames::scan::Scan;
+use crate::frames::witnesses::witnesses;
 use crate::real::file::Real;
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{append, find_header, leave};
@@ -36,6 +37,7 @@ pub fn make_durable(
         frames: last,
         checksum,
         stale: Vec::new(),
+        witnesses: witnesses(header, files.wal, last)?,
     };
     sync_file(stream, header, files.wal)?;
     let lsn = append(stream, &encode_base(&base))?;

@@ -9,6 +9,7 @@ use crate::format::base::{Base, Kind, Stale, encode_base};
 use crate::format::record::Record;
 use crate::format::wal::Header;
 use crate::frames::read::{Files, change_counter, frame_header, read_header};
+use crate::frames::witnesses::witnesses;
 use crate::real::file::Real;
 use crate::stream::header::StreamHeader;
 use crate::stream::lease::{Lease, append, header_or_default, leave};
@@ -48,6 +49,10 @@ impl Database {
             }
             Some(old) => stale_after(stream, &shared, &old, files.wal, &state.begun)?,
         };
+        let witnesses = match old {
+            Some(old) if old.salts == shared.salts => witnesses(&old, files.wal, shared.logged)?,
+            _ => Vec::new(),
+        };
         let stale = if faults::is(Fault::ForgetsStale) { Vec::new() } else { stale };
         let base = Base {
             kind: Kind::Begin,
@@ -57,6 +62,7 @@ impl Database {
             frames: 0,
             checksum: new.checksum,
             stale,
+            witnesses,
         };
         let lsn = append(stream, &encode_base(&base))?;
         state.begun = Some((lsn, base));
