@@ -73,6 +73,16 @@ impl Failure {
         }
     }
 
+    /// Whether a medium that cannot be written is the reason.
+    pub fn is_read_only(&self) -> bool {
+        let is_it = |e: &std::io::Error| e.kind() == std::io::ErrorKind::ReadOnlyFilesystem;
+        match self {
+            Failure::Log(LogError::System { source, .. }) => is_it(source),
+            Failure::Log(LogError::Io(e)) => is_it(&e.source),
+            _ => false,
+        }
+    }
+
     /// SQLite's result code; `default` if there is no better one.
     pub fn code(&self, default: c_int) -> c_int {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};

@@ -15,6 +15,7 @@ use crate::database::{Database, Service};
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
 use crate::ffi::SQLITE_WARNING;
+use crate::format::database_header::DatabaseHeader;
 use crate::messages::tell;
 use crate::real::file::Real;
 use crate::stream::binding::{Attribute, Binding};
@@ -143,7 +144,10 @@ impl Database {
             return self.of_unknown_file(&attribute);
         };
         let log = match self.settings.exists() {
-            true => Some(logs::open_log(&self.settings)?),
+            true => match logs::open_log(&self.settings) {
+                Err(e) if e.is_read_only() => return self.on_read_only_medium(main, &attribute),
+                opened => Some(opened?),
+            },
             false if attribute == Attribute::None => return Ok(self.nothing()),
             false => None,
         };
@@ -199,6 +203,26 @@ impl Database {
             tell(SQLITE_WARNING, &text);
         }
         Ok(())
+    }
+
+    /// The log cannot be opened, because its medium is read-only. A database in WAL mode whose WAL
+    /// is gone was closed, and needs no log.
+    fn on_read_only_medium(&self, main: Real, attribute: &Attribute) -> Result<Found, Failure> {
+        let header = DatabaseHeader::read(main)?;
+        let mut wal = self.path.as_os_str().to_owned();
+        wal.push("-wal");
+        let is_closed = header.is_some_and(|header| header.is_in_wal_mode)
+            && std::fs::metadata(&wal).map_or(0, |found| found.len()) == 0;
+        // Without an attribute the log has never had anything of it.
+        match is_closed || *attribute == Attribute::None {
+            true => Ok(Found::Plain("its log is on a read-only medium".into())),
+            false => Err(Failure::CannotOpen(format!(
+                "{}: the log {} is on a read-only medium, so it cannot be told whether the database was closed. \
+                 Open it once where both can be written, and close it",
+                self.path.display(),
+                self.settings.directory.display()
+            ))),
+        }
     }
 
     /// There is no stream.

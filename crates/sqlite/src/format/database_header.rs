@@ -17,6 +17,8 @@ pub struct DatabaseHeader {
     pub change_counter: u32,
     /// CRC32C of the header.
     pub crc: u32,
+    /// Whether it was last written in WAL mode.
+    pub is_in_wal_mode: bool,
     /// Number of pages. `None`: the last writer did not maintain that field, so the file's size
     /// counts.
     page_count: Option<u32>,
@@ -34,6 +36,7 @@ impl DatabaseHeader {
             page_bytes: wal::database_page_bytes(bytes)?,
             change_counter,
             crc: crc32c::crc32c(bytes),
+            is_in_wal_mode: bytes[18] == 2,
             page_count: is_kept.then(|| be32(28)),
         })
     }

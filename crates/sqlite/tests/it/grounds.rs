@@ -109,6 +109,12 @@ impl Ground {
         self.home.path().join("image")
     }
 
+    /// Makes it read-only, or writable again.
+    pub fn remount(&self, how: &str) {
+        let mounted = self.path().display().to_string();
+        run("mount", &["-o", &format!("remount,{how}"), &mounted]);
+    }
+
     /// A block-level copy of it as it is on the disk now, mounted.
     pub fn snapshot(&self) -> Ground {
         let copy = Ground { kind: self.kind, home: tempfile::tempdir().expect("directory") };

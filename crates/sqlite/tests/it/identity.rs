@@ -761,3 +761,41 @@ fn canary_a_snapshot_that_is_taken_for_the_original_is_found_out() {
     unsafe { std::env::set_var("FAULT", "1") };
     assert!(rows_beside_a_snapshot().is_none_or(|rows| rows < 30));
 }
+
+/// A database that was closed, and its log, on a medium that cannot be written.
+#[test]
+fn a_closed_database_opens_on_a_read_only_medium() {
+    onejournal_testing::own_process!();
+    load();
+    let Some(ground) = Ground::new(GroundKind::Ext4) else { return };
+    let memory = tempfile::tempdir_in("/dev/shm").expect("memory");
+    let path = ground.path().join("a.db");
+    let uri = |more: &str| {
+        let memory = memory.path().display();
+        format!("file:{}?vfs=onejournal&memory={memory}{more}", path.display())
+    };
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(uri(""), flags).expect("open");
+    connection.query_row("PRAGMA journal_mode=WAL", [], |_| Ok(())).expect("WAL");
+    let rows = "CREATE TABLE t(v); INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)";
+    connection.execute_batch(rows).expect("rows");
+    drop(connection);
+    ground.remount("ro");
+    for more in ["&mode=ro&immutable=1", "&immutable=1"] {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(uri(more), flags).expect(more);
+        assert_eq!(count(&connection), 2);
+    }
+    assert!(told().iter().any(|text| text.contains("on a read-only medium")));
+    // One that was not closed is refused, and it is said what to do.
+    ground.remount("rw");
+    let mut live = Live::start(&uri(""), &[]);
+    live.commit(3);
+    live.kill();
+    ground.remount("ro");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(uri("&mode=ro&immutable=1"), flags).expect_err("refused");
+    assert!(told().iter().any(|text| text.contains("Open it once where both can be written")));
+}
