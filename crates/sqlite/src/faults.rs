@@ -37,6 +37,8 @@ pub enum Fault {
     NamesByPath = 16,
     /// It is not looked at which open file a stream's transactions are of.
     TrustsStamps = 17,
+    /// A commit fails if the log does.
+    FailsWithLog = 18,
 }
 
 fault::switches!(Fault);

@@ -28,7 +28,8 @@ pub fn witnesses(header: &Header, wal: Real, last: u32) -> Result<Vec<Witness>, 
     Ok(found)
 }
 
-/// Whether the database has these pages, all but those that `is_newer` says were written later.
+/// Whether the database has these pages, except the pages of which `is_newer` says that they were
+/// written later.
 pub fn are_there(
     witnesses: &[Witness],
     page_bytes: usize,

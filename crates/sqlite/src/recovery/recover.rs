@@ -139,7 +139,7 @@ impl Database {
             Verdict::Conflict(conflict) => return Err(self.conflict(conflict)),
         }
         match wal {
-            // What is left in it may be in the page cache only.
+            // The rest of it may be in the page cache only.
             Some(wal) if may_write => wal.sync(),
             _ => Ok(()),
         }

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(1);
 static LOGS: Known<PathBuf, Log> = Known::new();
 static PAST: Mutex<Past> = Mutex::new(Past { process: 0, closed: None, is_watched: false });
 
-/// What is remembered of logs whose last database was closed.
+/// The logs whose last database was closed.
 struct Past {
     /// A forked process has a copy of its parent's.
     process: u32,
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regression_who_opens_a_log_keeps_nobody_from_another() {
+    fn regression_opening_a_log_does_not_delay_another() {
         let home = tempfile::tempdir().expect("directory");
         let of = |name: &str| {
             let path = home.path().join(name);

@@ -7,11 +7,13 @@ use crate::counters::COUNTERS;
 use crate::database::{Database, LogState};
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
+use crate::ffi::SQLITE_WARNING;
 use crate::format::wal::{FRAME_HEADER_BYTES, HEADER_BYTES, Header};
 use crate::frames::pending::Pending;
 use crate::frames::read::{Files, frame_header, read_header};
 use crate::frames::tail::{DIRECT_BYTES, Tail};
 use crate::frames::versions::Versions;
+use crate::messages::tell;
 use crate::real::file::Real;
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{
@@ -61,7 +63,31 @@ impl Database {
 
     /// Makes the WAL's frames durable. `pending` is what this connection wrote since the last sync.
     /// Its buffers may be empty after this call.
+    ///
+    /// If the log fails, the file is synced instead. The log then lacks frames that the file has,
+    /// which the next commit finds out, because it begins after them (`must_be_real`).
     pub fn sync_wal(&self, files: Files, pending: &mut Pending) -> Result<(), Failure> {
+        match self.sync_through_log(files, pending) {
+            Err(Failure::Log(e)) if self.may_sync_instead() => {
+                let path = self.path.display();
+                tell(
+                    SQLITE_WARNING,
+                    &format!("{path}: this commit syncs, because the log fails: {e}"),
+                );
+                real_sync(files.wal)
+            }
+            done => done,
+        }
+    }
+
+    /// Whether a sync of the WAL counts. It does not after one that failed (rule 8).
+    fn may_sync_instead(&self) -> bool {
+        let found = self.with_stream(find_header).ok().flatten();
+        matches!(found, Some(SharedHeader::Whole(shared)) if !shared.is_unsynced)
+            && !faults::is(Fault::FailsWithLog)
+    }
+
+    fn sync_through_log(&self, files: Files, pending: &mut Pending) -> Result<(), Failure> {
         let mut state = self.state();
         let LogState { service, header, versions, .. } = &mut *state;
         let Some((_, stream)) = service else { return real_sync(files.wal) };

@@ -19,6 +19,7 @@ mod identity;
 mod killed;
 mod last_close;
 mod messages;
+mod no_descriptors;
 mod power_cut;
 mod processes;
 mod python;
