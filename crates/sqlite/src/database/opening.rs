@@ -217,8 +217,8 @@ impl Database {
         match is_closed || *attribute == Attribute::None {
             true => Ok(Found::Plain("its log is on a read-only medium".into())),
             false => Err(Failure::CannotOpen(format!(
-                "{}: the log {} is on a read-only medium, so it cannot be told whether the database \
-                 was closed. Open it once where both can be written, and close it",
+                "{}: the log {} is on a read-only medium, so it cannot be told whether the \
+                 database was closed. Open it once where both can be written, and close it",
                 self.path.display(),
                 self.settings.directory.display()
             ))),
