@@ -19,7 +19,7 @@
 //!   block/ nvram/    a simulated block device, a simulated NVRAM
 //!   power_cut/       what all of them share: images, traces, power cuts
 //!   abilities    what this machine has of what tests need
-//!   again child format_page service_directories skip sparse tier
+//!   again child format_page service_directories skip sparse standstill tier
 //! ```
 
 mod abilities;
