@@ -39,6 +39,10 @@ pub enum Fault {
     TrustsStamps = 17,
     /// A commit fails if the log does.
     FailsWithLog = 18,
+    /// A WAL begins again while a checkpoint of another connection runs.
+    RestartsDuringCheckpoint = 19,
+    /// A checkpoint copies although the WAL began again since the checkpoint began.
+    CopiesAfterRestart = 20,
 }
 
 fault::switches!(Fault);

@@ -54,14 +54,21 @@ pub const SQLITE_FCNTL_PDB: c_int = 30;
 pub const SQLITE_FCNTL_BEGIN_ATOMIC_WRITE: c_int = 31;
 pub const SQLITE_FCNTL_COMMIT_ATOMIC_WRITE: c_int = 32;
 pub const SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE: c_int = 33;
+pub const SQLITE_FCNTL_LOCK_TIMEOUT: c_int = 34;
 
 pub const SQLITE_SHM_UNLOCK: c_int = 1;
+pub const SQLITE_SHM_LOCK: c_int = 2;
+pub const SQLITE_SHM_SHARED: c_int = 4;
+pub const SQLITE_SHM_EXCLUSIVE: c_int = 8;
 pub const SQLITE_CHECKPOINT_PASSIVE: c_int = 0;
 pub const SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE: c_int = 1006;
 /// Offset of the lock that a writer in WAL mode holds (the file format: "WAL-index", §2.3.1).
 pub const WAL_WRITE_LOCK: c_int = 0;
 /// The lock of a checkpoint.
 pub const WAL_CHECKPOINT_LOCK: c_int = 1;
+/// The first lock of the readers, and their number.
+pub const WAL_READER_LOCK: c_int = 3;
+pub const WAL_READERS: c_int = 5;
 
 pub const SQLITE_IOCAP_SAFE_APPEND: c_int = 0x200;
 pub const SQLITE_IOCAP_SEQUENTIAL: c_int = 0x400;

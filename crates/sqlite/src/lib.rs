@@ -103,6 +103,9 @@
 //! The writers of several processes share 64 bytes of memory, the stream header (`stream::header`).
 //! A writer reads and writes it while it holds the stream's lease.
 //!
+//! **Checkpoints and restarts of the WAL** are kept apart. SQLite itself does this only since 3.51.3
+//! (`vfs::wal_reset`).
+//!
 //! **Recovery** (`recovery`) runs when the first connection after a restart of the machine opens
 //! the database. The stream header is zeros then. Recovery holds SQLite's exclusive lock. It rolls
 //! the database file forward and empties the WAL, and refuses a database that was changed

@@ -14,7 +14,6 @@ use crate::database::{self, Database};
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
 use crate::ffi::*;
-use crate::frames::wal_index::WalIndex;
 use crate::messages::tell;
 use crate::real::file::Real;
 use crate::real::loaded::loaded;
@@ -45,8 +44,6 @@ pub struct Connection {
     has_journals: bool,
     /// How often it took the lock for writing the WAL.
     pub wal_transaction_count: u64,
-    /// The header of the WAL's index, while it is mapped.
-    pub wal_index: Option<WalIndex>,
     /// The level of SQLite's lock.
     level: c_int,
     /// Whether SQLite is told `BATCH_ATOMIC`. Does not change during a transaction.
@@ -93,7 +90,6 @@ impl Connection {
             is_counted: true,
             has_journals,
             wal_transaction_count: 0,
-            wal_index: None,
             level: SQLITE_LOCK_NONE,
             is_offered: false,
             is_told: false,

@@ -45,6 +45,12 @@ impl WalIndex {
         (self.header(HEADER_WORDS) == first).then_some(first).and_then(counted)
     }
 
+    /// The salts of the WAL, also while the header is being changed. Only a restart of the WAL or a
+    /// new index changes them.
+    pub fn salts(self) -> Salts {
+        salts(self.header(0))
+    }
+
     fn header(self, at: usize) -> [u32; HEADER_WORDS] {
         // SAFETY: both headers are in the region, which is mapped and aligned (`new`); SQLite changes them in other
         // processes and threads, with plain stores of words.
@@ -55,12 +61,18 @@ impl WalIndex {
 }
 
 fn counted(header: [u32; HEADER_WORDS]) -> Option<Counted> {
-    let [version, _, _, about, frames, _, s0, s1, salt0, salt1, ..] = header;
+    let [version, _, _, about, frames, _, s0, s1, ..] = header;
     let is_init = about.to_ne_bytes()[0] == 1;
+    let counted = Counted { salts: salts(header), frames, checksum: [s0, s1] };
+    (version == VERSION && is_init).then_some(counted)
+}
+
+fn salts(header: [u32; HEADER_WORDS]) -> Salts {
+    let [.., salt0, salt1, _, _] = header;
     let mut salts = [0; 8];
     salts[..4].copy_from_slice(&salt0.to_ne_bytes());
     salts[4..].copy_from_slice(&salt1.to_ne_bytes());
-    (version == VERSION && is_init).then_some(Counted { salts, frames, checksum: [s0, s1] })
+    salts
 }
 
 #[cfg(test)]

@@ -112,6 +112,26 @@ impl Real {
         rc != SQLITE_OK || has_moved != 0
     }
 
+    /// Takes or releases locks of the WAL's index. Returns SQLite's result code.
+    pub fn change_index_locks(&self, offset: c_int, count: c_int, flags: c_int) -> c_int {
+        call!(self.0, xShmLock, offset, count, flags)
+    }
+
+    /// Runs `f` so that no lock of the WAL's index waits, which locks may do in a SQLite with
+    /// `SQLITE_ENABLE_SETLK_TIMEOUT`. Another one does not know the control.
+    pub fn without_waiting<T>(&self, f: impl FnOnce() -> T) -> T {
+        let mut timeout_ms: c_int = 0;
+        let argument: *mut c_int = &mut timeout_ms;
+        // The control exchanges the two values.
+        let exchange = || call!(self.0, xFileControl, SQLITE_FCNTL_LOCK_TIMEOUT, argument.cast());
+        let is_known = exchange() == SQLITE_OK;
+        let done = f();
+        if is_known {
+            let _ = exchange();
+        }
+        done
+    }
+
     /// Upgrades SQLite's shared lock to its exclusive lock. `false`: another connection has a lock.
     pub fn lock_exclusive_too(&self) -> Result<bool, Failure> {
         let rc = call!(self.0, xLock, SQLITE_LOCK_EXCLUSIVE);

@@ -9,6 +9,7 @@ use crate::checkpoint::link::Link;
 use crate::ffi::*;
 use crate::frames::read::Files;
 use crate::real::file::{Real, call};
+use crate::vfs::wal_reset::IndexLocks;
 use crate::volume::file::Volume;
 use crate::wal::file::Wal;
 
@@ -29,11 +30,13 @@ pub struct State {
     pub role: Role,
     /// For a database whose checkpoints are made in the background.
     pub link: Option<Link>,
+    /// For a database in WAL mode.
+    pub index_locks: IndexLocks,
 }
 
 impl From<Role> for State {
     fn from(role: Role) -> State {
-        State { role, link: None }
+        State { role, link: None, index_locks: IndexLocks::default() }
     }
 }
 
@@ -130,6 +133,15 @@ pub unsafe fn role<'a>(file: *mut sqlite3_file) -> &'a mut Role {
 pub unsafe fn link<'a>(file: *mut sqlite3_file) -> Option<&'a mut Link> {
     // SAFETY: set in `begin`, taken in `take_state` only.
     unsafe { (*(*file.cast::<File>()).state).link.as_mut() }
+}
+
+/// The locks of the WAL's index of an open database.
+///
+/// # Safety
+/// As [`role`].
+pub unsafe fn index_locks<'a>(file: *mut sqlite3_file) -> &'a mut IndexLocks {
+    // SAFETY: set in `begin`, taken in `take_state` only.
+    unsafe { &mut (*(*file.cast::<File>()).state).index_locks }
 }
 
 /// Takes the state of a file that is closed.

@@ -8,16 +8,17 @@ use std::sync::atomic::Ordering;
 use crate::batch::{self, Then};
 use crate::failure::{Failure, guard};
 use crate::ffi::*;
-use crate::frames::wal_index::{HEADERS_BYTES, WalIndex};
+use crate::frames::wal_index::HEADERS_BYTES;
 use crate::real::file::call;
 use crate::real::loaded::loaded;
 use crate::vfs::before::{before, before_journal, on_volume, rolled, settle, settled};
 use crate::vfs::file::{
-    NAME, Role, State, close_real, connection_of, files_of, link, real_file, real_of, role,
-    take_state,
+    NAME, Role, State, close_real, connection_of, files_of, index_locks, link, real_file, real_of,
+    role, take_state,
 };
 use crate::vfs::names;
 use crate::vfs::wal_hook;
+use crate::vfs::wal_reset::Call;
 use crate::volume::file::Kind;
 use crate::volume::memory::Memory;
 use crate::volume::rollback::{Rollback, Step};
@@ -50,7 +51,7 @@ pub static METHODS: [sqlite3_io_methods; 3] = [methods(1), methods(2), methods(3
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     // SAFETY: SQLite closes a file once and does not use it after that.
-    let State { role, link } = unsafe { take_state(file) };
+    let State { role, link, .. } = unsafe { take_state(file) };
     // The own connection for checkpoints is closed before the last one of the program.
     guard((), || drop(link));
     // SAFETY: open until the end of this function.
@@ -126,9 +127,9 @@ unsafe extern "C" fn write(
     if let Role::Wal(wal, main) = role {
         // SAFETY: as above; the database is open while its WAL is, and nothing else refers to its role now.
         let (files, connection) = unsafe { (files_of(*main, file.cast()), connection_of(*main)) };
-        let (transaction, index) = connection.map_or((0, None), |connection| {
-            (connection.wal_transaction_count, connection.wal_index)
-        });
+        let transaction = connection.map_or(0, |connection| connection.wal_transaction_count);
+        // SAFETY: as above.
+        let index = unsafe { index_locks((*main).cast()) }.index();
         return wal.write(files, transaction, index, start, data);
     }
     // SAFETY: as above.
@@ -290,22 +291,17 @@ unsafe extern "C" fn shm_map(
     // SAFETY: SQLite's call of a method.
     let rc = call!(unsafe { real_of(file.cast()) }, xShmMap, region, size, extend, out);
     let is_first = region == 0 && usize::try_from(size).is_ok_and(|size| size >= HEADERS_BYTES);
-    // SAFETY: as above.
-    if let Role::Main(connection) = unsafe { role(file) }
-        && rc == SQLITE_OK
-        && is_first
-    {
-        // SAFETY: the VFS below has set `out` to a region of that size or to null, which stays mapped until `shm_unmap`.
-        connection.wal_index = unsafe { WalIndex::new(*out) };
+    if rc == SQLITE_OK && is_first {
+        // SAFETY: the VFS below has set `out` to a region of that size or to null, which stays
+        // mapped until `shm_unmap`.
+        unsafe { index_locks(file).mapped(*out) };
     }
     rc
 }
 
 unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int {
     // SAFETY: SQLite's call of a method.
-    if let Role::Main(connection) = unsafe { role(file) } {
-        connection.wal_index = None;
-    }
+    unsafe { index_locks(file) }.unmapped();
     // SAFETY: as above.
     call!(unsafe { real_of(file.cast()) }, xShmUnmap, delete)
 }
@@ -340,7 +336,8 @@ unsafe extern "C" fn shm_lock(
         _ => {}
     }
     // SAFETY: as above.
-    call!(unsafe { real_of(file.cast()) }, xShmLock, offset, count, flags)
+    let (locks, below) = unsafe { (index_locks(file), real_file(file.cast())) };
+    guard(SQLITE_IOERR, || locks.change(below, Call { offset, count, flags }))
 }
 
 unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {

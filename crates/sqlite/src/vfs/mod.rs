@@ -7,3 +7,4 @@ pub mod names;
 pub mod open;
 pub mod parameters;
 pub mod wal_hook;
+pub mod wal_reset;

@@ -174,7 +174,8 @@ unsafe extern "C" fn open(
     // SAFETY: the name is SQLite's, and the file below is open.
     let state = guard(Err(SQLITE_IOERR), || unsafe {
         let link = link_of(name, file, flags, found_flags)?;
-        Ok(State { role: role_of(name, file, flags, found_flags)?, link })
+        let role = role_of(name, file, flags, found_flags)?;
+        Ok(State { link, ..State::from(role) })
     });
     match state {
         Ok(state) => {

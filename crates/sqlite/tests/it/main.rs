@@ -29,3 +29,4 @@ mod requests;
 mod stacked;
 mod users;
 mod wal_cuts;
+mod wal_reset;

@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::undocumented_unsafe_blocks, missing_docs)]
 
 pub mod crash_vfs;
+pub mod race;
 pub mod world;
 
 use std::ffi::{c_char, c_int};
