@@ -1,12 +1,15 @@
 //! The entry points of the extension: SQLite calls one of them when it loads the library.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use crate::failure::guard;
 use crate::ffi::*;
 use crate::functions;
 use crate::real::loaded::{is_of_another_sqlite, loaded};
 use crate::vfs::open as vfs;
+use crate::vfs::unread_uri;
 
 /// The entry that SQLite calls when it loads the extension.
 ///
@@ -27,6 +30,11 @@ pub unsafe extern "C" fn sqlite3_onejournal_init(
                 unsafe { *message = (api.mprintf)(ANOTHER_SQLITE.as_ptr()) };
             }
             return SQLITE_ERROR;
+        }
+        // SAFETY: SQLite's arguments.
+        let rc = unsafe { refuse_unread_uri(api, connection, message) };
+        if rc != SQLITE_OK {
+            return rc;
         }
         let rc = vfs::register(api);
         if rc != SQLITE_OK {
@@ -51,11 +59,47 @@ const ANOTHER_SQLITE: &CStr = c"onejournal: another copy of SQLite in this proce
 /// SQLite calls this for every connection that is opened.
 unsafe extern "C" fn add_functions(
     connection: *mut sqlite3,
-    _message: *mut *mut c_char,
+    message: *mut *mut c_char,
     _table: *const c_void,
 ) -> c_int {
-    // SAFETY: SQLite's connection, which no other thread has yet.
-    guard(SQLITE_ERROR, || unsafe { functions::register(loaded().api, connection) })
+    let api = loaded().api;
+    // SAFETY: SQLite's arguments; no other thread has the connection yet.
+    guard(SQLITE_ERROR, || match unsafe { refuse_unread_uri(api, connection, message) } {
+        // SAFETY: as above.
+        SQLITE_OK => unsafe { functions::register(api, connection) },
+        rc => rc,
+    })
+}
+
+/// Refuses a connection to a file whose name is a URI that asks for the extension. Returns SQLite's
+/// result code.
+///
+/// # Safety
+/// SQLite's arguments of an extension's entry.
+unsafe fn refuse_unread_uri(
+    api: Api,
+    connection: *mut sqlite3,
+    message: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: SQLite's connection, and the name of its first database. Null and an empty name mean
+    // that it is in memory, or not there.
+    let name = unsafe { (api.db_filename)(connection, c"main".as_ptr()) };
+    // SAFETY: SQLite's strings end with a zero.
+    let name = if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } };
+    if !unread_uri::asks_for_us(name.to_bytes()) {
+        return SQLITE_OK;
+    }
+    let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+    let refusal = unread_uri::refusal(path);
+    let code = refusal.code(SQLITE_CANTOPEN);
+    let text = CString::new(format!("onejournal: {refusal}")).expect("a name without zeros");
+    // SAFETY: the format takes one string, which ends with a zero.
+    unsafe { (api.log)(code, c"%s".as_ptr(), text.as_ptr()) };
+    if !message.is_null() {
+        // SAFETY: as above; SQLite frees what this returns.
+        unsafe { *message = (api.mprintf)(c"%s".as_ptr(), text.as_ptr()).cast() };
+    }
+    code
 }
 
 /// The same, under the name that SQLite looks for first.

@@ -76,6 +76,7 @@ pub const SQLITE_IOCAP_POWERSAFE_OVERWRITE: c_int = 0x1000;
 pub const SQLITE_IOCAP_BATCH_ATOMIC: c_int = 0x4000;
 
 pub const SQLITE_UTF8: c_int = 1;
+pub const SQLITE_DIRECTONLY: c_int = 0x8_0000;
 
 #[repr(C)]
 pub struct sqlite3_file {
@@ -190,6 +191,7 @@ pub mod index {
     pub const DB_MUTEX: usize = 164;
     pub const LOG: usize = 167;
     pub const WAL_HOOK: usize = 175;
+    pub const DB_FILENAME: usize = 180;
     pub const URI_PARAMETER: usize = 189;
     pub const WAL_CHECKPOINT_V2: usize = 191;
     pub const AUTO_EXTENSION: usize = 192;
@@ -228,6 +230,7 @@ pub struct Api {
     pub uri_parameter: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char,
     pub uri_key: unsafe extern "C" fn(*const c_char, c_int) -> *const c_char,
     pub auto_extension: unsafe extern "C" fn(Option<Entry>) -> c_int,
+    pub db_filename: unsafe extern "C" fn(*mut sqlite3, *const c_char) -> *const c_char,
     pub filename_database: NameOfName,
     pub filename_journal: NameOfName,
     pub filename_wal: NameOfName,
@@ -353,6 +356,10 @@ impl Api {
                     .ok_or(0)?,
                 auto_extension: std::mem::transmute::<*const c_void, Option<_>>(at(
                     index::AUTO_EXTENSION,
+                ))
+                .ok_or(0)?,
+                db_filename: std::mem::transmute::<*const c_void, Option<_>>(at(
+                    index::DB_FILENAME,
                 ))
                 .ok_or(0)?,
                 filename_database: std::mem::transmute::<*const c_void, Option<_>>(at(

@@ -1,4 +1,5 @@
-//! The SQL functions `onejournal_version()`, `onejournal_stat()` and `onejournal_last_error()`.
+//! The SQL functions `onejournal_version()`, `onejournal_stat()`, `onejournal_last_error()` and
+//! `onejournal_make_default()`.
 
 use std::ffi::{CStr, c_int};
 
@@ -7,6 +8,8 @@ use crate::ffi::*;
 use crate::messages;
 use crate::real::loaded::loaded;
 use crate::stat;
+use crate::vfs::file::NAME;
+use crate::vfs::open as vfs;
 
 /// SQLite copies the text (`SQLITE_TRANSIENT`).
 fn transient() -> Option<Destructor> {
@@ -19,12 +22,14 @@ fn transient() -> Option<Destructor> {
 /// # Safety
 /// `connection` is open, and used by this thread now.
 pub unsafe fn register(api: Api, connection: *mut sqlite3) -> c_int {
-    let functions: [(&CStr, Function); 3] = [
-        (c"onejournal_version", version),
-        (c"onejournal_stat", stat),
-        (c"onejournal_last_error", last_error),
+    let functions: [(&CStr, c_int, Function); 4] = [
+        (c"onejournal_version", 0, version),
+        (c"onejournal_stat", 0, stat),
+        (c"onejournal_last_error", 0, last_error),
+        // Not from a schema: a database file must not change the process.
+        (c"onejournal_make_default", SQLITE_DIRECTONLY, make_default),
     ];
-    for (name, function) in functions {
+    for (name, flags, function) in functions {
         let (null, none) = (std::ptr::null_mut(), None);
         // SAFETY: the function lives for good: the library is never unloaded.
         let rc = unsafe {
@@ -33,7 +38,7 @@ pub unsafe fn register(api: Api, connection: *mut sqlite3) -> c_int {
                 connection,
                 name,
                 0,
-                SQLITE_UTF8,
+                SQLITE_UTF8 | flags,
                 null,
                 Some(function),
                 none,
@@ -86,5 +91,21 @@ unsafe extern "C" fn last_error(
             // SAFETY: SQLite's call.
             unsafe { give(context, &text) }
         }
+    });
+}
+
+/// For drivers that load an extension by its file's name only.
+unsafe extern "C" fn make_default(
+    context: *mut sqlite3_context,
+    _count: c_int,
+    _values: *mut *mut sqlite3_value,
+) {
+    guard((), || {
+        let text = match vfs::make_default(loaded().api) {
+            SQLITE_OK => NAME.to_str().unwrap_or_default(),
+            _ => return,
+        };
+        // SAFETY: SQLite's call.
+        unsafe { give(context, text) };
     });
 }

@@ -11,12 +11,14 @@
 //! entry point is `sqlite3_onejournal_init`. It does three things:
 //!
 //! - It registers the VFS `onejournal` over the VFS that is the default at that moment.
-//! - It adds the SQL functions `onejournal_version()`, `onejournal_stat()` (JSON) and
-//!   `onejournal_last_error()` to this connection and to all later ones.
+//! - It adds the SQL functions `onejournal_version()`, `onejournal_stat()` (JSON),
+//!   `onejournal_last_error()` and `onejournal_make_default()` to this connection and to all later
+//!   ones.
 //! - It stays loaded until the process ends.
 //!
-//! The entry point `sqlite3_onejournal_default_init` also makes the VFS the default one. A process
-//! may have several copies of SQLite; the extension serves the first copy that loads it.
+//! The entry point `sqlite3_onejournal_default_init` also makes the VFS the default one, and so
+//! does `SELECT onejournal_make_default()`. A process may have several copies of SQLite; the
+//! extension serves the first copy that loads it.
 //!
 //! # USING
 //!
@@ -103,8 +105,8 @@
 //! The writers of several processes share 64 bytes of memory, the stream header (`stream::header`).
 //! A writer reads and writes it while it holds the stream's lease.
 //!
-//! **Checkpoints and restarts of the WAL** are kept apart. SQLite itself does this only since 3.51.3
-//! (`vfs::wal_reset`).
+//! **Checkpoints and restarts of the WAL** are kept apart (`vfs::wal_reset`). SQLite itself does
+//! this since 3.51.3.
 //!
 //! **Recovery** (`recovery`) runs when the first connection after a restart of the machine opens
 //! the database. The stream header is zeros then. Recovery holds SQLite's exclusive lock. It rolls

@@ -6,5 +6,6 @@ pub mod methods;
 pub mod names;
 pub mod open;
 pub mod parameters;
+pub mod unread_uri;
 pub mod wal_hook;
 pub mod wal_reset;

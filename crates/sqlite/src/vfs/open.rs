@@ -26,6 +26,7 @@ use crate::vfs::file::{self, File, NAME, Role, State};
 use crate::vfs::methods::METHODS;
 use crate::vfs::names::{self, Owner};
 use crate::vfs::parameters;
+use crate::vfs::unread_uri;
 use crate::volume::file::{Volume, is_on_volume};
 use crate::volume::rollback::was_in_memory;
 use crate::wal::file::Wal;
@@ -148,6 +149,11 @@ unsafe extern "C" fn open(
     unsafe { (*file).base.pMethods = std::ptr::null() };
     if flags & SQLITE_OPEN_MAIN_DB != 0 && !checkpoint::is_opening() {
         forget();
+        // SAFETY: SQLite's name of a database, or null.
+        let rc = guard(SQLITE_CANTOPEN, || unsafe { refuse_unread_uri(name) });
+        if rc != SQLITE_OK {
+            return rc;
+        }
     }
     // SAFETY: the memory is ours.
     unsafe { (*file::real_of(file)).pMethods = std::ptr::null() };
@@ -192,6 +198,25 @@ unsafe extern "C" fn open(
             code
         }
     }
+}
+
+/// Refuses a database whose name is a URI. Returns SQLite's result code.
+///
+/// # Safety
+/// `name` is null or ends with a zero.
+unsafe fn refuse_unread_uri(name: *const c_char) -> c_int {
+    if name.is_null() {
+        return SQLITE_OK;
+    }
+    // SAFETY: the caller's promise.
+    let path = unsafe { path_of(name) };
+    if !unread_uri::is_one(path.as_os_str().as_bytes()) {
+        return SQLITE_OK;
+    }
+    let refusal = unread_uri::refusal(&path);
+    let code = refusal.code(SQLITE_CANTOPEN);
+    tell(code, &refusal.to_string());
+    code
 }
 
 /// Opens the file below. Returns SQLite's result code. After a failure it is not open.

@@ -27,6 +27,7 @@ mod refusal;
 mod refused_record;
 mod requests;
 mod stacked;
+mod unread_uri;
 mod users;
 mod wal_cuts;
 mod wal_reset;
