@@ -2,6 +2,10 @@
 
 use crate::support;
 
+#[allow(dead_code, missing_docs, clippy::undocumented_unsafe_blocks)]
+#[path = "../crates/sqlite/tests/it/common/race.rs"]
+mod race;
+
 use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::Once;
@@ -28,9 +32,8 @@ unsafe extern "C" fn entry(
     if code == ffi::SQLITE_OK_LOAD_PERMANENTLY { ffi::SQLITE_OK } else { code }
 }
 
-/// Opens a database with the VFS, the extension's or SQLite's own.
-#[track_caller]
-fn open(path: &Path, vfs: &str, journal_mode: &str) -> Connection {
+/// Puts the extension into this process.
+fn load() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: an entry of the type that SQLite calls.
@@ -38,6 +41,12 @@ fn open(path: &Path, vfs: &str, journal_mode: &str) -> Connection {
         assert_eq!(code, ffi::SQLITE_OK);
         Connection::open_in_memory().unwrap(); // opening any connection runs it
     });
+}
+
+/// Opens a database with the VFS, the extension's or SQLite's own.
+#[track_caller]
+fn open(path: &Path, vfs: &str, journal_mode: &str) -> Connection {
+    load();
     let uri = format!("file:{}?vfs={vfs}", path.display());
     let connection =
         Connection::open_with_flags(uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI)
@@ -220,6 +229,41 @@ fn checkpoints_can_be_made_in_the_background() {
     let plain = open(&scratch.path("db"), "unix", "wal");
     assert_eq!(rows(&plain), 200);
     drop(plain);
+    scratch.close_and_check();
+}
+
+/// SQLite before 3.51.3 loses rows, if neither of the two connections has the extension.
+#[test]
+fn a_wal_that_begins_again_during_a_checkpoint_loses_nothing() {
+    onejournal_testing::own_process!();
+    let sqlite = race::Sqlite::bundled();
+    sqlite.stop_checkpoints();
+    load();
+    let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
+    let between = |name: &str, vfs: [&str; 2]| {
+        let path = scratch.path(name);
+        let open = |vfs: &str| sqlite.open(&format!("file:{}?vfs={vfs}", path.display()));
+        let [writer, checkpoint] = vfs.map(open);
+        race::race(&path, writer, checkpoint, || open("stops"))
+    };
+    let found = between("plain", ["stops", "stops"]);
+    assert!(!found.is_good() && found.has_restarted, "{found:?}");
+    for (name, vfs, restarts) in [
+        ("writer", ["onejournal", "stops"], false),
+        ("checkpoint", ["stops", "onejournal"], true),
+        ("both", ["onejournal", "onejournal"], false),
+    ] {
+        let found = between(name, vfs);
+        assert!(found.is_good() && found.has_restarted == restarts, "{name} {found:?}");
+    }
+    assert!(!scratch.path(".onejournal").exists(), "the volume is used, and no log");
+    for (name, vfs, fault) in [
+        ("w", ["onejournal", "stops"], onejournal_sqlite::Fault::RestartsDuringCheckpoint),
+        ("c", ["stops", "onejournal"], onejournal_sqlite::Fault::CopiesAfterRestart),
+    ] {
+        let found = fault::with(fault, || between(name, vfs));
+        assert!(!found.is_good(), "{fault:?} {found:?}");
+    }
     scratch.close_and_check();
 }
 
