@@ -1,7 +1,7 @@
 //! The documents: every link and anchor leads somewhere, the book names every page, and every command of the README, the
 //! tutorials, the how-to pages and the pages on databases runs.
 //!
-//! A fenced block whose language is `sh`, `python`, `c`, `cpp` or `rust` belongs to one of these, by the comment in the line
+//! A fenced block of a language of [`PROGRAMS`] belongs to one of these, by the comment in the line
 //! before its fence:
 //!
 //! - no comment, and `sh`: it is run. The blocks of a page run in order, in one shell, as root, in an empty directory;
@@ -10,9 +10,9 @@
 //! - `<!-- file: NAME -->`: it is saved as NAME there;
 //! - `<!-- same as: PATH -->`: it equals the file of that path in the repository, which other tests compile;
 //! - `<!-- not run: REASON -->`: it is not run; [`blocks_that_are_not_run_say_why`] lists them;
-//! - `<!-- needs: PROGRAM ... -->` before the first block, or before one of them: the page, or the block, is left out
-//!   where a program is missing; `python3:NAME` is a module of Python (`PYTHONPATH` may name where it is), and a path that
-//!   begins with `/` is a file.
+//! - `<!-- needs: PROGRAM ... -->` before the first block, or before one of them: the page, or the
+//!   block, is left out where a program is missing; `python3:NAME`, `node:NAME` and so on are modules
+//!   ([`has_module`]), and a path that begins with `/` is a file.
 //!
 //! `ONEJOURNAL_PAGES=databases/redis cargo test -p onejournal-cli --test it docs::every_command -- --nocapture` runs only pages
 //! whose path contains this word.
@@ -20,6 +20,7 @@
 use crate::support;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,7 +29,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use onejournal_testing::{
-    Need, find_python_with_extensions, has_namespaces, has_program, python_with_extensions, skip,
+    find_python_with_extensions, has_module, has_namespaces, has_program, module_paths,
+    python_with_extensions,
 };
 use support::{LET_GO, ONEJOURNAL, alone, can_mount, run, scratch_dir};
 
@@ -228,7 +230,8 @@ fn blocks(text: &str) -> (Vec<String>, Vec<Block>) {
     (needs, found)
 }
 
-const PROGRAMS: [&str; 5] = ["sh", "python", "c", "cpp", "rust"];
+const PROGRAMS: [&str; 10] =
+    ["sh", "python", "c", "cpp", "rust", "js", "go", "php", "java", "ruby"];
 
 /// Pages whose commands are run.
 fn tried_pages() -> Vec<PathBuf> {
@@ -326,21 +329,11 @@ fn library(name: &str) -> PathBuf {
 
 /// Whether what a page or a block needs is installed; says so if not.
 fn has_needed(name: &str) -> bool {
-    if name == "python3" {
-        return python_with_extensions().is_some();
+    match name.split_once(':') {
+        Some((language, module)) => has_module(language, module),
+        None if name == "python3" => python_with_extensions().is_some(),
+        None => has_program(name),
     }
-    let Some(module) = name.strip_prefix("python3:") else { return has_program(name) };
-    let import = format!("import {module}");
-    let has_module = find_python_with_extensions().is_some_and(|python| {
-        Command::new(python)
-            .args(["-c", &import])
-            .output()
-            .is_ok_and(|output| output.status.success())
-    });
-    if !has_module {
-        skip(Need::OptionalProgram, format!("needs {name}"));
-    }
-    has_module
 }
 
 /// Everything that a page's commands find, in a directory of their own, which other users may enter: a server runs as its
@@ -379,7 +372,10 @@ impl Place {
     /// also when it fails and a server still runs.
     fn run(&self, script: &str) -> support::Ran {
         let path = std::env::var("PATH").unwrap_or_default();
-        let modules = std::env::var("PYTHONPATH").unwrap_or_default();
+        let paths = module_paths().map(|(variable, paths)| match variable {
+            "PYTHONPATH" => (variable, with_package(paths)),
+            _ => (variable, paths),
+        });
         let bin = self.dir.path().join("bin");
         let _alone = alone();
         let start = format!("{LET_GO}\nmount -t tmpfs tmpfs /dev/shm && exec bash -c \"$2\" page");
@@ -392,12 +388,20 @@ impl Place {
             .env("PATH", format!("{}:{path}:/usr/sbin:/sbin", bin.display()))
             .env("SRC", self.dir.path().join("source"))
             .env("ONEJOURNAL_LIBRARY", library("libonejournal_sqlite.so"))
-            .env("PYTHONPATH", format!("{}:{modules}", root().join("plugins/python").display()))
+            .envs(paths)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env_remove("ONEJOURNAL_LOG")
             .env_remove("LD_LIBRARY_PATH");
         run(&mut command)
     }
+}
+
+/// Paths of Python's modules, with the package before them.
+fn with_package(modules: OsString) -> OsString {
+    let mut paths = root().join("plugins/python").into_os_string();
+    paths.push(":");
+    paths.push(modules);
+    paths
 }
 
 #[test]

@@ -69,6 +69,7 @@ class Extra(NamedTuple):
 _LONG: Sequence[Extra] = [
     # The documents' commands are tests. Pages whose servers are not installed are left out.
     Extra("servers for the documents", ["scripts/setup-databases"], 20 * MINUTE, is_first=True),
+    Extra("languages for the documents", ["scripts/setup-languages"], 20 * MINUTE, is_first=True),
     Extra("killed runs", ["scripts/test-killed-run"], 40 * MINUTE),
     Extra("miri", ["scripts/test-miri"], 30 * MINUTE),
 ]

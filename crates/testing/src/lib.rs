@@ -18,6 +18,7 @@
 //!   files/           a simulated file system
 //!   block/ nvram/    a simulated block device, a simulated NVRAM
 //!   power_cut/       what all of them share: images, traces, power cuts
+//!   modules      modules of other languages that tests need
 //!   abilities    what this machine has of what tests need
 //!   again child format_page service_directories skip sparse standstill tier
 //! ```
@@ -29,6 +30,7 @@ mod child;
 pub mod drive;
 mod files;
 mod format_page;
+mod modules;
 mod nvram;
 mod power_cut;
 mod service_directories;
@@ -47,6 +49,7 @@ pub use block::{Cursor, Event, Layer, Layered, SimDevice, Trace};
 pub use child::spawn_without_files;
 pub use files::{FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles};
 pub use format_page::{Fields, FormatPage};
+pub use modules::{has_module, module_paths};
 pub use nvram::{NvramCursor, NvramEvent, NvramTrace, SimNvram};
 pub use power_cut::{CursorOf, Fault, Image, SimClock, Survival, TraceOf, Volatile};
 pub use service_directories::{ServiceDirectories, lose_memory};

@@ -32,7 +32,7 @@ pub enum Need {
     MachineId,
     /// A program of a package that `scripts/setup` installs.
     Program,
-    /// Another program, or a module of Python.
+    /// Another program, or a module of a language.
     OptionalProgram,
     /// A database server, or a plug-in for one.
     Database,
