@@ -16,16 +16,20 @@
 
 Everything else is handed to sqlite3.connect(). When the extension refuses the database, the exception says why. Later errors
 are explained by `SELECT onejournal_last_error()`, in the thread that met them. A database in memory (":memory:") is an ordinary one.
+
+`onejournal.django` is a backend for Django.
 """
 
+import contextlib
 import os
 import pathlib
 import urllib.parse
 
-__all__ = ["connect", "load", "loadable_path"]
+__all__ = ["connect", "load", "load_once", "loadable_path", "uri"]
 
 _LIBRARY = "libonejournal_sqlite.so"
 _ENTRY = "sqlite3_onejournal_init"
+OPTIONS = ("log", "nvram", "durability", "memory", "recover", "checkpoint")
 _loaded_modules = set()
 
 
@@ -62,8 +66,20 @@ def load(connection):
         connection.enable_load_extension(False)
 
 
+@contextlib.contextmanager
+def explaining(module):
+    """Errors of `module` get the extension's own text, if it has one; SQLite's is "unable to open
+    database file"."""
+    try:
+        yield
+    except module.Error as error:
+        explained = _explained(error, module)
+        if explained is error:
+            raise
+        raise explained from error
+
+
 def _explained(error, module):
-    """The error with the extension's own text, if it has one; SQLite's is "unable to open database file"."""
     asking = module.connect(":memory:")
     try:
         text = asking.execute("SELECT onejournal_last_error()").fetchone()[0]
@@ -78,33 +94,47 @@ def _explained(error, module):
     return explained
 
 
-def connect(database, *, log=None, nvram=None, durability=None, memory=None, recover=None, checkpoint=None, module=None, **options):
+def load_once(module):
+    """Loads the extension through a connection of `module` (sqlite3), if this process has not done
+    so yet."""
+    if module in _loaded_modules:
+        return
+    opener = module.connect(":memory:")
+    try:
+        load(opener)
+    finally:
+        opener.close()
+    _loaded_modules.add(module)
+
+
+def uri(database, **options):
+    """The URI of the database at the path `database`, quoted, with the VFS and with options of
+    OneJournal. After `load_once(sqlite3)`, sqlite3.connect(uri(path), uri=True) opens it."""
+    for name in options:
+        if name not in OPTIONS:
+            raise TypeError(f"{name} is no option of OneJournal: {', '.join(OPTIONS)}")
+    wanted = {k: os.fspath(v) for k, v in options.items() if v is not None}
+    query = urllib.parse.urlencode({"vfs": "onejournal", **wanted}, quote_via=urllib.parse.quote)
+    return f"file:{urllib.parse.quote(os.path.abspath(os.fsencode(database)))}?{query}"
+
+
+def connect(
+    database, *, log=None, nvram=None, durability=None, memory=None, recover=None, checkpoint=None,
+    module=None, **options
+):
     """Opens `database` through the VFS. `module`: sqlite3 (default) or one with the same interface."""
     if module is None:
         import sqlite3 as module
-    if module not in _loaded_modules:
-        opener = module.connect(":memory:")
-        try:
-            load(opener)
-        finally:
-            opener.close()
-        _loaded_modules.add(module)
+    load_once(module)
     name = os.fsdecode(database)
     if name.startswith("file:"):
         raise ValueError(f"{name}: give the path of the database, and options by name; URIs are for sqlite3.connect()")
     wanted = {"log": log, "nvram": nvram, "durability": durability, "memory": memory, "recover": recover}
     wanted["checkpoint"] = checkpoint
-    wanted = {k: os.fspath(v) for k, v in wanted.items() if v is not None}
+    wanted = {k: v for k, v in wanted.items() if v is not None}
     if name in ("", ":memory:"):
         if wanted:
             raise ValueError(f"a database that is not kept has no log: {', '.join(wanted)} cannot be given")
         return module.connect(name, **options)
-    query = urllib.parse.urlencode({"vfs": "onejournal", **wanted}, quote_via=urllib.parse.quote)
-    path = urllib.parse.quote(os.path.abspath(name))
-    try:
-        return module.connect(f"file:{path}?{query}", uri=True, **options)
-    except module.Error as error:
-        explained = _explained(error, module)
-        if explained is error:
-            raise
-        raise explained from error
+    with explaining(module):
+        return module.connect(uri(name, **wanted), uri=True, **options)

@@ -87,6 +87,17 @@ class Extension(unittest.TestCase):
             self.assertTrue(other.execute("SELECT onejournal_version()").fetchone()[0])
             other.close()
 
+    def test_a_uri_is_quoted(self):
+        onejournal.load_once(sqlite3)
+        path = pathlib.Path(self.place.name) / "a?b=c&d #%41.db"
+        opened = sqlite3.connect(onejournal.uri(path, memory=self.memory.name), uri=True)
+        opened.execute("PRAGMA journal_mode=WAL")
+        self.assertIn(f'"path":"{path.resolve()}"', opened.execute("SELECT onejournal_stat()").fetchone()[0])
+        opened.close()
+        self.assertTrue(path.exists())
+        with self.assertRaisesRegex(TypeError, "lgo is no option"):
+            onejournal.uri(path, lgo="log")
+
     def test_a_database_in_memory_makes_no_file(self):
         before = os.getcwd()
         os.chdir(self.place.name)
