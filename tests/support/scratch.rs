@@ -289,8 +289,19 @@ impl Loop {
 }
 
 impl Drop for Loop {
+    /// Waits until the device has no file any more. The kernel detaches it when the last process
+    /// closes it, and another test may just read all block devices.
     fn drop(&mut self) {
         system("losetup", ["--detach", self.path.to_str().unwrap()]);
+        let name = self.path.file_name().unwrap().to_str().unwrap();
+        let file = format!("/sys/block/{name}/loop/backing_file");
+        let ours = std::fs::read(&file).ok();
+        let begun = std::time::Instant::now();
+        // A test may drop it while it is mounted.
+        let is_patient = || begun.elapsed().as_secs() < 5;
+        while ours.is_some() && std::fs::read(&file).ok() == ours && is_patient() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 }
 
