@@ -92,6 +92,7 @@ void TestMovingAndOtherLogs(const TestPlace& place) {
   DatabaseOptions other = place.options;
   other.log.path = place.root / "other-log";
   other.log.nvram.clear();
+  other.log.durability = ONEJOURNAL_DURABILITY_DEFAULT;
   std::string text;
   MUST(TryOpenDatabase(other_path, other, &text) == nullptr, "opened with another log");
   MUST(text.find("another log") != std::string::npos, text);

@@ -3,6 +3,10 @@
 // RocksDB syncs directories itself where order matters: before it removes a log or an older MANIFEST, CURRENT and the
 // tables that a MANIFEST names are durable. It buffers its writes itself, so each append here is an append to the
 // stream.
+//
+// A copy of a log or MANIFEST must be a file, because checkpoints and backups are copied
+// elsewhere. Only the options tell: RocksDB asks OptimizeForLogWrite or OptimizeForManifestWrite
+// before it makes a log or MANIFEST that it will write, and it copies with other options.
 
 #include <ctime>
 #include <utility>
@@ -25,6 +29,12 @@ IOStatus ToStatus(const Result& result, const std::string& path) {
   if (result.ok()) return IOStatus::OK();
   if (result.not_found()) return IOStatus::PathNotFound(path, result.text);
   return IOStatus::IOError(path, result.text);
+}
+
+// Whether the options are those of a log or MANIFEST that a database writes.
+bool IsOfLog(const FileOptions& options) {
+  const rocksdb::IOType type = options.io_options.type;
+  return type == rocksdb::IOType::kWAL || type == rocksdb::IOType::kManifest;
 }
 
 class SequentialStream final : public rocksdb::FSSequentialFile {
@@ -101,6 +111,19 @@ class StreamFileSystem final : public rocksdb::FileSystemWrapper {
   static const char* kClassName() { return "onejournal"; }
   const char* Name() const override { return kClassName(); }
 
+  FileOptions OptimizeForLogWrite(const FileOptions& options,
+                                  const rocksdb::DBOptions& db_options) const override {
+    FileOptions found = target()->OptimizeForLogWrite(options, db_options);
+    found.io_options.type = rocksdb::IOType::kWAL;
+    return found;
+  }
+
+  FileOptions OptimizeForManifestWrite(const FileOptions& options) const override {
+    FileOptions found = target()->OptimizeForManifestWrite(options);
+    found.io_options.type = rocksdb::IOType::kManifest;
+    return found;
+  }
+
   IOStatus NewSequentialFile(const std::string& path, const FileOptions& options,
                              std::unique_ptr<rocksdb::FSSequentialFile>* file, IODebugContext* dbg) override {
     std::unique_ptr<Reader> reader;
@@ -119,6 +142,12 @@ class StreamFileSystem final : public rocksdb::FileSystemWrapper {
   IOStatus NewWritableFile(const std::string& path, const FileOptions& options,
                            std::unique_ptr<rocksdb::FSWritableFile>* file, IODebugContext* dbg) override {
     if (!Streams::IsLogName(path)) return target()->NewWritableFile(path, options, file, dbg);
+    if (!IsOfLog(options)) {
+      // The copy takes the place of a stream with its name.
+      Result removed = streams_->Remove(path);
+      if (!removed.ok() && !removed.not_found()) return ToStatus(removed, path);
+      return target()->NewWritableFile(path, options, file, dbg);
+    }
     std::unique_ptr<Writer> writer;
     Result result = streams_->Create(path, &writer);
     if (result.ok()) file->reset(new WritableStream(path, std::move(writer)));

@@ -5,6 +5,7 @@
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
+#include <rocksdb/utilities/backup_engine.h>
 #include <rocksdb/utilities/checkpoint.h>
 
 #include <algorithm>
@@ -125,6 +126,118 @@ void TestCheckpoint(const TestPlace& place) {
   MUST(copy->Get(rocksdb::ReadOptions(), "key550", &value).IsNotFound(), "later than the checkpoint");
 }
 
+// A database without the plug-in.
+std::unique_ptr<rocksdb::DB> OpenPlain(const std::string& path) {
+  rocksdb::DB* found = nullptr;
+  Opened::Check(rocksdb::DB::Open(rocksdb::Options(), path, &found));
+  return std::unique_ptr<rocksdb::DB>(found);
+}
+
+// The copy at path needs neither the database nor its log, which are gone: plain RocksDB opens it,
+// and so does the plug-in with another log.
+void MustBeWhole(const TestPlace& place, const std::string& path, int last) {
+  MUST(!std::filesystem::exists(path + "/" + Streams::kTagFile), "it needs no log");
+  Opened::MustHave(OpenPlain(path).get(), 0, last);
+  TestPlace with_log(!place.options.log.nvram.empty());
+  with_log.path = path;
+  Opened opened(with_log);
+  opened.Open();
+  Opened::MustHave(opened.db.get(), 0, last);
+  opened.Put(last, last + 100);
+  opened.Open();
+  Opened::MustHave(opened.db.get(), 0, last + 100);
+}
+
+// The database and its log are gone, with everything in memory.
+void Lose(const TestPlace& place) {
+  std::filesystem::remove_all(place.path);
+  std::filesystem::remove_all(place.options.log.path);
+  for (const auto& entry : std::filesystem::directory_iterator(place.options.log.memory)) {
+    std::filesystem::remove_all(entry.path());
+  }
+}
+
+void TestCopiedCheckpoint(const TestPlace& place) {
+  const std::filesystem::path checkpoint = place.root / "checkpoint", copy = place.root / "copy";
+  {
+    Opened opened(place);
+    opened.Open();
+    opened.Put(0, 500);
+    rocksdb::Checkpoint* made = nullptr;
+    Opened::Check(rocksdb::Checkpoint::Create(opened.db.get(), &made));
+    // With its log.
+    const std::unique_ptr<rocksdb::Checkpoint> maker(made);
+    Opened::Check(maker->CreateCheckpoint(checkpoint, 1 << 30));
+    opened.Put(500, 600);
+  }
+  std::filesystem::copy(checkpoint, copy);
+  std::filesystem::remove_all(checkpoint);
+  Lose(place);
+  MustBeWhole(place, copy, 500);
+}
+
+void TestCopiedBackup(const TestPlace& place) {
+  const std::filesystem::path backups = place.root / "backups", copy = place.root / "copy";
+  const std::filesystem::path restored = place.root / "restored";
+  {
+    Opened opened(place);
+    opened.Open();
+    opened.Put(0, 500);
+    rocksdb::BackupEngine* made = nullptr;
+    const rocksdb::BackupEngineOptions options(backups);
+    Opened::Check(rocksdb::BackupEngine::Open(opened.env.get(), options, &made));
+    const std::unique_ptr<rocksdb::BackupEngine> engine(made);
+    Opened::Check(engine->CreateNewBackup(opened.db.get()));
+    opened.Put(500, 600);
+    Opened::Check(engine->VerifyBackup(1, true));
+    opened.db.reset();
+    // In place of the database, through the plug-in.
+    Opened::Check(engine->RestoreDBFromLatestBackup(place.path, place.path));
+    opened.Open();
+    Opened::MustHave(opened.db.get(), 0, 500);
+    std::string value;
+    const rocksdb::Status later = opened.db->Get(rocksdb::ReadOptions(), "key550", &value);
+    MUST(later.IsNotFound(), "later than the backup");
+  }
+  std::filesystem::copy(backups, copy, std::filesystem::copy_options::recursive);
+  std::filesystem::remove_all(backups);
+  Lose(place);
+  rocksdb::BackupEngineReadOnly* found = nullptr;
+  const rocksdb::BackupEngineOptions options(copy);
+  Opened::Check(rocksdb::BackupEngineReadOnly::Open(rocksdb::Env::Default(), options, &found));
+  const std::unique_ptr<rocksdb::BackupEngineReadOnly> engine(found);
+  Opened::Check(engine->RestoreDBFromLatestBackup(restored, restored));
+  MustBeWhole(place, restored, 500);
+}
+
+// Repair reads the streams, and makes a MANIFEST.
+void TestRepair(const TestPlace& place) {
+  Opened opened(place);
+  opened.Open();
+  opened.Put(0, 500);
+  opened.db.reset();
+  Opened::Check(rocksdb::RepairDB(place.path, opened.options));
+  opened.Open();
+  Opened::MustHave(opened.db.get(), 0, 500);
+}
+
+// A copy of a log or MANIFEST takes the place of a stream with its name.
+void TestFileInPlaceOfStream(const TestPlace& place) {
+  Opened opened(place);
+  opened.Open();
+  opened.Put(0, 10);
+  opened.db.reset();
+  std::vector<std::string> names;
+  Opened::Check(opened.env->GetChildren(place.path, &names));
+  const auto log = std::find_if(names.begin(), names.end(), Streams::IsLogName);
+  MUST(log != names.end(), "a stream");
+  const std::string path = place.path + "/" + *log;
+  Opened::Check(rocksdb::WriteStringToFile(opened.env.get(), "copied", path));
+  std::string text;
+  Opened::Check(rocksdb::ReadFileToString(opened.env.get(), path, &text));
+  MUST(text == "copied" && std::filesystem::file_size(path) == 6, "the file, and no stream");
+}
+
 void TestUri() {
   LogOptions options;
   Result result = ParseUri("onejournal:///a/b?nvram=/mnt/pmem&memory=/dev/shm/x&pool_bytes=123&durability=process", &options);
@@ -152,6 +265,10 @@ int main() {
   for (bool is_nvram : {false, true}) {
     TestDirectory(TestPlace(is_nvram));
     TestCheckpoint(TestPlace(is_nvram));
+    TestCopiedCheckpoint(TestPlace(is_nvram));
+    TestCopiedBackup(TestPlace(is_nvram));
+    TestFileInPlaceOfStream(TestPlace(is_nvram));
+    TestRepair(TestPlace(is_nvram));
     TestLogs(TestPlace(is_nvram), [](rocksdb::Options*) {});
     TestLogs(TestPlace(is_nvram), [](rocksdb::Options* options) { options->recycle_log_file_num = 2; });
     TestLogs(TestPlace(is_nvram), [](rocksdb::Options* options) { options->WAL_ttl_seconds = 1000; });
