@@ -21,6 +21,10 @@ pub(crate) enum Fault {
     AlwaysFollowsUnsynced,
     /// The limit of USNs is not stored.
     UsnLimitNotKept,
+    /// The clock is a year ahead of that of other processes.
+    ClockAhead,
+    /// The clock shows less than that of other processes.
+    ClockBehind,
     /// Files are removed before the stored head is durable.
     HeadNotDurable,
     /// A batch on NVRAM is published without its fence.

@@ -174,6 +174,8 @@
 mod backend;
 mod client;
 mod clock;
+#[cfg(test)]
+mod clock_test;
 mod directory;
 mod embedded;
 mod engine;

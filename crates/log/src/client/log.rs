@@ -14,7 +14,7 @@ use super::stream::RemoteStream;
 use crate::backend::{LogBackend, StreamBackend};
 use crate::types::RecordBatch;
 use crate::wire::protocol::{Kind, Request, parse_records};
-use crate::{LogError, LogStat, Lsn, Result, StreamName};
+use crate::{LogError, LogStat, Lsn, Result, StreamName, clock};
 
 /// A log that a daemon serves.
 struct RemoteLog {
@@ -32,6 +32,7 @@ pub(crate) fn connect(
     options: &ConnectOptions,
     open: OpenBackend,
 ) -> Result<Box<dyn LogBackend>> {
+    clock::read_offset();
     let client = match (Client::connect(socket, options, open), &options.fallback) {
         (Err(LogError::Daemon(_)), Some((path, options))) => return open(path, options),
         (client, _) => Arc::new(client?),

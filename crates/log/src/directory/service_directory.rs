@@ -202,9 +202,10 @@ impl ServiceDirectory {
             // holds the limit that those who use it go by.
             let base = control.usn_base();
             let limit = control.usn_limit();
-            let given = base.wrapping_add(clock::monotonic_ns()) + 1;
+            let now = clock::usn_at(base, clock::monotonic_ns());
+            let given = now.max(control.highest_usn());
             // Nor is it synced: the one before is good, too.
-            if let Err(e) = self.write_usn_limit(given.min(limit), false) {
+            if let Err(e) = self.write_usn_limit(given.saturating_add(1).min(limit), false) {
                 tracing::warn!("the limit of USNs that is kept stays: {e}");
             }
         }

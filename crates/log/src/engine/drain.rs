@@ -103,6 +103,7 @@ impl Service {
                 lane.with_files(|segments| segments.sync())?;
             }
             self.control.count_drain(written);
+            self.control.raise_highest_usn(lane.words.last_usn());
             drainer.claim.mark_drained(end);
             if self.host.nvram().is_none() {
                 // A stream may wait for a group commit of the same bytes.

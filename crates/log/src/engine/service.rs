@@ -40,6 +40,7 @@ pub(crate) struct Service {
 impl Service {
     /// Takes part in the service of `host`, which `recovery` has made ready.
     pub(crate) fn new(host: Arc<dyn Host>, full_wait: Duration) -> Service {
+        clock::read_offset();
         let control = host.control();
         let (lanes, listed) = (Mutex::default(), Mutex::default());
         Service { host, control, lanes, listed, full_wait, wakeup: Wakeup::default() }
@@ -248,11 +249,11 @@ impl Service {
     pub(crate) fn extend_usn(&self) -> Result<()> {
         self.host.locked(&mut || {
             let base = self.control.usn_base();
-            let now = base.wrapping_add(clock::monotonic_ns());
+            let now = clock::usn_at(base, clock::monotonic_ns());
             let limit = self.control.usn_limit();
             self.control.check()?;
             if now + USN_STEP / 2 >= limit {
-                let next = now.max(limit) + USN_STEP;
+                let next = now.max(limit).saturating_add(USN_STEP);
                 self.host.keep_usn_limit(next)?;
                 self.control.set_usn_limit(next);
             }

@@ -126,18 +126,22 @@ impl Writer {
     /// are stored. The next append would overwrite only the first of them, and recovery could take
     /// the second for a record.
     fn take_usns(&mut self, allocator: &dyn ChunkAllocator, count: u64) -> Result<u64> {
-        let now = self.words.usn_base().wrapping_add(clock::later_ns());
-        let first = now.max(self.last_usn.saturating_add(1));
-        let last = first.saturating_add(count - 1);
-        let is_good = || last < self.words.usn_limit();
-        if !is_good() {
+        let now = clock::usn_at(self.words.usn_base(), clock::later_ns());
+        let next = self.last_usn.saturating_add(1);
+        let is_good = |first: u64| first.saturating_add(count - 1) < self.words.usn_limit();
+        let mut first = now.max(next);
+        if !is_good(first) {
             allocator.extend_usn()?;
-            if !is_good() {
-                let text = format!("the lane says that USN {} was given", self.last_usn);
-                return Err(LogError::Incompatible(text));
-            }
         }
-        self.last_usn = last;
+        if !is_good(first) {
+            // The clock is ahead of the daemon's.
+            first = next;
+        }
+        if !is_good(first) {
+            let text = format!("the lane says that USN {} was given", self.last_usn);
+            return Err(LogError::Incompatible(text));
+        }
+        self.last_usn = first + (count - 1);
         Ok(first)
     }
 

@@ -62,6 +62,8 @@ pub(super) mod at {
     /// How many streams the next leader expects, and how long a write takes (`gather`).
     pub(super) const GROUP_EXPECTED: usize = 27;
     pub(super) const GROUP_WRITE_NS: usize = 28;
+    /// The largest USN of a record that was drained.
+    pub(super) const USN_HIGHEST: usize = 29;
     /// How often each slot was taken.
     pub(super) const SLOTS: usize = 64;
     pub(in crate::words) const PENDING: usize = 512;
@@ -150,6 +152,16 @@ impl Control {
     /// USNs below `limit` may be used. The limit is stored durably before this.
     pub(crate) fn set_usn_limit(&self, limit: u64) {
         self.0.set(at::USN_LIMIT, limit);
+    }
+
+    /// The largest USN of all records that were brought to the log files.
+    pub(crate) fn highest_usn(&self) -> u64 {
+        self.0.get(at::USN_HIGHEST)
+    }
+
+    /// Says that a record with this USN is in the log files.
+    pub(crate) fn raise_highest_usn(&self, usn: u64) {
+        self.0.raise(at::USN_HIGHEST, usn);
     }
 
     /// The number of the next stream.

@@ -14,6 +14,7 @@
 //! | arrivals, wanted, taken, expected | how many wait, and are waited for (`gather`) | waiters; the leader |
 //! | chunk owners | stream + 1, or 0; with a mark while the chunk is being freed | compare-and-swap from 0 by the allocator; to the mark, then 0, by the drainer |
 //! | chunk holders | whose mappings may show the chunk's file | the process that has just allocated it |
+//! | highest USN | the largest one of a record that was drained | raised by the drainer |
 //! | epoch, freed | changes that waiters sleep on | the leader; the drainer |
 //!
 //! # Words of a lane, also written by its writer, which need not be trusted

@@ -2,6 +2,7 @@
 
 #![allow(missing_docs)]
 
+mod clocks;
 mod common;
 mod daemon;
 mod embedded;
