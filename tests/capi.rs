@@ -37,11 +37,11 @@ fn compile_header(compiler: &str, name: &str, standard: &str) {
         return;
     }
     let place = tempfile::tempdir().expect("directory");
-    let source = place.path().join(name);
+    let text = place.path().join(name);
     let include = format!("#include \"{}\"\n", header().display()).repeat(2);
     let main = "{ onejournal_log_options o = ONEJOURNAL_LOG_OPTIONS; return o.durability; }";
-    std::fs::write(&source, format!("{include}int main(void) {main}\n")).expect("source");
-    run(Command::new(compiler).args(STRICT).args([standard, "-fsyntax-only"]).arg(source));
+    std::fs::write(&text, format!("{include}int main(void) {main}\n")).expect("source");
+    run(Command::new(compiler).args(STRICT).args([standard, "-fsyntax-only"]).arg(text));
 }
 
 #[test]
@@ -91,6 +91,11 @@ fn what_is_declared_is_exported_and_nothing_else() {
     assert_ne!(declared(&other), exported);
 }
 
+/// A program in `crates/capi`.
+fn source(name: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../capi")).join(name)
+}
+
 /// Compiles a program against the header and the library.
 fn compile(source: &Path, program: &Path) {
     let library = library();
@@ -106,10 +111,7 @@ fn compile(source: &Path, program: &Path) {
 fn a_c_program_uses_every_function() {
     let place = tempfile::tempdir().expect("directory");
     let program = place.path().join("program");
-    compile(
-        &Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../capi")).join("tests/program.c"),
-        &program,
-    );
+    compile(&source("tests/program.c"), &program);
     for is_nvram in [false, true] {
         let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
         let nvram = memory.path().join("nvram");
@@ -125,10 +127,7 @@ fn a_c_program_uses_a_daemon() {
     let place = tempfile::tempdir().expect("directory");
     let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
     let program = place.path().join("program");
-    compile(
-        &Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../capi")).join("tests/program.c"),
-        &program,
-    );
+    compile(&source("tests/program.c"), &program);
     let (directory, socket) = (place.path().join("log"), place.path().join("socket"));
     let options = log::Options {
         memory: memory.path().to_owned(),
@@ -153,6 +152,28 @@ fn a_c_program_uses_a_daemon() {
 }
 
 #[test]
+fn a_c_program_without_standard_descriptors_loses_no_record() {
+    let place = tempfile::tempdir().expect("directory");
+    let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+    let program = place.path().join("program");
+    compile(&source("tests/descriptors.c"), &program);
+    let (directory, socket) = (place.path().join("log"), place.path().join("socket"));
+    let use_log = |log: &Path| run(Command::new(&program).args([log, memory.path()]));
+    use_log(&directory);
+    let log = log::Log::open(&directory, &log::Options::default()).expect("open");
+    let stream = log.stream("first").expect("stream");
+    assert_eq!(stream.read_from(stream.head()).expect("reader").count(), 300);
+    drop(stream);
+    ["first", "second"].map(|name| log.remove_stream(name).expect("remove"));
+    log.close().expect("close");
+    let server = log::ServerOptions::at(&socket);
+    let server = log::Server::start(&directory, &log::Options::default(), &server);
+    let server = server.expect("serve");
+    use_log(&socket);
+    server.stop().expect("stop");
+}
+
+#[test]
 fn the_example_in_the_header_works() {
     let place = tempfile::tempdir().expect("directory");
     let text = std::fs::read_to_string(header()).expect("header");
@@ -163,10 +184,10 @@ fn the_example_in_the_header_works() {
         .collect();
     let log = place.path().join("log").display().to_string();
     assert!(example.contains("/var/lib/app/log"));
-    let source = place.path().join("example.c");
-    std::fs::write(&source, example.replace("/var/lib/app/log", &log)).expect("source");
+    let text = place.path().join("example.c");
+    std::fs::write(&text, example.replace("/var/lib/app/log", &log)).expect("source");
     let program = place.path().join("example");
-    compile(&source, &program);
+    compile(&text, &program);
     let output = run(&mut Command::new(&program));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "durable\n");
     // Its shared memory had the default place, and went with the close.
@@ -180,10 +201,7 @@ fn the_example_in_the_header_works() {
 fn the_example_program_appends_and_reads() {
     let place = tempfile::tempdir().expect("directory");
     let program = place.path().join("append");
-    compile(
-        &Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../capi")).join("examples/append.c"),
-        &program,
-    );
+    compile(&source("examples/append.c"), &program);
     let log = place.path().join("log");
     for run_count in 1..=2 {
         let output = run(Command::new(&program).arg(&log));

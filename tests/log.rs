@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -24,13 +24,17 @@ impl Daemon {
         daemon
     }
 
-    /// Starts the program, and waits until it says that it is ready.
     fn serve(&mut self) {
+        self.serve_with(Command::new(PROGRAM));
+    }
+
+    /// Starts the program, and waits until it says that it is ready.
+    fn serve_with(&mut self, mut program: Command) {
         let notify = self.directories.root.path().join("notify");
         let _ = std::fs::remove_file(&notify);
         let told = UnixDatagram::bind(&notify).expect("socket");
         told.set_read_timeout(Some(Duration::from_secs(120))).expect("timeout");
-        let child = Command::new(PROGRAM)
+        let child = program
             .arg("logd")
             .arg("--dir")
             .arg(self.directories.log())
@@ -93,6 +97,45 @@ fn append(socket: &Path, name: &str, numbers: std::ops::Range<u64>) {
         let lsn = stream.append(format!("record {number}").as_bytes()).expect("append");
         stream.sync(lsn).expect("sync");
     }
+}
+
+/// The files on a process's standard numbers that can be written.
+fn files_on_standard_numbers(pid: u32) -> Vec<PathBuf> {
+    let found =
+        (0..3).filter_map(|number| std::fs::read_link(format!("/proc/{pid}/fd/{number}")).ok());
+    let is_harmless = |path: &PathBuf| path == Path::new("/") || path == Path::new("/dev/null");
+    found.filter(|path| !is_harmless(path)).collect()
+}
+
+/// A command that begins without standard descriptors.
+fn without_standard(program: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" <&- >&- 2>&-", "sh", program]);
+    command
+}
+
+#[test]
+fn a_daemon_without_standard_descriptors_uses_none_of_their_numbers() {
+    let mut daemon = Daemon { directories: ServiceDirectories::new(), child: None };
+    daemon.serve_with(without_standard(PROGRAM));
+    let socket = daemon.directories.socket();
+    append(&socket, "a", 0..50);
+    let log = Log::connect(&socket).expect("connect");
+    let stream = log.stream("a").expect("stream");
+    assert_eq!(stream.read_from(Lsn(0)).expect("reader").count(), 50);
+    let pid = daemon.child.as_ref().expect("it runs").id();
+    assert_eq!(files_on_standard_numbers(pid), [PathBuf::new(); 0]);
+}
+
+#[test]
+fn canary_a_file_on_a_standard_number_is_found() {
+    let place = tempfile::tempdir().expect("directory");
+    let file = std::fs::File::create(place.path().join("file")).expect("file");
+    let child = Command::new("sleep").arg("100").stdin(Stdio::null()).stdout(file).spawn();
+    let mut child = child.expect("start");
+    let found = files_on_standard_numbers(child.id());
+    child.kill().and_then(|()| child.wait()).expect("ours");
+    assert!(found.contains(&place.path().join("file")), "{found:?}");
 }
 
 #[test]

@@ -49,7 +49,7 @@
 //!   mapping/ uring/            mapped memory, shared words; io_uring
 //!   block/                     BlockDevice; memory, counters
 //!   buffer/                    aligned memory
-//!   access durability error sync compare meter
+//!   access descriptor durability error faults sync compare meter
 //! ```
 
 mod access;
@@ -58,9 +58,11 @@ mod block;
 mod buffer;
 mod claim;
 pub mod compare;
+mod descriptor;
 mod disk;
 mod durability;
 mod error;
+mod faults;
 mod files;
 mod mapping;
 mod meter;
@@ -79,10 +81,14 @@ pub use block::block_device::{BlockDevice, check_span};
 pub use block::memory::MemoryDevice;
 pub use block::metered::{Counters, Metered};
 pub use buffer::aligned::AlignedBuf;
+pub use descriptor::{above_standard, moved_above_standard, occupy_standard};
 pub use disk::device::Disk;
 pub use disk::direct_io::DirectIo;
 pub use durability::Durability;
 pub use error::{DeviceError, Operation, Result};
+/// Mistakes of the crate, for tests that check their checks.
+#[doc(hidden)]
+pub use faults::Fault;
 pub use files::directory::{Directory, FileStore, StoredFile};
 pub use files::file_id::FileId;
 pub use files::folder::Folder;

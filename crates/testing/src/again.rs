@@ -1,10 +1,38 @@
 //! The test program again, as another process: a client, a victim, or a test that needs a process for itself.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, Once, PoisonError};
+
+/// The copy of standard error gets a number that no check of low numbers meets.
+const COPY_NUMBER_MIN: i32 = 100;
 
 /// In the environment of a process that runs one test. The gate's runner sets it, too.
 const ALONE: &str = "ONEJOURNAL_ALONE";
+
+/// Closes the descriptors 0, 1 and 2, as a daemon does. Only in a process that the test has for
+/// itself ([`own_process`]): it prints nothing from then on but why it panics.
+pub fn close_standard_descriptors() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let copied = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), COPY_NUMBER_MIN);
+        let copy = File::from(copied.expect("a descriptor is free"));
+        let copy = Mutex::new(copy);
+        std::panic::set_hook(Box::new(move |info| {
+            // An error here has no other place to go.
+            let _ = writeln!(copy.lock().unwrap_or_else(PoisonError::into_inner), "{info}");
+        }));
+    });
+    let open = (0..3).filter(|number| Path::new("/proc/self/fd").join(number.to_string()).exists());
+    for number in open {
+        // SAFETY: no value owns these numbers. The standard library writes to them and never closes
+        // them.
+        unsafe { rustix::io::close(number) };
+    }
+}
 
 /// The name of the test that contains the call, as the test program knows it.
 #[macro_export]

@@ -12,6 +12,7 @@ use rustix::ioctl::{self, Ioctl, IoctlOutput, NoArg, Opcode, Setter};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::loop_status::LoopInfo64;
+use crate::descriptor::above_standard;
 use crate::error::{DeviceError, Result};
 use crate::error::{errno, refused};
 
@@ -107,7 +108,7 @@ impl LoopDevice {
 }
 
 fn open(path: &Path, mode: OFlags) -> Result<File> {
-    let opened = rustix::fs::open(path, mode | OFlags::CLOEXEC, Mode::empty());
+    let opened = above_standard(|| rustix::fs::open(path, mode | OFlags::CLOEXEC, Mode::empty()));
     opened.map(File::from).map_err(|e| errno(path, e))
 }
 

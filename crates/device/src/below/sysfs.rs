@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::descriptor::above_standard;
+
 /// Opens the node of a block device below `/dev`.
 pub(crate) fn open_node(device: u64, flags: OFlags) -> rustix::io::Result<rustix::fd::OwnedFd> {
     let path = node_path(device);
-    let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
+    let fd = above_standard(|| rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()))?;
     if rustix::fs::fstat(&fd)?.st_rdev != device {
         return Err(rustix::io::Errno::NODEV);
     }

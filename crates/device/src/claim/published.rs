@@ -13,12 +13,13 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{MemfdFlags, Stat};
+use rustix::fs::{MemfdFlags, Stat, memfd_create};
 
 use super::proc_locks::Lock;
 use super::range_lock::lock_range;
 use crate::access::Access;
 use crate::below::backing::{Backing, Root};
+use crate::descriptor::above_standard;
 
 /// Names begin here: no disk is as large as that.
 const NAMES_FROM: u64 = 1 << 62;
@@ -30,7 +31,7 @@ pub(crate) fn place_of(number: u64) -> u64 {
 
 /// Publishes a lock at `place` until the descriptor is closed.
 pub(crate) fn publish(place: u64) -> io::Result<OwnedFd> {
-    let file = rustix::fs::memfd_create("onejournal", MemfdFlags::CLOEXEC)?;
+    let file = above_standard(|| memfd_create("onejournal", MemfdFlags::CLOEXEC))?;
     lock_range(&file, Access::ReadOnly, place, place + 1)?;
     Ok(file)
 }

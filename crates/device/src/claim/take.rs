@@ -32,6 +32,7 @@ use super::{in_use, other_users};
 use crate::access::Access;
 use crate::below::backing::{Backing, Root};
 use crate::below::kind::Kind;
+use crate::descriptor::{NUMBER_MIN, above_standard};
 use crate::error::{DeviceError, Operation, Result};
 use crate::error::{errno, refused};
 use crate::files::trust::Trust;
@@ -77,7 +78,8 @@ pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result
     refuse_other_users(path, access, &backing)?;
     let behind = match &locked {
         Some(Lock::File(file)) => {
-            let file = rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(|e| errno(path, e))?;
+            let file =
+                rustix::io::fcntl_dupfd_cloexec(file, NUMBER_MIN).map_err(|e| errno(path, e))?;
             Some((file, backing.start))
         }
         _ => None,
@@ -178,7 +180,7 @@ fn open_backing(name: &Path, access: Access, backing: &Backing) -> Option<OwnedF
             && Kind::of(stat) == Ok(Kind::File)
     };
     rustix::fs::stat(name).ok().filter(is_it)?;
-    let file = rustix::fs::open(name, flags, Mode::empty()).ok()?;
+    let file = above_standard(|| rustix::fs::open(name, flags, Mode::empty())).ok()?;
     rustix::fs::fstat(&file).is_ok_and(|stat| is_it(&stat)).then_some(file)
 }
 
@@ -205,7 +207,7 @@ fn kind_of(path: &Path, stat: &Stat) -> Result<Kind> {
 /// Opens without the page cache, unless the file system cannot do that.
 fn open_direct(path: &Path, mode: OFlags) -> rustix::io::Result<OwnedFd> {
     let flags = mode | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let open = |flags| rustix::fs::open(path, flags, Mode::empty());
+    let open = |flags| above_standard(|| rustix::fs::open(path, flags, Mode::empty()));
     match open(flags | OFlags::DIRECT) {
         Err(Errno::INVAL) => open(flags),
         opened => opened,
@@ -215,7 +217,7 @@ fn open_direct(path: &Path, mode: OFlags) -> rustix::io::Result<OwnedFd> {
 /// Claims the block device that `stat` describes, which must still be the one at `path`.
 fn open_exclusive(path: &Path, stat: &Stat, backing: &Backing) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
-    let fd = match rustix::fs::open(path, flags, Mode::empty()) {
+    let fd = match above_standard(|| rustix::fs::open(path, flags, Mode::empty())) {
         Err(Errno::BUSY) => return Err(busy(path, backing, Some(stat.st_rdev))),
         opened => opened.map_err(|e| errno(path, e))?,
     };

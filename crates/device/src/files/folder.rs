@@ -29,6 +29,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::access::Access;
+use crate::descriptor::above_standard;
 use crate::files::trust::Owner;
 use crate::files::trust::Trust;
 
@@ -82,7 +83,7 @@ impl Folder {
     /// The directory at `path`.
     pub fn open(path: &Path, trust: Trust) -> io::Result<Folder> {
         let path = without_end(path);
-        let directory = open(&path, DIRECTORY, Mode::empty()).map_err(|e| link(e, &path))?;
+        let directory = open_directory(&path)?;
         Folder::of(directory, path, trust)
     }
 
@@ -96,7 +97,7 @@ impl Folder {
             Err(Errno::EXIST) => false,
             Err(e) => return Err(e.into()),
         };
-        let directory = open(&path, DIRECTORY, Mode::empty()).map_err(|e| link(e, &path))?;
+        let directory = open_directory(&path)?;
         if is_new {
             hand_over(&directory, trust.owner)?;
         }
@@ -129,7 +130,7 @@ impl Folder {
     pub fn folder(&self, name: &str) -> io::Result<Folder> {
         check_name(name);
         let path = self.at(name);
-        let directory = openat(&self.directory, name, DIRECTORY, Mode::empty());
+        let directory = self.open_in(name, DIRECTORY, Mode::empty());
         Folder::of(directory.map_err(|e| self.link(e, name))?, path, self.trust)
     }
 
@@ -138,7 +139,7 @@ impl Folder {
         check_name(name);
         match mkdirat(&self.directory, name, Mode::from_raw_mode(mode)) {
             Ok(()) => {
-                let made = openat(&self.directory, name, DIRECTORY, Mode::empty());
+                let made = self.open_in(name, DIRECTORY, Mode::empty());
                 hand_over(&made.map_err(|e| self.link(e, name))?, Some(self.owner))?;
             }
             Err(Errno::EXIST) => {}
@@ -169,7 +170,7 @@ impl Folder {
 
     fn file_with(&self, name: &str, how: OFlags) -> io::Result<File> {
         check_name(name);
-        let file = openat(&self.directory, name, how | FILE, Mode::empty());
+        let file = self.open_in(name, how | FILE, Mode::empty());
         let file = file.map_err(|e| self.link(e, name))?;
         let found = fstat(&file)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
@@ -184,7 +185,7 @@ impl Folder {
     pub fn new_file(&self, name: &str, mode: u32) -> io::Result<File> {
         check_name(name);
         let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | FILE;
-        let file = openat(&self.directory, name, how, Mode::from_raw_mode(mode))?;
+        let file = self.open_in(name, how, Mode::from_raw_mode(mode))?;
         hand_over(&file, Some(self.owner))?;
         Ok(file.into())
     }
@@ -279,6 +280,10 @@ impl Folder {
         Ok(rustix::fs::fsync(&self.directory)?)
     }
 
+    fn open_in(&self, name: &str, how: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+        above_standard(|| openat(&self.directory, name, how, mode))
+    }
+
     /// Gives the error of a symbolic link a message of its own.
     fn link(&self, error: Errno, name: &str) -> Error {
         let found = self.stat(name).ok().flatten();
@@ -290,6 +295,10 @@ impl AsFd for Folder {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.directory.as_fd()
     }
+}
+
+fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    above_standard(|| open(path, DIRECTORY, Mode::empty())).map_err(|e| link(e, path))
 }
 
 /// The path without a slash at its end: before a slash, a link would be followed.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::descriptor::above_standard;
 use crate::error::Result;
 use crate::error::{errno, refused};
 use crate::files::trust::Trust;
@@ -26,7 +27,8 @@ impl Trust {
     pub fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
         let last = self.follow(path)?;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = rustix::fs::open(&last, flags, mode).map_err(|e| errno(path, e))?;
+        let fd = above_standard(|| rustix::fs::open(&last, flags, mode));
+        let fd = fd.map_err(|e| errno(path, e))?;
         let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
             self.check_owner(path, &stat)?;

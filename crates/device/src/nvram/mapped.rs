@@ -29,6 +29,7 @@ use super::persist::{self, STREAM_FROM_BYTES};
 use super::processor::{Native, Processor};
 use crate::access::Access;
 use crate::claim::take::lock_file;
+use crate::descriptor::above_standard;
 use crate::durability::Durability;
 use crate::error::{DeviceError, Operation, Result};
 use crate::error::{errno, refused};
@@ -87,7 +88,8 @@ impl MappedNvram {
         let stat = rustix::fs::stat(last).map_err(|e| errno(path, e))?;
         Medium::of(path, &stat)?;
         let flags = access.flags() | follow | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = rustix::fs::open(last, flags, Mode::empty()).map_err(|e| errno(path, e))?;
+        let fd = above_standard(|| rustix::fs::open(last, flags, Mode::empty()));
+        let fd = fd.map_err(|e| errno(path, e))?;
         let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
         if let Some(trust) = trust {
             trust.check(path, &stat)?;
@@ -105,8 +107,8 @@ impl MappedNvram {
     ) -> Result<MappedNvram> {
         let path = path.as_ref();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let fd =
-            rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| errno(path, e))?;
+        let fd = above_standard(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR));
+        let fd = fd.map_err(|e| errno(path, e))?;
         let created = rustix::fs::ftruncate(&fd, len_bytes)
             .map_err(|e| errno(path, e))
             .and_then(|()| rustix::fs::fstat(&fd).map_err(|e| errno(path, e)))

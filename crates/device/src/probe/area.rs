@@ -22,6 +22,7 @@ use super::sizes::{SIZE_BYTES_MAX, Sizes};
 use crate::below::kind::Kind;
 use crate::block::block_device::BlockDevice;
 use crate::block::metered::Metered;
+use crate::descriptor::above_standard;
 use crate::disk::device::Disk;
 use crate::disk::direct_io::DirectIo;
 use crate::error::{DeviceError, Operation, Result};
@@ -175,7 +176,8 @@ fn share_bytes(all_bytes: u64) -> u64 {
 /// A new file in `dir` that has no name.
 fn unnamed_file(dir: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    match rustix::fs::open(dir, flags | OFlags::TMPFILE, Mode::RUSR | Mode::WUSR) {
+    let open = || rustix::fs::open(dir, flags | OFlags::TMPFILE, Mode::RUSR | Mode::WUSR);
+    match above_standard(open) {
         // The file system does not know O_TMPFILE, or the kernel does not.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => short_named_file(dir),
         opened => Ok(opened?),
@@ -188,7 +190,8 @@ fn short_named_file(dir: &Path) -> io::Result<OwnedFd> {
         rustix::fs::open(dir, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let name = PathBuf::from(format!(".onejournal-probe-{:016x}", fastrand::u64(..)));
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(&directory, &name, flags, Mode::RUSR | Mode::WUSR)?;
+    let open = || rustix::fs::openat(&directory, &name, flags, Mode::RUSR | Mode::WUSR);
+    let file = above_standard(open)?;
     rustix::fs::unlinkat(&directory, &name, AtFlags::empty())?;
     Ok(file)
 }
@@ -218,7 +221,8 @@ impl Disk {
     fn reopen_buffered(&self) -> io::Result<File> {
         // By its descriptor: the path may lead to another device by now.
         let path = format!("/proc/self/fd/{}", self.descriptor().as_raw_fd());
-        File::options().read(true).write(true).open(path)
+        let open = || File::options().read(true).write(true).open(path).map(OwnedFd::from);
+        above_standard(open).map(File::from)
     }
 }
 

@@ -9,6 +9,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
 use crate::buffer::aligned::AlignedBuf;
+use crate::descriptor::occupy_standard;
 
 /// Bytes of a command that are for the file.
 pub const COMMAND_BYTES: usize = 80;
@@ -36,6 +37,7 @@ impl CommandRing {
         header_bytes: usize,
         payload_bytes: usize,
     ) -> io::Result<CommandRing> {
+        occupy_standard();
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()

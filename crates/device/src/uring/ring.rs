@@ -8,6 +8,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use crate::descriptor::occupy_standard;
 use crate::sync::Mutex;
 use io_uring::{IoUring, opcode, types};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -42,6 +43,7 @@ impl RingPool {
 }
 
 fn new_ring() -> io::Result<IoUring> {
+    occupy_standard();
     // Completions are handled by the thread that waits for them: no interrupt of another.
     // Kernels before 5.19 do not know the flag.
     IoUring::builder().setup_coop_taskrun().build(2).or_else(|_| IoUring::new(2))

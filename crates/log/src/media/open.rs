@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use device::{Access, Disk, Durability, Folder, MappedNvram, Nvram};
+use device::{Access, Disk, Durability, Folder, MappedNvram, Nvram, above_standard};
 use rustix::fs::{Mode, OFlags};
 
 use crate::format::chunk::DATA_OFFSET;
@@ -21,7 +21,7 @@ pub(crate) fn chunk_name(index: usize) -> String {
 /// Refuses a directory that is not NVRAM of the class `asked`, before a log is made on it.
 pub(crate) fn check_nvram(nvram: &Path, asked: Option<Durability>) -> Result<()> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = rustix::fs::open(nvram, flags, Mode::from_raw_mode(0o600));
+    let file = above_standard(|| rustix::fs::open(nvram, flags, Mode::from_raw_mode(0o600)));
     let file = File::from(file.map_err(|e| at(nvram)(e.into()))?);
     file.set_len(DATA_OFFSET).map_err(at(nvram))?;
     MappedNvram::share(nvram, file.into(), Access::ReadWrite, asked)?;

@@ -38,6 +38,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use device::above_standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketAddrUnix, SocketFlags};
 
@@ -193,7 +194,7 @@ fn accept(connections: &Arc<Connections>, is_ending: &AtomicBool, listener: &Own
         if !matches!(poll(&mut wanted, Some(&limit)), Ok(1..)) {
             continue;
         }
-        match rustix::net::accept_with(listener, SocketFlags::CLOEXEC) {
+        match above_standard(|| rustix::net::accept_with(listener, SocketFlags::CLOEXEC)) {
             Ok(socket) => connections.begin(socket),
             Err(e) => {
                 tracing::warn!("accepting a connection: {e}");

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use device::{above_standard, moved_above_standard, occupy_standard};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -16,7 +17,7 @@ use crate::wire::protocol::FILES_MAX;
 /// A new socket that keeps messages apart.
 pub(crate) fn socket() -> io::Result<OwnedFd> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-    Ok(rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
+    Ok(above_standard(|| rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None))?)
 }
 
 /// A connection to the socket at `path`.
@@ -49,6 +50,7 @@ pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], files: &[BorrowedFd<'_>]) -> 
 pub(crate) fn receive(socket: &OwnedFd, buf: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
+    occupy_standard();
     let received = rustix::io::retry_on_intr(|| {
         let mut parts = [IoSliceMut::new(buf)];
         rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)
@@ -59,6 +61,7 @@ pub(crate) fn receive(socket: &OwnedFd, buf: &mut [u8]) -> io::Result<(usize, Ve
             files.extend(received);
         }
     }
+    let files = files.into_iter().map(moved_above_standard).collect::<rustix::io::Result<_>>()?;
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a message that is too long"));
     }

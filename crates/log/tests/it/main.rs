@@ -5,6 +5,7 @@
 mod clocks;
 mod common;
 mod daemon;
+mod descriptors;
 mod embedded;
 mod example;
 mod incarnations;

@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use device::{RANGES_XATTR, Range, RangeError};
+use device::{RANGES_XATTR, Range, RangeError, above_standard};
 use rustix::fs::{Mode, OFlags};
 
 use crate::real::file::Real;
@@ -20,7 +20,7 @@ impl Target {
     /// or the path leads to another file by now.
     pub fn new(path: &Path, main: Real) -> Option<Target> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        let file = above_standard(|| rustix::fs::open(path, flags, Mode::empty())).ok()?;
         let target = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         // A volume that does not know the attribute would store it.
         device::virtual_attribute(&target, RANGES_XATTR).ok()?;

@@ -12,6 +12,7 @@ mod checkpoints;
 mod common;
 mod daemon;
 mod database;
+mod descriptors;
 mod example;
 mod fork;
 mod grounds;
