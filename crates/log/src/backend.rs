@@ -52,7 +52,8 @@ pub(crate) trait LogBackend: Send + Sync {
     /// Counters of the log.
     fn stat(&self) -> Result<LogStat>;
 
-    /// The counters that this process knows without asking another one; zeros for the rest.
+    /// The counters that this process knows without asking another one and without waiting; zeros
+    /// for the rest.
     fn known_stat(&self) -> LogStat;
 
     /// See [`Log::close`](crate::Log::close).
@@ -102,7 +103,7 @@ pub(crate) trait StreamBackend: Send + Sync {
     /// The end of the last appended record.
     fn appended(&self) -> Lsn;
 
-    /// The three ends that this process knows without asking another one.
+    /// The three ends that this process knows without asking another one and without waiting.
     fn known_ends(&self) -> Ends;
 
     /// Drops the records before `lsn`.

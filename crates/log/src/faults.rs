@@ -39,6 +39,8 @@ pub(crate) enum Fault {
     FoundStreamNotKept,
     /// A process that finds a log file does not make it durable first.
     FoundFileNotSettled,
+    /// A file of shared memory that was removed is made again, while processes use the old one.
+    MissingFileMadeAgain,
     /// Shared words are read without acquiring what was written before them.
     WordsReadRelaxed,
     /// Shared words are written without releasing what was written before them.

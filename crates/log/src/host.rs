@@ -108,6 +108,11 @@ pub(crate) trait Host: Send + Sync {
     /// Whether `client`, another process, has left or died.
     fn is_dead(&self, client: Client) -> bool;
 
+    /// Whether the shared memory was removed, so that other processes cannot find it.
+    fn is_memory_gone(&self) -> bool {
+        false
+    }
+
     /// What an append on a lane survives before it is synced. `None`: the lanes are ordinary
     /// memory.
     fn nvram(&self) -> Option<Durability>;

@@ -9,7 +9,7 @@ use device::{Durability, ForkMark};
 use crate::backend::LogBackend;
 use crate::client::{self, ConnectOptions};
 use crate::directory::options::Options;
-use crate::embedded::EmbeddedLog;
+use crate::embedded::log::EmbeddedLog;
 use crate::owned::Owned;
 use crate::stream::Stream;
 use crate::types::RecordBatch;

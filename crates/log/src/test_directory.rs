@@ -8,7 +8,7 @@ use device::Durability;
 use onejournal_testing::ServiceDirectories;
 
 use crate::directory::service_directory::ServiceDirectory;
-use crate::embedded::EmbeddedLog;
+use crate::embedded::log::EmbeddedLog;
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
 use crate::host::StreamMeta;
@@ -45,7 +45,7 @@ impl TestDirectory {
 
     pub(crate) fn open(&self) -> TestLog {
         let backend = EmbeddedLog::open(&self.path(), &self.options).expect("open");
-        let service = backend.service().clone();
+        let service = backend.service();
         TestLog { log: Log::new(Box::new(backend)).expect("a log"), service }
     }
 

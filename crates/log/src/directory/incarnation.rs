@@ -101,15 +101,25 @@ impl MountedDirectory {
 /// Name of the file. Part of the format.
 const INCARNATION: &str = "incarnation";
 
-/// The shared memory of the service in `root`, if the service can continue in it. Removes memory of
-/// an older incarnation. The caller has the service's lock.
-pub(crate) fn find_memory(root: &Folder, slots: &Slots) -> Result<Option<Folder>> {
+/// What became of a service's shared memory.
+pub(crate) enum Found {
+    /// The service can continue in it.
+    Memory(Folder),
+    /// There is none.
+    None,
+    /// Processes use memory that this process cannot find. The error says so.
+    Used(LogError),
+}
+
+/// Finds the shared memory of the service in `root`. Removes memory of an older incarnation. The
+/// caller has the service's lock.
+pub(crate) fn find_memory(root: &Folder, slots: &Slots) -> Result<Found> {
     let Some(text) = root.read(INCARNATION).map_err(within(root, INCARNATION))? else {
-        return Ok(None);
+        return Ok(Found::None);
     };
     // It is not synced: within the boot that it is for the page cache has it whole.
     let Ok(incarnation) = parse::<Incarnation>(&root.at(INCARNATION), &text) else {
-        return Ok(None);
+        return Ok(Found::None);
     };
     if incarnation.directory != MountedDirectory::of(root)? {
         tracing::debug!(
@@ -117,27 +127,27 @@ pub(crate) fn find_memory(root: &Folder, slots: &Slots) -> Result<Option<Folder>
             root.path().display(),
             incarnation.memory.display()
         );
-        return Ok(None);
+        return Ok(Found::None);
     }
     let Some(memory) = own_memory(root, &incarnation.memory)? else {
-        slots.refuse_if_joined(&format!(
+        let used = slots.refuse_if_joined(&format!(
             "a process uses it with the shared memory {}, which was removed or cannot be seen from here (another \
              /dev/shm, in a container): end that process first, or let both see the same",
             incarnation.memory.display()
-        ))?;
-        return Ok(None);
+        ));
+        return Ok(used.map_or_else(Found::Used, |()| Found::None));
     };
     if incarnation.boot == boot()?
         && memory.stat(CONTROL).map_err(within(&memory, CONTROL))?.is_some()
     {
         name_log(root, &memory)?;
-        return Ok(Some(memory));
+        return Ok(Found::Memory(memory));
     }
-    slots.refuse_if_joined(
-        "its shared memory was removed while a process uses it: end that process first",
-    )?;
-    remove_memory(&memory)?;
-    Ok(None)
+    let why = "its shared memory was removed while a process uses it: end that process first";
+    match slots.refuse_if_joined(why) {
+        Err(used) => Ok(Found::Used(used)),
+        Ok(()) => remove_memory(&memory).map(|()| Found::None),
+    }
 }
 
 /// Removes a service's shared memory.

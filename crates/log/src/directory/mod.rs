@@ -2,6 +2,7 @@
 
 pub(crate) mod incarnation;
 pub(crate) mod look;
+pub(crate) mod memory;
 pub(crate) mod options;
 pub(crate) mod permit;
 pub(crate) mod served;

@@ -25,6 +25,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use device::sync::Mutex;
 use device::{
@@ -33,7 +34,10 @@ use device::{
 };
 use rustix::fs::FlockOperation;
 
-use crate::directory::incarnation::{CONTROL, find_memory, make_memory, nvram_of, remove_memory};
+use crate::directory::incarnation::{
+    CONTROL, Found, find_memory, make_memory, nvram_of, remove_memory,
+};
+use crate::directory::memory::SharedMemory;
 use crate::directory::options::{Options, SETTINGS, settings_of};
 use crate::directory::served::{Serving, refuse_if_served};
 use crate::directory::slots::{Lock, Slots};
@@ -42,8 +46,8 @@ use crate::format::group::newest_header;
 use crate::host::{Host, Settings, StreamMeta};
 use crate::media::chunk_file::ChunkFile;
 use crate::media::files::{
-    make_folder, open_or_make, open_or_make_root, open_reserved, open_words, parse,
-    remove_if_there, within, write_whole,
+    make_folder, open_or_make, open_or_make_root, open_reserved, parse, remove_if_there, within,
+    write_whole,
 };
 use crate::media::open::{check_nvram, chunk_name, class_of, open_group};
 use crate::words::client_copy::{RemoteWords, leases_in, make_remote_words};
@@ -53,6 +57,12 @@ use crate::{LogError, Result, StreamId, StreamName, clock};
 /// What a stream's directory has when there is a stream.
 pub(crate) const META: &str = "stream.json";
 const USN_LIMIT: &str = "usn-limit";
+/// The name of the file `control` until the service is recovered: there is no memory before.
+const NEW_CONTROL: &str = "control.new";
+/// How long a process that joins waits for others to leave shared memory that was removed. They
+/// look several times a second.
+const LEAVE_WAIT: Duration = Duration::from_secs(3);
+const LEAVE_POLL: Duration = Duration::from_millis(5);
 
 /// A service's directory, joined by this process.
 pub(crate) struct ServiceDirectory {
@@ -60,7 +70,7 @@ pub(crate) struct ServiceDirectory {
     streams: Folder,
     slots: Slots,
     settings: Settings,
-    memory: Folder,
+    memory: SharedMemory,
     control: Control,
     client: Client,
     /// Locked while this process lives, or until it releases the memory.
@@ -97,29 +107,72 @@ impl ServiceDirectory {
             check_nvram(nvram, options.durability)?;
         }
         let root = open_or_make_root(path, options.trust())?;
-        let lock = Lock::take(&root)?;
-        refuse_if_served(&root)?;
-        let slots = Slots::open(&root)?;
-        let serving = match socket {
-            Some(socket) => {
-                if slots.is_joined(None) {
-                    let directory = root.path().display();
-                    let text = format!("{directory}: processes that opened it themselves use it");
-                    return Err(LogError::InUse(text));
+        ServiceDirectory::join_root(&root, options, socket, recover)
+    }
+
+    /// Joins the service of the same directory again, after this process has left it.
+    pub(crate) fn join_root_again(
+        &self,
+        options: &Options,
+        recover: impl FnOnce(Arc<ServiceDirectory>) -> Result<()>,
+    ) -> Result<Arc<ServiceDirectory>> {
+        ServiceDirectory::join_root(&self.root, options, None, recover)
+    }
+
+    /// The path by which the directory was opened, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    fn join_root(
+        root: &Folder,
+        options: &Options,
+        socket: Option<&Path>,
+        recover: impl FnOnce(Arc<ServiceDirectory>) -> Result<()>,
+    ) -> Result<Arc<ServiceDirectory>> {
+        let begin = Instant::now();
+        loop {
+            let lock = Lock::take(root)?;
+            refuse_if_served(root)?;
+            let slots = Slots::open(root)?;
+            let serving = socket.map(|socket| serving(root, &slots, socket)).transpose()?;
+            let settings = settings_of(root, options)?;
+            let found = match find_memory(root, &slots)? {
+                // They leave it soon, unless they see another one.
+                Found::Used(_) if begin.elapsed() < LEAVE_WAIT => {
+                    drop((serving, lock));
+                    std::thread::sleep(LEAVE_POLL);
+                    continue;
                 }
-                Some(Serving::claim(&root, socket)?)
+                Found::Used(refusal) => return Err(refusal),
+                Found::None => None,
+                Found::Memory(memory) => Some(memory),
+            };
+            let is_new = found.is_none();
+            let memory = found.map_or_else(|| make_memory(root, &slots, &options.memory), Ok)?;
+            let root = root.clone();
+            let joined = ServiceDirectory::open((root, slots, settings), memory, is_new, serving)?;
+            if is_new {
+                recover(joined.clone())?;
+                let folder = joined.memory.folder();
+                folder.rename(NEW_CONTROL, CONTROL).map_err(within(folder, CONTROL))?;
             }
-            None => None,
-        };
-        let settings = settings_of(&root, options)?;
+            drop(lock);
+            return Ok(joined);
+        }
+    }
+
+    /// Opens everything of the service, whose lock the caller has.
+    fn open(
+        (root, slots, settings): (Folder, Slots, Settings),
+        memory: Folder,
+        is_new: bool,
+        serving: Option<Serving>,
+    ) -> Result<Arc<ServiceDirectory>> {
         let streams = make_folder(&root, "streams")?;
-        let found = find_memory(&root, &slots)?;
-        let is_new = found.is_none();
-        let memory = found.map_or_else(|| make_memory(&root, &slots, &options.memory), Ok)?;
-        // The control file gets its name when the service is recovered: until then there is no
-        // memory.
-        let control_name = if is_new { "control.new" } else { CONTROL };
-        let control = Control::new(Arc::new(open_words(&memory, control_name, Control::COUNT)?));
+        let control_name = if is_new { NEW_CONTROL } else { CONTROL };
+        let memory = SharedMemory::open(memory, control_name)?;
+        let control = memory.control().clone();
         let (client, slot) = slots.take(&control)?;
         let may_hold = has_streams(&streams)?;
         let nvram = match &settings.nvram {
@@ -141,8 +194,7 @@ impl ServiceDirectory {
             }
             Some(_) => None,
         };
-        let chunks = Mutex::new(HashMap::new());
-        let joined = Arc::new(ServiceDirectory {
+        Ok(Arc::new(ServiceDirectory {
             root,
             streams,
             slots,
@@ -155,15 +207,8 @@ impl ServiceDirectory {
             serving,
             nvram,
             group,
-            chunks,
-        });
-        if is_new {
-            recover(joined.clone())?;
-            let renamed = joined.memory.rename(control_name, CONTROL);
-            renamed.map_err(within(&joined.memory, CONTROL))?;
-        }
-        drop(lock);
-        Ok(joined)
+            chunks: Mutex::new(HashMap::new()),
+        }))
     }
 
     /// Whether the directory and the shared memory are still at their paths.
@@ -173,8 +218,8 @@ impl ServiceDirectory {
             matches!(found, (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
         };
         is_there(&self.root)
-            && is_there(&self.memory)
-            && matches!(self.memory.stat(CONTROL), Ok(Some(_)))
+            && is_there(self.memory.folder())
+            && matches!(self.memory.folder().stat(CONTROL), Ok(Some(_)))
     }
 
     /// Removes the shared memory if no other process has joined and `is_done` says that nothing is
@@ -190,16 +235,14 @@ impl ServiceDirectory {
         }
         let _lock = Lock::take(&self.root)?;
         if is_alone() && joined_count() == before {
-            // Without this one the rest is nothing, wherever this ends.
-            self.memory.remove(CONTROL).map_err(within(&self.memory, CONTROL))?;
-            // A process that waits for the lock makes new memory. It must not see this process as a
-            // user.
-            self.has_left.store(true, Ordering::Release);
-            rustix::fs::flock(&self.slot, FlockOperation::Unlock)
-                .map_err(|e| within(&self.root, "clients")(e.into()))?;
-            remove_memory(&self.memory)?;
-            // What was not given of the last hour is given by the next one. After the memory, which
-            // holds the limit that those who use it go by.
+            let memory = self.memory.folder();
+            // Without this file the rest is nothing, wherever this ends.
+            memory.remove(CONTROL).map_err(within(memory, CONTROL))?;
+            // A process that waits for the lock makes new memory. It must not see this process as a user.
+            self.leave()?;
+            remove_memory(memory)?;
+            // What was not given of the last hour is given by the next one. After the memory, which holds the limit
+            // that those who use it go by.
             let base = control.usn_base();
             let limit = control.usn_limit();
             let now = clock::usn_at(base, clock::monotonic_ns());
@@ -210,6 +253,14 @@ impl ServiceDirectory {
             }
         }
         Ok(())
+    }
+
+    /// Leaves the service. No file of the directory and of the shared memory may be used after this
+    /// call, and no word be changed.
+    pub(crate) fn leave(&self) -> Result<()> {
+        self.has_left.store(true, Ordering::Release);
+        rustix::fs::flock(&self.slot, FlockOperation::Unlock)
+            .map_err(|e| within(&self.root, "clients")(e.into()))
     }
 
     /// The directory of a stream; `None`: there is none.
@@ -236,16 +287,11 @@ impl ServiceDirectory {
 
     /// The directory of the chunks.
     fn chunk_folder(&self) -> &Folder {
-        self.nvram.as_ref().map_or(&self.memory, |(own, _)| own)
+        self.nvram.as_ref().map_or(self.memory.folder(), |(own, _)| own)
     }
 
     fn chunk_len_bytes(&self) -> u64 {
         DATA_OFFSET + self.settings.chunk_bytes
-    }
-
-    /// The file of a lane's words. Makes it if there is none.
-    pub(crate) fn lane_fd(&self, stream: StreamId) -> Result<OwnedFd> {
-        Ok(open_reserved(&self.memory, &lane_name(stream.0), LaneWords::COUNT as u64 * 8)?.into())
     }
 
     /// A number that no stream had since the memory was made, and whose index among
@@ -279,9 +325,14 @@ impl ServiceDirectory {
     }
 }
 
-/// The file of a lane's words.
-fn lane_name(stream: u32) -> String {
-    format!("lane-{stream}")
+/// Claims the directory for the daemon that will listen at `socket`.
+fn serving(root: &Folder, slots: &Slots, socket: &Path) -> Result<Serving> {
+    if slots.is_joined(None) {
+        let directory = root.path().display();
+        let text = format!("{directory}: processes that opened it themselves use it");
+        return Err(LogError::InUse(text));
+    }
+    Serving::claim(root, socket)
 }
 
 /// What is known of the stream in `folder`; `None`: it is being made, or removed.
@@ -333,12 +384,16 @@ impl Host for ServiceDirectory {
         !self.slots.is_taken(slot)
     }
 
+    fn is_memory_gone(&self) -> bool {
+        self.memory.is_gone()
+    }
+
     fn nvram(&self) -> Option<Durability> {
         self.nvram.as_ref().map(|(_, class)| *class)
     }
 
     fn lane_words(&self, stream: StreamId) -> Result<LaneWords> {
-        let words = SharedWords::of_file(self.lane_fd(stream)?, LaneWords::COUNT)?;
+        let words = SharedWords::of_file(self.memory.lane_file(stream)?, LaneWords::COUNT)?;
         Ok(LaneWords::new(Arc::new(words)))
     }
 
@@ -368,7 +423,11 @@ impl Host for ServiceDirectory {
     }
 
     fn chunk_file(&self, index: usize) -> Result<OwnedFd> {
-        Ok(open_reserved(self.chunk_folder(), &chunk_name(index), self.chunk_len_bytes())?.into())
+        let len_bytes = self.chunk_len_bytes();
+        Ok(match &self.nvram {
+            Some((own, _)) => open_reserved(own, &chunk_name(index), len_bytes)?.into(),
+            None => self.memory.chunk_file(index, len_bytes)?.into(),
+        })
     }
 
     fn shorten_chunk(&self, index: usize) -> Result<bool> {
@@ -404,15 +463,15 @@ impl Host for ServiceDirectory {
     }
 
     fn remote_words(&self, stream: StreamId, serial: u64) -> Result<Arc<RemoteWords>> {
-        Ok(Arc::new(RemoteWords::open(&self.memory, stream, serial)?))
+        Ok(Arc::new(RemoteWords::open(self.memory.folder(), stream, serial)?))
     }
 
     fn make_remote_words(&self, stream: StreamId, serial: u64, words: &LaneWords) -> Result<File> {
-        make_remote_words(&self.memory, stream, serial, words)
+        make_remote_words(self.memory.folder(), stream, serial, words)
     }
 
     fn remote_leases(&self) -> Result<Vec<(StreamId, u64)>> {
-        leases_in(&self.memory)
+        leases_in(self.memory.folder())
     }
 
     fn group(&self) -> Option<&dyn BlockDevice> {
@@ -463,7 +522,7 @@ impl Host for ServiceDirectory {
         let folder = self.streams.folder(name.as_str()).map_err(&failed)?;
         folder.remove(META).and_then(|()| folder.sync()).map_err(within(&folder, META))?;
         self.streams.remove_folder(name.as_str()).map_err(&failed)?;
-        remove_if_there(&self.memory, &lane_name(meta.id))
+        self.memory.remove_lane(StreamId(meta.id))
     }
 
     fn store(&self, name: &StreamName) -> Result<Arc<dyn FileStore>> {
@@ -504,8 +563,7 @@ impl Drop for ServiceDirectory {
         let control = &self.control;
         for index in 0..self.settings.chunk_count as usize {
             if control.chunk_state(index) == ChunkState::Free && control.chunk_holder(index) == 0 {
-                // There need not be one. It is made again when it is allocated.
-                let _ = self.memory.remove(&chunk_name(index));
+                self.memory.remove_chunk(index);
             }
         }
     }

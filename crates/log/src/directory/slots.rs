@@ -58,9 +58,13 @@ impl Slots {
 
     /// An error if any process has a slot. `why` says why that is an error.
     pub(crate) fn refuse_if_joined(&self, why: &str) -> Result<()> {
-        match self.is_joined(None) {
-            true => Err(LogError::Incompatible(format!("{}: {why}", self.0.path().display()))),
-            false => Ok(()),
+        match (0..CLIENT_COUNT_MAX).find(|slot| self.is_taken(*slot)) {
+            None => Ok(()),
+            Some(slot) => {
+                let file = self.0.at(&name_of(slot));
+                let text = format!("{}: {why} (fuser shows its number)", file.display());
+                Err(LogError::Incompatible(text))
+            }
         }
     }
 

@@ -17,10 +17,21 @@ impl Service {
         options: &Options,
         socket: Option<&Path>,
     ) -> Result<(Arc<ServiceDirectory>, Service)> {
-        let service = |directory| Service::new(directory, options.full_wait);
-        let directory = ServiceDirectory::join(path, options, socket, |directory| {
-            recover_service(&service(directory))
-        })?;
-        Ok((directory.clone(), service(directory)))
+        let recover = |directory: Arc<ServiceDirectory>| {
+            recover_service(&Service::new(directory, options.full_wait))
+        };
+        let directory = ServiceDirectory::join(path, options, socket, recover)?;
+        Ok((directory.clone(), Service::new(directory, options.full_wait)))
+    }
+}
+
+impl ServiceDirectory {
+    /// Joins the service again, after this process has left it.
+    pub(crate) fn join_again(&self, options: &Options) -> Result<(Arc<ServiceDirectory>, Service)> {
+        let recover = |directory: Arc<ServiceDirectory>| {
+            recover_service(&Service::new(directory, options.full_wait))
+        };
+        let directory = self.join_root_again(options, recover)?;
+        Ok((directory.clone(), Service::new(directory, options.full_wait)))
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod group_commit;
 mod join;
 pub(crate) mod lane;
 pub(crate) mod lease;
+pub(crate) mod leave;
 pub(crate) mod manage;
 pub(crate) mod own_lease;
 pub(crate) mod pool;

@@ -34,7 +34,7 @@ pub(crate) struct Service {
     listed: Mutex<Vec<(StreamName, StreamMeta)>>,
     /// How long an append waits for a chunk while nothing is drained.
     pub(crate) full_wait: Duration,
-    wakeup: Wakeup,
+    wakeup: Arc<Wakeup>,
 }
 
 impl Service {
@@ -43,11 +43,16 @@ impl Service {
         clock::read_offset();
         let control = host.control();
         let (lanes, listed) = (Mutex::default(), Mutex::default());
-        Service { host, control, lanes, listed, full_wait, wakeup: Wakeup::default() }
+        Service { host, control, lanes, listed, full_wait, wakeup: Arc::default() }
+    }
+
+    /// The same, with a flush worker that waits for `wakeup`.
+    pub(crate) fn with_wakeup(self, wakeup: Arc<Wakeup>) -> Service {
+        Service { wakeup, ..self }
     }
 
     /// What wakes the flush worker.
-    pub(crate) fn wakeup(&self) -> &Wakeup {
+    pub(crate) fn wakeup(&self) -> &Arc<Wakeup> {
         &self.wakeup
     }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crate::engine::lane::Lane;
 use crate::engine::pool::LANE_CHUNKS_HIGH;
 use crate::engine::service::Service;
+use crate::engine::wakeup::Wakeup;
 use crate::words::LaneWords;
 use crate::{LogError, Result, StreamId};
 
@@ -25,34 +26,36 @@ const ORPHANS: Duration = Duration::from_secs(1);
 
 /// The thread, until it is dropped.
 pub(crate) struct Worker {
-    service: Arc<Service>,
+    wakeup: Arc<Wakeup>,
     is_ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
-    pub(crate) fn start(service: Arc<Service>) -> Result<Worker> {
+    /// Starts a thread that runs `round` at each tick, and at each `wakeup`.
+    pub(crate) fn start(
+        wakeup: Arc<Wakeup>,
+        mut round: impl FnMut() + Send + 'static,
+    ) -> Result<Worker> {
         let is_ending = Arc::new(AtomicBool::new(false));
-        let (its_service, its_end) = (service.clone(), is_ending.clone());
+        let (its_wakeup, its_end) = (wakeup.clone(), is_ending.clone());
         let run = move || {
-            let mut rounds =
-                Rounds { service: its_service, seen: HashMap::new(), swept: Instant::now() };
             while !its_end.load(Ordering::Acquire) {
-                rounds.service.wakeup().wait(TICK);
-                rounds.round();
+                its_wakeup.wait(TICK);
+                round();
             }
         };
         let thread =
             std::thread::Builder::new().name("log-flush".into()).spawn(crate::faults::carry(run));
         let thread = thread.map_err(|e| LogError::system("starting the flush worker", e))?;
-        Ok(Worker { service, is_ending, thread: Some(thread) })
+        Ok(Worker { wakeup, is_ending, thread: Some(thread) })
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         self.is_ending.store(true, Ordering::Release);
-        self.service.wakeup().wake();
+        self.wakeup.wake();
         if let Some(thread) = self.thread.take() {
             // A panic of the worker was reported when it happened.
             let _ = thread.join();
@@ -60,33 +63,39 @@ impl Drop for Worker {
     }
 }
 
-struct Rounds {
-    service: Arc<Service>,
+/// The rounds of a worker, and what it has seen in them.
+pub(crate) struct Rounds {
     /// For each lane: its end at the last look, and since when it has had that end.
     seen: HashMap<StreamId, (u64, Instant)>,
     swept: Instant,
 }
 
 impl Rounds {
-    fn round(&mut self) {
-        let pool = self.service.host.settings().chunk_count as usize;
-        let is_tight = self.service.allocated_count() * 4 >= pool * 3;
-        for lane in self.service.open_lanes() {
-            if self.wants_drain(&lane, is_tight) {
+    /// The rounds of a worker that has seen nothing yet.
+    pub(crate) fn new() -> Rounds {
+        Rounds { seen: HashMap::new(), swept: Instant::now() }
+    }
+
+    /// Drains the lanes that are due.
+    pub(crate) fn round(&mut self, service: &Service) {
+        let pool = service.host.settings().chunk_count as usize;
+        let is_tight = service.allocated_count() * 4 >= pool * 3;
+        for lane in service.open_lanes() {
+            if self.wants_drain(service, &lane, is_tight) {
                 // Latched in the lane, or tried again; reported to the next append or sync.
-                let _ = self.service.drain(&lane);
+                let _ = service.drain(&lane);
             }
         }
         if self.swept.elapsed() >= ORPHANS {
             self.swept = Instant::now();
-            self.service.sweep();
-            let open = self.service.open_lanes();
+            service.sweep();
+            let open = service.open_lanes();
             let is_open = |stream| open.iter().any(|lane| lane.identity().stream == stream);
             self.seen.retain(|stream, _| is_open(*stream));
         }
     }
 
-    fn wants_drain(&mut self, lane: &Lane, is_tight: bool) -> bool {
+    fn wants_drain(&mut self, service: &Service, lane: &Lane, is_tight: bool) -> bool {
         if lane.check().is_err() {
             return false;
         }
@@ -105,7 +114,7 @@ impl Rounds {
             // Nothing to write. But when the pool is tight, the last chunk of an idle lane is freed.
             return is_tight && is_idle && !lane.words.chunks().is_empty();
         }
-        let high = LANE_CHUNKS_HIGH as u64 * self.service.host.settings().chunk_bytes;
+        let high = LANE_CHUNKS_HIGH as u64 * service.host.settings().chunk_bytes;
         is_tight || is_idle || undrained_bytes >= high
     }
 }

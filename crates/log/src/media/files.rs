@@ -2,18 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use device::{Folder, SharedWords, Trust};
+use device::{Folder, Trust};
 
 use crate::{LogError, Result};
-
-pub(crate) fn open_words(folder: &Folder, name: &str, count: usize) -> Result<SharedWords> {
-    let file = open_reserved(folder, name, count as u64 * 8)?;
-    Ok(SharedWords::of_file(file.as_fd(), count)?)
-}
 
 /// Opens a file, or makes it. It has at least `len_bytes` afterwards; new bytes are zeros.
 pub(crate) fn open_or_make(folder: &Folder, name: &str, len_bytes: u64) -> Result<File> {
@@ -29,9 +23,14 @@ pub(crate) fn open_or_make(folder: &Folder, name: &str, len_bytes: u64) -> Resul
 /// the process with a signal.
 pub(crate) fn open_reserved(folder: &Folder, name: &str, len_bytes: u64) -> Result<File> {
     let file = open_or_make(folder, name, len_bytes)?;
-    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len_bytes)
-        .map_err(|e| within(folder, name)(e.into()))?;
+    reserve(folder, name, &file, len_bytes)?;
     Ok(file)
+}
+
+/// Reserves memory for `len_bytes` of an open file, which has at least that length afterwards.
+pub(crate) fn reserve(folder: &Folder, name: &str, file: &File, len_bytes: u64) -> Result<()> {
+    let reserved = rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len_bytes);
+    reserved.map_err(|e| within(folder, name)(e.into()))
 }
 
 /// The log's directory at `path`. Makes it durably if there is none.

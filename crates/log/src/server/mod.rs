@@ -44,7 +44,7 @@ use rustix::net::{SocketAddrUnix, SocketFlags};
 
 use crate::directory::options::Options;
 use crate::engine::service::Service;
-use crate::engine::worker::Worker;
+use crate::engine::worker::{Rounds, Worker};
 use crate::wire::transport;
 use crate::{LogError, LogStat, Result};
 
@@ -100,7 +100,9 @@ impl Server {
         let handler = RequestHandler::new(service.clone(), server.limits.clone())?;
         let listener = listen(&socket, server.mode)
             .map_err(|e| LogError::system(socket.display().to_string(), e))?;
-        let worker = Some(Worker::start(service)?);
+        let mut rounds = Rounds::new();
+        let worker = Worker::start(service.wakeup().clone(), move || rounds.round(&service))?;
+        let worker = Some(worker);
         let connections = Arc::new(Connections::new(handler));
         let is_ending = Arc::new(AtomicBool::new(false));
         let mut server = Server { connections, is_ending, socket, threads: Vec::new(), worker };

@@ -70,6 +70,10 @@ pub(super) mod at {
     pub(super) const PENDING_COUNT: usize = STREAM_COUNT_MAX / 64;
     pub(in crate::words) const CHUNKS: usize = 2048;
     pub(super) const HOLDERS: usize = CHUNKS + CHUNK_COUNT_MAX;
+    /// A bit for each stream whose lane's file was made, by the stream's index.
+    pub(super) const LANE_MARKS: usize = 4096;
+    /// A bit for each chunk whose file was made.
+    pub(super) const CHUNK_MARKS: usize = LANE_MARKS + STREAM_COUNT_MAX / 64;
 }
 
 /// Mark in a chunk's owner: the chunk is being freed, so no other process may begin to free it. The
@@ -111,7 +115,7 @@ pub(crate) enum ChunkState {
 }
 
 impl Control {
-    pub(crate) const COUNT: usize = 4096;
+    pub(crate) const COUNT: usize = 5632;
 
     pub(crate) fn new(words: Arc<SharedWords>) -> Control {
         Control(Memory::mapped(words))
@@ -200,6 +204,45 @@ impl Control {
 fn slot_at(slot: usize) -> usize {
     assert!(slot < CLIENT_COUNT_MAX, "slot {slot}");
     at::SLOTS + slot
+}
+
+/// Says whether a file of the shared memory was made in this incarnation.
+pub(crate) struct FileMark {
+    memory: Memory,
+    index: usize,
+    bit: u64,
+}
+
+impl FileMark {
+    pub(crate) fn is_set(&self) -> bool {
+        self.memory.get(self.index) & self.bit != 0
+    }
+
+    pub(crate) fn set(&self) {
+        self.memory.set_bits(self.index, self.bit);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.memory.clear_bits(self.index, self.bit);
+    }
+}
+
+/// The files that were made.
+impl Control {
+    /// The mark of a lane's file.
+    pub(crate) fn lane_mark(&self, stream: StreamId) -> FileMark {
+        self.mark(at::LANE_MARKS, stream.index())
+    }
+
+    /// The mark of a chunk's file.
+    pub(crate) fn chunk_mark(&self, index: usize) -> FileMark {
+        assert!(index < CHUNK_COUNT_MAX, "chunk {index}");
+        self.mark(at::CHUNK_MARKS, index)
+    }
+
+    fn mark(&self, first: usize, index: usize) -> FileMark {
+        FileMark { memory: self.0.clone(), index: first + index / 64, bit: 1 << (index % 64) }
+    }
 }
 
 /// Group commit.
@@ -548,11 +591,32 @@ mod tests {
 
     const _: () = assert!(at::SLOTS + CLIENT_COUNT_MAX <= at::PENDING);
     const _: () = assert!(at::PENDING + at::PENDING_COUNT <= at::CHUNKS);
-    const _: () = assert!(at::HOLDERS + CHUNK_COUNT_MAX <= Control::COUNT);
+    const _: () = assert!(at::HOLDERS + CHUNK_COUNT_MAX <= at::LANE_MARKS);
+    const _: () = assert!(at::CHUNK_MARKS + CHUNK_COUNT_MAX.div_ceil(64) <= Control::COUNT);
 
     fn control() -> (Control, Arc<SharedWords>) {
         let words = Arc::new(SharedWords::anonymous(Control::COUNT).expect("words"));
         (Control::new(words.clone()), words)
+    }
+
+    #[test]
+    fn files_are_marked_one_by_one() {
+        let (control, _) = control();
+        let marks = [
+            control.lane_mark(StreamId(0)),
+            control.lane_mark(StreamId(63)),
+            control.lane_mark(StreamId(STREAM_COUNT_MAX as u32 * 2 - 1)),
+            control.chunk_mark(0),
+            control.chunk_mark(CHUNK_COUNT_MAX - 1),
+        ];
+        let are_set = || marks.each_ref().map(FileMark::is_set);
+        for (index, mark) in marks.iter().enumerate() {
+            mark.set();
+            assert_eq!(are_set().into_iter().position(|is_set| is_set), Some(index));
+            assert_eq!(are_set().into_iter().filter(|is_set| *is_set).count(), 1);
+            mark.clear();
+        }
+        assert_eq!(are_set(), [false; 5]);
     }
 
     #[test]

@@ -134,6 +134,11 @@ impl Memory {
         at!(self, index, word => word.fetch_or(bits, AcqRel))
     }
 
+    /// Clears bits of the word.
+    pub(super) fn clear_bits(&self, index: usize, bits: u64) {
+        at!(self, index, word => word.fetch_and(!bits, AcqRel));
+    }
+
     /// Makes the word 0. Returns the previous value.
     pub(super) fn take(&self, index: usize) -> u64 {
         at!(self, index, word => word.swap(0, AcqRel))

@@ -16,6 +16,7 @@
 //! | chunk holders | whose mappings may show the chunk's file | the process that has just allocated it |
 //! | highest USN | the largest one of a record that was drained | raised by the drainer |
 //! | epoch, freed | changes that waiters sleep on | the leader; the drainer |
+//! | file marks | a bit for each lane and each chunk whose file was made | set by the process that made it; cleared before it is removed |
 //!
 //! # Words of a lane, also written by its writer, which need not be trusted
 //!
@@ -70,7 +71,7 @@ mod model_test;
 mod report;
 
 pub(crate) use client::Client;
-pub(crate) use control::{ChunkState, Control, GroupPosition};
+pub(crate) use control::{ChunkState, Control, FileMark, GroupPosition};
 pub(crate) use lane::{Abort, Appender, DrainerClaim, LaneWords, after_reads, before_writes};
 pub(crate) use limits::ORDINAL_MAX;
 pub(crate) use report::{Implausible, Report};

@@ -97,6 +97,10 @@ impl ModelWord<'_> {
         self.0.map_or(0, |word| word.fetch_or(bits, order))
     }
 
+    pub(super) fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
+        self.0.map_or(0, |word| word.fetch_and(bits, order))
+    }
+
     pub(super) fn swap(&self, value: u64, order: Ordering) -> u64 {
         self.0.map_or(0, |word| word.swap(value, order))
     }

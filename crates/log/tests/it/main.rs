@@ -15,4 +15,5 @@ mod moved;
 mod orphans;
 mod processes;
 mod readers;
+mod removed_memory;
 mod users;

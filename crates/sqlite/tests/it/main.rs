@@ -26,6 +26,7 @@ mod processes;
 mod python;
 mod refusal;
 mod refused_record;
+mod removed_memory;
 mod requests;
 mod stacked;
 mod unread_uri;
