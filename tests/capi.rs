@@ -164,7 +164,9 @@ fn a_c_program_without_standard_descriptors_loses_no_record() {
     let stream = log.stream("first").expect("stream");
     assert_eq!(stream.read_from(stream.head()).expect("reader").count(), 300);
     drop(stream);
-    ["first", "second"].map(|name| log.remove_stream(name).expect("remove"));
+    for name in ["first", "second"] {
+        log.remove_stream(name).expect("remove");
+    }
     log.close().expect("close");
     let server = log::ServerOptions::at(&socket);
     let server = log::Server::start(&directory, &log::Options::default(), &server);

@@ -139,6 +139,34 @@ fn canary_a_file_on_a_standard_number_is_found() {
 }
 
 #[test]
+fn a_daemon_whose_memory_was_removed_ends_and_the_next_one_has_all_records() {
+    let mut daemon = Daemon::start();
+    let log = Log::connect(daemon.directories.socket()).expect("connect");
+    let stream = log.stream("a").expect("stream");
+    let append = |number: u64| {
+        let lsn = stream.append(format!("record {number}").as_bytes())?;
+        stream.sync(lsn).map(|()| number)
+    };
+    let mut appended: Vec<u64> = (0..50).map(|number| append(number).expect("append")).collect();
+    daemon.directories.reboot();
+    // It goes on appending until it is told to stop.
+    let rest = (50..).map_while(|number| append(number).ok());
+    appended.extend(rest);
+    let status = daemon.child.take().expect("it runs").wait().expect("wait");
+    assert_eq!(status.code(), Some(8));
+    daemon.serve();
+    // The lease has ended, and can be taken again.
+    stream.release();
+    appended.push(append(1_000_000).expect("append"));
+    let mut found = stream.read_from(Lsn(0)).expect("reader").map(|record| record.expect("record"));
+    // In their order; a record whose append failed may be there, too.
+    for number in appended {
+        let payload = format!("record {number}").into_bytes();
+        assert!(found.any(|record| record.payload == payload), "record {number}");
+    }
+}
+
+#[test]
 fn streams_are_listed_printed_followed_and_removed() {
     let mut daemon = Daemon::start();
     append(&daemon.directories.socket(), "one", 0..20);

@@ -2,15 +2,18 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use device::Durability;
 use log::{Limits, Options, Server, ServerOptions};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::service_manager::notify;
+use crate::signals::EndSignals;
 use crate::{CliError, Result, daemon, log_commands, log_metrics, mention, messages, target};
+
+/// How often the daemon looks whether its shared memory is there.
+const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub struct LogdArgs {
@@ -101,8 +104,7 @@ pub fn run(args: &LogdArgs) -> Result<u8> {
     messages::to_standard_error(tracing::Level::WARN);
     daemon::abort_on_panic();
     // Before there are threads, so that none of them is ended by a signal.
-    let mut signals = Signals::new([SIGTERM, SIGINT])
-        .map_err(|error| CliError::new(format!("signals: {error}")))?;
+    let mut signals = EndSignals::catch()?;
     raise_descriptor_limit();
     let metrics = args.metrics.map(daemon::listen_for_metrics).transpose()?;
     let socket = args.listen.clone().unwrap_or_else(|| args.dir.join("socket"));
@@ -116,17 +118,31 @@ pub fn run(args: &LogdArgs) -> Result<u8> {
         server.stat().durability
     );
     notify("READY=1");
-    match &metrics {
+    let ended = match &metrics {
         Some(listener) => {
             mount::serve_metrics_during(listener, &|| Some(log_metrics::render(&server)), || {
-                signals.forever().next()
+                wait_for_end(&mut signals, &server)
             })
         }
-        None => signals.forever().next(),
+        None => wait_for_end(&mut signals, &server),
     };
     notify("STOPPING=1");
-    server.stop().map_err(log_commands::failed)?;
-    Ok(0)
+    let stopped = server.stop().map_err(log_commands::failed);
+    ended.and(stopped).map(|()| 0)
+}
+
+/// Returns when a signal comes. An error when the shared memory was removed.
+fn wait_for_end(signals: &mut EndSignals, server: &Server) -> Result<()> {
+    while !signals.wait_until(Instant::now() + MEMORY_LOOK)? {
+        if server.is_memory_gone() {
+            return Err(CliError::new(
+                "the shared memory of the log was removed. Nothing that was synced is lost: start \
+                 the daemon again, which makes new memory. For a user's service, logind's \
+                 RemoveIPC=no keeps it",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A stream needs a descriptor for each log file, and a client needs one for its connection.

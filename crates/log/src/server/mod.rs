@@ -17,7 +17,8 @@
 //! # When it ends
 //!
 //! Clients keep their mappings; on NVRAM they go on appending. Words, tables and leases are in
-//! memory that outlives the daemon. The next daemon goes on with them.
+//! memory that outlives the daemon. The next daemon goes on with them. If that memory was removed,
+//! there are none for the next daemon, so the clients are told that their leases have ended.
 
 mod access;
 mod connection;
@@ -128,6 +129,12 @@ impl Server {
     /// Counters of the service.
     pub fn stat(&self) -> LogStat {
         self.connections.handler.service.stat()
+    }
+
+    /// Whether another program removed the shared memory. The daemon cannot go on then: stop it and
+    /// start another one, which makes new memory. Nothing that was synced is lost.
+    pub fn is_memory_gone(&self) -> bool {
+        self.connections.handler.service.host.is_memory_gone()
     }
 
     /// Connections of clients.

@@ -10,6 +10,7 @@ use super::limits::Limits;
 use crate::Result;
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
+use crate::words::Abort;
 
 /// Where requests are answered.
 pub(crate) struct RequestHandler {
@@ -67,6 +68,10 @@ impl RequestHandler {
     /// Ends the leases of clients that are gone, cuts files that clients made longer, and closes
     /// streams that are not used.
     pub(crate) fn tend(&self) {
+        if self.service.host.is_memory_gone() {
+            self.end_all_leases();
+            return;
+        }
         for lane in self.service.open_lanes() {
             if lane.words.remote().is_none() {
                 continue;
@@ -84,6 +89,17 @@ impl RequestHandler {
             }
         }
         self.service.forget_idle(self.limits.idle_stream_count);
+    }
+
+    /// Tells all clients to append no more, because the next daemon will know no lease. On NVRAM it
+    /// finds what a client appends until then, in the chunks.
+    fn end_all_leases(&self) {
+        for lane in self.service.open_lanes() {
+            // Words that this process has not opened yet cannot be opened any more.
+            if let Ok(Some(remote)) = lane.remote() {
+                remote.tell_aborted(Abort::Lane);
+            }
+        }
     }
 
     /// Brings everything that was appended to the log files. Clients keep their leases.
