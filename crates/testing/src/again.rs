@@ -14,7 +14,7 @@ const COPY_NUMBER_MIN: i32 = 100;
 const ALONE: &str = "ONEJOURNAL_ALONE";
 
 /// Closes the descriptors 0, 1 and 2, as a daemon does. Only in a process that the test has for
-/// itself ([`own_process`]): it prints nothing from then on but why it panics.
+/// itself (`own_process!`): it prints nothing from then on but why it panics.
 pub fn close_standard_descriptors() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -235,8 +235,8 @@ impl StreamBackend for RemoteStream {
     }
 
     fn release(&self) {
-        // Locked until the daemon has answered. A thread that appends meanwhile would ask for the lease
-        // too early, and find the stream busy.
+        // Locked until the daemon has answered. A thread that appends meanwhile would ask for the
+        // lease too early, and find the stream busy.
         let mut access = self.access.lock();
         if let Some(stream) = &access.fallback {
             stream.release();

@@ -25,8 +25,8 @@ pub struct Look {
 }
 
 impl Look {
-    /// Looks at the log in `path`. Its files are believed if they belong to this process's user or to `uid`, `gid`, as
-    /// for a process that opens the log.
+    /// Looks at the log in `path`. Its files are believed if they belong to this process's user or
+    /// to `uid`, `gid`, as for a process that opens the log.
     ///
     /// # Errors
     /// If `path` is no log's directory, or if another user could have prepared it.

@@ -12,8 +12,9 @@ use crate::host::StreamMeta;
 use crate::media::files::{at, within, write_whole};
 use crate::{LogError, Result, StreamName};
 
-/// Gives the stream `name` of the log in `path` to the group `gid`, with the permission bits `mode`, durably. The next
-/// daemon goes by them. Processes that open the directory themselves do not.
+/// Gives the stream `name` of the log in `path` to the group `gid`, with the permission bits
+/// `mode`, durably. The next daemon goes by them. Processes that open the directory themselves do
+/// not.
 ///
 /// # Errors
 /// [`LogError::InUse`] while a daemon serves the directory: it has read who may use the stream.

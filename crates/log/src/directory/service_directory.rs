@@ -238,11 +238,12 @@ impl ServiceDirectory {
             let memory = self.memory.folder();
             // Without this file the rest is nothing, wherever this ends.
             memory.remove(CONTROL).map_err(within(memory, CONTROL))?;
-            // A process that waits for the lock makes new memory. It must not see this process as a user.
+            // A process that waits for the lock makes new memory. It must not see this process as a
+            // user.
             self.leave()?;
             remove_memory(memory)?;
-            // What was not given of the last hour is given by the next one. After the memory, which holds the limit
-            // that those who use it go by.
+            // What was not given of the last hour is given by the next one. After the memory, which
+            // holds the limit that those who use it go by.
             let base = control.usn_base();
             let limit = control.usn_limit();
             let now = clock::usn_at(base, clock::monotonic_ns());

@@ -9,7 +9,8 @@ pub struct Limits {
     pub user_connection_count: usize,
     /// Chunks allocated to each user at a time; `None`: three quarters of the pool.
     pub user_chunk_count: Option<usize>,
-    /// Streams that each user makes while the daemon runs (4096): their numbers are not given twice.
+    /// Streams that each user makes while the daemon runs (4096): their numbers are not given
+    /// twice.
     pub user_stream_count: usize,
     /// Bytes of records that a new stream may keep; 0: any number. Its log files take more, because
     /// whole ones are freed: one file and 4 MiB at most.

@@ -86,8 +86,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves the directory `path`, which is made with `options` when there is none. When this returns
-    /// clients can connect. Fails while another daemon serves it or a process has it open.
+    /// Serves the directory `path`, which is made with `options` when there is none. When this
+    /// returns clients can connect. Fails while another daemon serves it or a process has it open.
     pub fn start(
         path: impl AsRef<Path>,
         options: &Options,
