@@ -141,12 +141,15 @@ struct Cell<'a> {
     memory: PathBuf,
     end: End,
     change: Change,
+    /// Whether the second process is one without the extension, which reads.
+    is_plain: bool,
     fault: Option<Fault>,
 }
 
 impl fmt::Display for Cell<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} after {:?} on {}", self.change, self.end, self.ground.kind)
+        let who = if self.is_plain { ", first read without the extension," } else { "" };
+        write!(f, "{:?} after {:?}{who} on {}", self.change, self.end, self.ground.kind)
     }
 }
 
@@ -188,12 +191,17 @@ fn use_database(uri: &str, more: i64) -> rusqlite::Result<()> {
         | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(uri, flags)?;
     connection.busy_timeout(std::time::Duration::from_secs(20))?;
-    connection.query_row("PRAGMA journal_mode=WAL", [], |_| Ok(()))?;
-    connection.execute_batch("PRAGMA synchronous=FULL")?;
+    // One that only reads writes nothing.
+    if more > 0 {
+        connection.query_row("PRAGMA journal_mode=WAL", [], |_| Ok(()))?;
+        connection.execute_batch("PRAGMA synchronous=FULL")?;
+    }
     let table = "SELECT count(*) FROM sqlite_schema WHERE name = 't'";
     let has_table: bool = connection.query_row(table, [], |row| row.get(0))?;
     println!("\nrows {}", if has_table { count(&connection) } else { 0 });
-    connection.execute_batch("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v)")?;
+    if more > 0 {
+        connection.execute_batch("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, v)")?;
+    }
     for number in 1..=more {
         connection.execute("INSERT INTO t(v) VALUES ('acknowledged')", [])?;
         println!("\ncommitted {number}");
@@ -406,6 +414,23 @@ impl Cell<'_> {
         first.clone()
     }
 
+    /// A program without the extension reads, and closes the database. It sees all rows, unless the
+    /// power failed. Then the extension finds them.
+    fn check_plain(&self, way: &Way) -> Result<(), String> {
+        let expected = self.change.rows().unwrap_or(FIRST_ROWS);
+        let plain = self.run(&Way { is_plain: true, ..way.clone() }, 0, End::Close);
+        let sees_another_wal = matches!(self.change, Change::FileBind | Change::HardLink);
+        let sees_all = self.end != End::Cut && !(sees_another_wal && self.end == End::Kill);
+        if sees_all && plain.rows != Some(expected) {
+            return Err(format!("{self}: the plain process: {plain:?}, of {expected} rows"));
+        }
+        let third = self.run(way, MORE_ROWS, End::Close);
+        if third.rows.is_none_or(|rows| rows < expected) && third.messages.is_empty() {
+            return Err(format!("{self}: the third process: {third:?}, of {expected} rows"));
+        }
+        Ok(())
+    }
+
     /// What is wrong with this cell, if anything is.
     fn check(&self) -> Result<(), String> {
         for name in ["data", "logs"] {
@@ -416,6 +441,9 @@ impl Cell<'_> {
             return Err(format!("{self}: the first process: {first:?}"));
         }
         let way = self.change_files();
+        if self.is_plain {
+            return self.check_plain(&way);
+        }
         let expected = self.change.rows().unwrap_or(FIRST_ROWS);
         let has_replaced = self.change.rows().is_some() && self.end != End::Close;
         let second = self.run(&way, MORE_ROWS, End::Cut);
@@ -460,16 +488,22 @@ fn wrong_on(kind: GroundKind, is_sampled: bool, fault: Option<Fault>) -> Vec<Str
     let seed = tier::seed_of(&format!("identity on {kind}"));
     for (index, end) in [End::Close, End::Kill, End::Cut].into_iter().enumerate() {
         for change in Change::ALL {
-            let is_taken =
-                !is_sampled || tier::takes(seed, index * Change::ALL.len() + change as usize);
+            let number = index * Change::ALL.len() + change as usize;
+            let is_taken = !is_sampled || tier::takes(seed, number);
             if kind == GroundKind::Vfat && change.needs_links_or_owners() || !is_taken {
                 continue;
             }
-            let home = ground.path().join(format!("{change:?}-{end:?}"));
-            let memory = tempfile::tempdir_in("/dev/shm").expect("memory").keep();
-            std::fs::create_dir(&home).expect("directory");
-            let cell = Cell { ground: &ground, home, memory, end, change, fault };
-            wrong.extend(cell.check().err());
+            for is_plain in [false, true] {
+                // A fifth of these cells in the gate, everywhere.
+                if is_plain && (fault.is_some() || !tier::takes(seed, number)) {
+                    continue;
+                }
+                let home = ground.path().join(format!("{change:?}-{end:?}-{is_plain}"));
+                let memory = tempfile::tempdir_in("/dev/shm").expect("memory").keep();
+                std::fs::create_dir(&home).expect("directory");
+                let cell = Cell { ground: &ground, home, memory, end, change, is_plain, fault };
+                wrong.extend(cell.check().err());
+            }
         }
     }
     wrong
