@@ -13,8 +13,11 @@ const COPY_NUMBER_MIN: i32 = 100;
 /// In the environment of a process that runs one test. The gate's runner sets it, too.
 const ALONE: &str = "ONEJOURNAL_ALONE";
 
-/// Closes the descriptors 0, 1 and 2, as a daemon does. Only in a process that the test has for
-/// itself (`own_process!`): it prints nothing from then on but why it panics.
+/// In the environment of a process whose output is not needed.
+const SILENT: &str = "ONEJOURNAL_SILENT";
+
+/// Closes the descriptors 0, 1 and 2, as a daemon does. Only in a process whose output is not needed
+/// (`silent_process!`): it prints nothing from then on but why it panics.
 pub fn close_standard_descriptors() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -54,6 +57,17 @@ macro_rules! own_process {
     };
 }
 
+/// The same for a test that closes the standard descriptors. Its process is never the one that the
+/// gate's runner has started, which reads the result from the output.
+#[macro_export]
+macro_rules! silent_process {
+    () => {
+        if !$crate::is_silent($crate::test_name!()) {
+            return;
+        }
+    };
+}
+
 /// For [`test_name`]: the path of `here` without the crate and without `here`.
 pub fn name_of<T>(_here: T) -> &'static str {
     let path = std::any::type_name::<T>();
@@ -81,12 +95,23 @@ pub fn again(module: &str, test: &str) -> Command {
 
 /// Whether the test `name` has this process for itself. If not, runs it in another one.
 pub fn is_alone(name: &str) -> bool {
-    if std::env::var_os(ALONE).is_some() {
+    is_in_process(name, ALONE)
+}
+
+/// Whether the test `name` has a process for itself whose output is not needed. If not, runs it in
+/// another one.
+pub fn is_silent(name: &str) -> bool {
+    is_in_process(name, SILENT)
+}
+
+fn is_in_process(name: &str, variable: &str) -> bool {
+    if std::env::var_os(variable).is_some() {
         return true;
     }
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new(program);
-    command.args(["--exact", name, "--include-ignored", "--nocapture"]).env(ALONE, "1");
+    command.args(["--exact", name, "--include-ignored", "--nocapture"]);
+    command.env(ALONE, "1").env(variable, "1");
     let output = command.output().expect("a process");
     print!("{}", String::from_utf8_lossy(&output.stdout));
     eprint!("{}", String::from_utf8_lossy(&output.stderr));

@@ -44,7 +44,7 @@ pub use abilities::{
     has_fuse_over_uring, has_loop_devices, has_namespaces, has_program, has_shm, has_uring,
     is_root, python_with_extensions,
 };
-pub use again::{again, again_words, close_standard_descriptors, is_alone, name_of};
+pub use again::{again, again_words, close_standard_descriptors, is_alone, is_silent, name_of};
 pub use block::{Cursor, Event, Layer, Layered, SimDevice, Trace};
 pub use child::spawn_without_files;
 pub use files::{FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles};
