@@ -82,6 +82,7 @@ plugins: setup
 
 test-plugins: plugins
 	$(foreach name,$(PLUGINS),$(call plugin,$(name)) test &&) true
+	@scripts/test-plugins-cuts
 
 # SQLite's own test suite, on a volume and through the extension; as root, on Debian or Ubuntu.
 test-sqlite-suite: setup

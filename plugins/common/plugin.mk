@@ -6,7 +6,7 @@ HEADERS = $(wildcard *.h ../common/*.h ../../crates/capi/include/*.h)
 
 define plugin
 .PHONY: all test clean
-all: $$(OUT)/libonejournal_$(1).so $$(OUT)/files_test $$(OUT)/crash_test $$(OUT)/bench
+all: $$(OUT)/libonejournal_$(1).so $$(OUT)/files_test $$(OUT)/crash_test $$(OUT)/session $$(OUT)/bench
 
 $$(OUT):
 	mkdir -p $$@
@@ -21,6 +21,9 @@ $$(OUT)/files_test: files_test.cc database.cc ../common/files.cc $$(HEADERS) $$(
 
 $$(OUT)/crash_test: crash_test.cc database.cc ../common/crash.cc $$(HEADERS) $$(OUT)/libonejournal_$(1).so
 	$$(CXX) $$(CXXFLAGS) -o $$@ crash_test.cc database.cc ../common/crash.cc $$(LDLIBS)
+
+$$(OUT)/session: session.cc database.cc ../common/session.cc $$(HEADERS) $$(OUT)/libonejournal_$(1).so
+	$$(CXX) $$(CXXFLAGS) -o $$@ session.cc database.cc ../common/session.cc $$(LDLIBS)
 
 $$(OUT)/bench: bench.cc database.cc ../common/bench.cc $$(HEADERS) $$(OUT)/libonejournal_$(1).so
 	$$(CXX) $$(CXXFLAGS) -o $$@ bench.cc database.cc ../common/bench.cc $$(LDLIBS)

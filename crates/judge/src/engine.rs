@@ -10,7 +10,7 @@
 
 pub mod etcd;
 pub mod lmdb;
-mod load;
+pub mod load;
 pub mod mariadb;
 pub mod nats;
 pub mod postgres;
@@ -203,6 +203,26 @@ impl Client {
             Answers::Errors => Box::new(child.stderr.take().expect("it was asked for")),
         };
         Ok(Client { child, input, answers: BufReader::new(answers) })
+    }
+
+    /// The lines that it prints before the line `last`.
+    pub fn read_until(&mut self, last: &str) -> io::Result<Vec<String>> {
+        let mut lines = Vec::new();
+        for line in self.answers.by_ref().lines() {
+            let line = line?;
+            if line == last {
+                return Ok(lines);
+            }
+            lines.push(line);
+        }
+        Err(io::Error::other(format!("it ended before it printed {last:?}")))
+    }
+
+    /// Ends it, by the end of its input. An error if it has failed.
+    pub fn end(mut self) -> Result<(), String> {
+        drop(self.input.take());
+        let status = self.child.wait().map_err(|e| e.to_string())?;
+        if status.success() { Ok(()) } else { Err(format!("a program ended with {status}")) }
     }
 
     /// Sends `commands`. The next line of the answer must be `expected`.

@@ -151,7 +151,7 @@ pub fn open(root: &Path, scenario: &Scenario, actor: usize, place: &Place) -> io
             let engine = scenario.engine.expect("sessions are for these");
             return Ok(Hands::Session(engine.open(place, actor)?));
         }
-        Actor::Together(_) | Actor::Stream => unreachable!("these are hired"),
+        Actor::Together(_) | Actor::Stream | Actor::Store(_) => unreachable!("these are hired"),
     };
     Ok(Hands::Slots(records, places))
 }

@@ -35,7 +35,7 @@
 //!   run stand                  a recorded run; where its images are recovered and checked
 //!   hands host worker found    acts, the kernel's ext4 with programs on it, what is on a volume
 //!   history script replaced    what a crash may leave; the steps of each actor
-//!   database obstacle paths
+//!   database obstacle paths store
 //!   scenario                   what a kind of run is
 //!   case engine                the name of an image; database engines
 //!   crash rig served space     images from a trace; disks and mounts; namespaces
@@ -74,5 +74,6 @@ mod served;
 mod slots;
 mod space;
 mod stand;
+mod store;
 mod streams;
 pub mod worker;

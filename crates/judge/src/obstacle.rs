@@ -7,6 +7,7 @@ use onejournal_testing::Need;
 
 use crate::open_fuse;
 use crate::scenario::{Actor, Scenario};
+use crate::store;
 
 /// Why a scenario cannot be recorded here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +37,13 @@ pub fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
     }
     if scenario.has_kernel_ext4() && !has("/usr/bin/unshare") {
         return missing(Need::Program, "needs unshare and nsenter");
+    }
+    let is_missing = |actor: &Actor| match actor {
+        Actor::Store(store) => store::program(store.plugin).is_none(),
+        _ => false,
+    };
+    if scenario.actors.iter().any(is_missing) {
+        return missing(Need::Database, "needs the plug-ins (make plugins)");
     }
     let why = scenario.engine.and_then(|engine| engine.obstacle())?;
     Some(Obstacle { need: Need::Database, why })

@@ -54,6 +54,8 @@ pub enum Actor {
     Together(&'static Database),
     /// Records appended to a stream of the log service.
     Stream,
+    /// Records in a LevelDB or RocksDB database of its own.
+    Store(&'static Store),
     /// A session of the scenario's database engine, with tables of its own; a step is a
     /// transaction.
     Session,
@@ -81,6 +83,17 @@ pub struct Database {
     pub is_shrinking: bool,
 }
 
+/// How a LevelDB or RocksDB database is written.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Store {
+    /// The folder of its plug-in.
+    pub plugin: &'static str,
+    /// Whether it is opened with the plug-in.
+    pub has_log: bool,
+    /// Whether it syncs what it says to be synced.
+    pub is_honest: bool,
+}
+
 impl Actor {
     /// Whether it writes to the file that several actors share.
     pub fn shares_file(self) -> bool {
@@ -95,6 +108,7 @@ impl Actor {
                 | Actor::Database(_)
                 | Actor::Together(_)
                 | Actor::Stream
+                | Actor::Store(_)
                 | Actor::Session
         )
     }

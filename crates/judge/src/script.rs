@@ -11,6 +11,7 @@ use sim::workload::ops_from;
 use crate::replaced;
 use crate::scenario::{Actor, Scenario};
 use crate::slots::{self, Places, RECORD_BYTES, SlotOp, first_part};
+use crate::store;
 use crate::streams;
 
 /// One step of an actor.
@@ -274,6 +275,7 @@ pub fn covers(actor: Actor, state: &ActorState, step: &Step, has_sync: bool) -> 
             Actor::Database(it) | Actor::Together(it) if !it.is_durable => Covers::Nothing,
             Actor::Replacer if !replaced::is_synced(*number) => Covers::Nothing,
             Actor::Stream if !streams::is_synced(*number) => Covers::Nothing,
+            Actor::Store(_) if !store::is_synced(*number) => Covers::Nothing,
             _ => Covers::Itself,
         },
         _ => Covers::Nothing,

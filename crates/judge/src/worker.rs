@@ -22,8 +22,9 @@ use crate::case::How;
 use crate::command::spawn;
 use crate::database::{self, Client, DatabasePlace};
 use crate::paths::database_dir;
-use crate::scenario::{Actor, Database, LogPlace, Scenario};
+use crate::scenario::{Actor, Database, LogPlace, Scenario, Store};
 use crate::space::{ROOT, Space};
+use crate::store;
 use crate::streams;
 
 /// The environment variable with the task: `work SCENARIO ACTOR...` or `check SCENARIO
@@ -179,6 +180,7 @@ fn count(line: &str) -> Result<(usize, u64), String> {
 enum Work {
     Database(Client),
     Stream(streams::Writer),
+    Store(store::Writer),
 }
 
 /// Runs the task in the environment, as a process of its own.
@@ -249,6 +251,10 @@ fn database_of(scenario: &Scenario, actor: usize) -> Option<(PathBuf, &'static D
 fn open(scenario: &Scenario, actor: usize) -> Result<(Work, u64), String> {
     let place = scenario.hosted.expect("workers are for these").log;
     let log = log_path(place == LogPlace::Daemon);
+    if let Actor::Store(how) = scenario.actors[actor] {
+        let (writer, count) = open_store(actor, how, &log)?;
+        return Ok((Work::Store(writer), count));
+    }
     let Some((dir, how, owner)) = database_of(scenario, actor) else {
         let (writer, count) = streams::Writer::open(&log, actor)?;
         return Ok((Work::Stream(writer), count));
@@ -262,6 +268,14 @@ fn open(scenario: &Scenario, actor: usize) -> Result<(Work, u64), String> {
     let client = Client::open(place, how)?;
     let count = client.count()?;
     Ok((Work::Database(client), count))
+}
+
+/// Opens the LevelDB or RocksDB database of an actor.
+fn open_store(actor: usize, how: &Store, log: &Path) -> Result<(store::Writer, u64), String> {
+    let (root, dir) = (Path::new(ROOT), database_dir(Path::new(ROOT), actor));
+    let made = fs::create_dir_all(&dir).and_then(|()| File::open(root)?.sync_all());
+    made.map_err(|e| format!("{}: {e}", dir.display()))?;
+    store::Writer::open(&dir, log, how, actor)
 }
 
 /// Makes the tables of a database, and when they are durable, the file that says so.
@@ -279,6 +293,7 @@ impl Work {
         match self {
             Work::Database(client) => client.commit(number),
             Work::Stream(writer) => writer.commit(number),
+            Work::Store(writer) => writer.commit(number),
         }
     }
 
@@ -286,6 +301,7 @@ impl Work {
         match self {
             Work::Database(client) => client.close(),
             Work::Stream(writer) => writer.close(),
+            Work::Store(writer) => writer.close(),
         }
     }
 }
@@ -310,9 +326,14 @@ fn look(scenario: &'static Scenario, is_served: bool, mut out: UnixStream) -> Re
 
 /// The number of transactions that are found with the extension, and after that without it.
 fn look_at(scenario: &Scenario, actor: usize, is_served: bool) -> Result<u64, String> {
+    let log = log_path(is_served);
+    if let Actor::Store(how) = scenario.actors[actor] {
+        let (writer, count) = open_store(actor, how, &log)?;
+        writer.close()?;
+        return Ok(count);
+    }
     let (dir, how, owner) = database_of(scenario, actor).expect("the rest has databases");
     let place = scenario.hosted.expect("workers are for these").log;
-    let log = log_path(is_served);
     let log = (place != LogPlace::Beside).then_some(log.as_path());
     let place = DatabasePlace { dir: &dir, log, owner };
     let context = |why: String| format!("database of actor {actor}: {why}");

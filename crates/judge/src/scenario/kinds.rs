@@ -8,7 +8,7 @@ use crate::engine::redis::Redis;
 use crate::engine::rocksdb::RocksDb;
 use crate::engine::{Engine, postgres};
 
-use super::{Actor, Attach, Database, Hosted, LogPlace, Promise, Scenario};
+use super::{Actor, Attach, Database, Hosted, LogPlace, Promise, Scenario, Store};
 
 const fn database(
     journal_mode: &'static str,
@@ -48,6 +48,11 @@ const OUR_DELETE_FULL: Database = database("delete", "full", "onejournal");
 const OUR_SHRINKING: Database = Database { is_shrinking: true, ..OUR_DELETE };
 const OUR_SHRINKING_PERSIST: Database = Database { is_shrinking: true, ..OUR_PERSIST };
 const OUR_SPILLING: Database = Database { cache_pages: 10, ..OUR_DELETE };
+
+const LEVELDB: Store = Store { plugin: "leveldb", has_log: true, is_honest: true };
+const ROCKSDB: Store = Store { plugin: "rocksdb", ..LEVELDB };
+const PLAIN_LEVELDB: Store = Store { has_log: false, ..LEVELDB };
+const LAZY_LEVELDB: Store = Store { is_honest: false, ..LEVELDB };
 
 const USUAL: Scenario = Scenario {
     name: "",
@@ -89,7 +94,7 @@ const fn engine(engine: &'static dyn Engine) -> Scenario {
 }
 
 /// All scenarios in which every image must pass.
-pub const SCENARIOS: [Scenario; 49] = [
+pub const SCENARIOS: [Scenario; 52] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -311,6 +316,21 @@ pub const SCENARIOS: [Scenario; 49] = [
         actors: &[Actor::Stream, Actor::Stream, Actor::Stream],
         ..hosted(LogPlace::Directory, false)
     },
+    Scenario {
+        name: "log-leveldb",
+        actors: &[Actor::Store(&LEVELDB), Actor::Store(&LEVELDB), Actor::Store(&LEVELDB)],
+        ..hosted(LogPlace::Directory, false)
+    },
+    Scenario {
+        name: "log-rocksdb",
+        actors: &[Actor::Store(&ROCKSDB), Actor::Store(&ROCKSDB)],
+        ..hosted(LogPlace::Directory, false)
+    },
+    Scenario {
+        name: "log-plugins-daemon",
+        actors: &[Actor::Store(&LEVELDB), Actor::Store(&ROCKSDB)],
+        ..hosted(LogPlace::Daemon, false)
+    },
     Scenario { name: "postgres", ..engine(&postgres::USUAL) },
     Scenario {
         name: "cached-postgres",
@@ -329,7 +349,7 @@ pub const SCENARIOS: [Scenario; 49] = [
 
 /// Scenarios whose mounts do not promise what the judge expects. The load of an engine is strong
 /// enough if torn pages are found in these, and the other loads if anything wrong is found.
-pub const CANARIES: [Scenario; 5] = [
+pub const CANARIES: [Scenario; 7] = [
     Scenario {
         name: "postgres-untorn-ordered",
         options: "data=ordered,order=history",
@@ -342,5 +362,19 @@ pub const CANARIES: [Scenario; 5] = [
         ..engine(&MariaDb)
     },
     Scenario { name: "mariadb-untorn-ext4", is_on_ext4: true, ..engine(&MariaDb) },
+    Scenario {
+        name: "leveldb-plain",
+        actors: &[
+            Actor::Store(&PLAIN_LEVELDB),
+            Actor::Store(&PLAIN_LEVELDB),
+            Actor::Store(&PLAIN_LEVELDB),
+        ],
+        ..hosted(LogPlace::Directory, false)
+    },
+    Scenario {
+        name: "log-leveldb-lazy",
+        actors: &[Actor::Store(&LAZY_LEVELDB)],
+        ..hosted(LogPlace::Directory, false)
+    },
     Scenario { name: "sqlite-unsynced-cached", options: "order=sync", actors: UNSYNCED, ..USUAL },
 ];

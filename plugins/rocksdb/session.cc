@@ -1,0 +1,5 @@
+// RocksDB for a program that judges what a power cut leaves of it.
+
+#include "../common/session.h"
+
+int main(int count, char** arguments) { return onejournal::SessionMain(count, arguments); }
