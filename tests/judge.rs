@@ -188,6 +188,11 @@ fn canary_a_disk_that_drops_flushes_is_found_out_by_clients_of_the_daemon() {
 }
 
 #[test]
+fn canary_a_disk_that_drops_flushes_is_found_out_by_clients_in_containers() {
+    found_out(Fault::DropsFlushes, "logd-containers");
+}
+
+#[test]
 fn canary_a_disk_that_drops_flushes_is_found_out_by_leveldb_on_a_log() {
     found_out(Fault::DropsFlushes, "log-leveldb");
 }

@@ -11,7 +11,7 @@ use crate::command::spawn;
 use crate::history::Survivor;
 use crate::notices::Notices;
 use crate::scenario::{LogPlace, Scenario};
-use crate::space::Space;
+use crate::space::{SOCKET, Space};
 use crate::worker::{self, Hand, Worker, log_dir};
 
 /// The programs that a judge starts.
@@ -32,17 +32,23 @@ pub struct Host {
 }
 
 impl Host {
-    /// Mounts the disk `device`, and starts the daemon if the scenario needs one.
-    pub fn start(device: &Path, programs: &Programs, is_served: bool) -> Result<Host, String> {
+    /// Mounts the disk `device`, and starts the daemon if `is_served`.
+    pub fn start(
+        device: &Path,
+        programs: &Programs,
+        scenario: &Scenario,
+        is_served: bool,
+    ) -> Result<Host, String> {
         let space = Space::start(device)?;
-        let daemon = is_served.then(|| Daemon::start(&space, &programs.onejournal)).transpose()?;
+        let start = || Daemon::start(&space, &programs.onejournal, scenario.is_contained());
+        let daemon = is_served.then(start).transpose()?;
         Ok(Host { workers: Vec::new(), daemon, space, programs: programs.clone() })
     }
 
     /// The same, for a run of this scenario.
     pub fn of(device: &Path, programs: &Programs, scenario: &Scenario) -> Result<Host, String> {
         let is_served = scenario.hosted.is_some_and(|hosted| hosted.log == LogPlace::Daemon);
-        Host::start(device, programs, is_served)
+        Host::start(device, programs, scenario, is_served)
     }
 
     /// Starts the processes that write. Returns what each actor finds.
@@ -89,9 +95,12 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(space: &Space, onejournal: &Path) -> Result<Daemon, String> {
+    fn start(space: &Space, onejournal: &Path, is_contained: bool) -> Result<Daemon, String> {
         let mut logd = space.command(onejournal);
         logd.args(["logd", "--pool", "1M", "--segment", "64K", "--dir"]).arg(log_dir());
+        if is_contained {
+            logd.args(["--listen", SOCKET]);
+        }
         let notices = Notices::new()?;
         notices.apply(&mut logd);
         logd.stdin(Stdio::null()).stdout(Stdio::null());

@@ -38,6 +38,9 @@ pub fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
     if scenario.has_kernel_ext4() && !has("/usr/bin/unshare") {
         return missing(Need::Program, "needs unshare and nsenter");
     }
+    if scenario.is_contained() && !has("/proc/self/ns/time") {
+        return missing(Need::Namespaces, "needs namespaces of clocks");
+    }
     let is_missing = |actor: &Actor| match actor {
         Actor::Store(store) => store::program(store.plugin).is_none(),
         _ => false,

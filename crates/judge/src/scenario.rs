@@ -136,6 +136,8 @@ pub struct Hosted {
     pub log: LogPlace,
     /// Whether all actors are threads of one process. Otherwise each is a process.
     pub is_one_process: bool,
+    /// Whether each process is in a container that shares only the daemon's socket with others.
+    pub is_contained: bool,
 }
 
 /// A kind of run.
@@ -183,6 +185,11 @@ impl Scenario {
     /// Whether the first disk has the kernel's ext4 instead of a volume.
     pub fn has_kernel_ext4(&self) -> bool {
         self.hosted.is_some() || self.is_on_ext4
+    }
+
+    /// Whether its programs are in containers.
+    pub fn is_contained(&self) -> bool {
+        self.hosted.is_some_and(|hosted| hosted.is_contained)
     }
 
     /// Whether nothing has to be made before the first step.

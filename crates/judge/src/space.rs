@@ -21,6 +21,10 @@ use crate::command::{COPYING, in_namespace, spawn, tool};
 /// Where the disk is mounted.
 pub const ROOT: &str = "/dev/shm/volume";
 
+/// Where a daemon listens for containers, and where they see its socket.
+pub const SOCKET: &str = "/dev/shm/socket";
+pub const SOCKET_IN_CONTAINER: &str = "/dev/shm/log.sock";
+
 /// See [`in_namespace`].
 const SCRIPT: &str = r#"
 mount -t tmpfs -o mode=1777 none /dev/shm
@@ -32,6 +36,23 @@ echo ready
 read -r how
 umount /dev/shm/volume
 "#;
+
+/// Runs `"$@"` in a container: it has a `/dev/shm` of its own, and in it the socket of the daemon.
+const CONTAINER: &str = r#"
+set -e
+mount -t proc proc /proc
+umount -l /dev/shm/volume
+room=$(mktemp -d /dev/shm/room.XXXXXX)
+mount -t tmpfs -o mode=1777 none "$room"
+touch "$room/log.sock"
+mount --bind /dev/shm/socket "$room/log.sock"
+mount --rbind "$room" /dev/shm
+exec "$@"
+"#;
+
+/// Options of `unshare` for a container. Its clock is so many seconds ahead.
+const UNSHARED: &str =
+    "--mount --propagation private --ipc --pid --fork --kill-child --time --monotonic=1000000";
 
 /// The way into a namespace, for programs.
 #[derive(Debug, Clone, Copy)]
@@ -93,6 +114,13 @@ impl Space {
         self.door().command(program)
     }
 
+    /// A program that will run in a container on the same machine.
+    pub fn command_in_container(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.command("unshare");
+        command.args(UNSHARED.split(' ')).args(["sh", "-c", CONTAINER, "sh"]).arg(program);
+        command
+    }
+
     /// The path at which this process sees [`ROOT`].
     pub fn root(&self) -> PathBuf {
         let inside = ROOT.trim_start_matches('/');
@@ -128,23 +156,31 @@ impl Drop for Space {
 
 #[cfg(test)]
 mod tests {
-    use onejournal_testing::{can_mount_ext4, has_namespaces, has_shm};
+    use std::os::unix::net::UnixListener;
+
+    use onejournal_testing::{Need, can_mount_ext4, has_namespaces, has_shm, skip};
+    use tempfile::NamedTempFile;
 
     use super::*;
     use crate::command::run;
     use crate::rig::Loop;
+
+    /// A space with a new disk, the disk's device, and its image.
+    fn start() -> (Space, Loop, NamedTempFile) {
+        let image = NamedTempFile::new().unwrap();
+        image.as_file().set_len(8 << 20).unwrap();
+        run(tool("mkfs.ext4").args(["-q", "-b", "4096"]).arg(image.path())).unwrap();
+        let device = Loop::attach(image.path(), 512, false).unwrap();
+        (Space::start(&device.path).unwrap(), device, image)
+    }
 
     #[test]
     fn a_space_looks_like_a_machine_that_was_just_started() {
         if !can_mount_ext4() || !has_namespaces() || !has_shm() {
             return;
         }
-        let here = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
-        let image = tempfile::NamedTempFile::new().unwrap();
-        image.as_file().set_len(8 << 20).unwrap();
-        run(tool("mkfs.ext4").args(["-q", "-b", "4096"]).arg(image.path())).unwrap();
-        let device = Loop::attach(image.path(), 512, false).unwrap();
-        let space = Space::start(&device.path).unwrap();
+        let here = NamedTempFile::new_in("/dev/shm").unwrap();
+        let (space, _device, _image) = start();
         let boot_id = "/proc/sys/kernel/random/boot_id";
         let outside = std::fs::read_to_string(boot_id).unwrap();
         let inside = run(space.command("cat").arg(boot_id)).unwrap();
@@ -155,5 +191,23 @@ mod tests {
         assert!(!mounts.lines().any(|line| line.contains(" fuse")), "{mounts}");
         space.umount().unwrap();
         assert!(!Path::new(ROOT).exists(), "the mount is for the space only");
+    }
+
+    #[test]
+    fn a_container_has_its_own_clock_and_sees_nothing_but_the_socket() {
+        if !can_mount_ext4() || !has_namespaces() || !has_shm() {
+            return;
+        }
+        if !Path::new("/proc/self/ns/time").exists() {
+            return skip(Need::Namespaces, "needs namespaces of clocks");
+        }
+        let (space, _device, _image) = start();
+        let shm = space.root().parent().unwrap().to_owned();
+        let _listener = UnixListener::bind(shm.join("socket")).unwrap();
+        let look = "ls /dev/shm; echo process $$; grep monotonic /proc/self/timens_offsets";
+        let seen = run(space.command_in_container("sh").args(["-c", look])).unwrap();
+        let words: Vec<&str> = seen.split_whitespace().collect();
+        assert_eq!(words, ["log.sock", "process", "1", "monotonic", "1000000", "0"]);
+        space.umount().unwrap();
     }
 }

@@ -284,7 +284,8 @@ impl Stand {
     }
 
     fn open_on(&self, disk: &Loop, how: How, is_read: bool) -> Result<Vec<Survivor>, String> {
-        let host = Host::start(&disk.path, &self.programs, how == How::Served)?;
+        let is_served = how == How::Served;
+        let host = Host::start(&disk.path, &self.programs, self.scenario, is_served)?;
         let found = if is_read { host.check(self.scenario, how)? } else { Vec::new() };
         host.stop()?;
         Ok(found)

@@ -23,7 +23,7 @@ use crate::command::spawn;
 use crate::database::{self, Client, DatabasePlace};
 use crate::paths::database_dir;
 use crate::scenario::{Actor, Database, LogPlace, Scenario, Store};
-use crate::space::{ROOT, Space};
+use crate::space::{ROOT, SOCKET_IN_CONTAINER, Space};
 use crate::store;
 use crate::streams;
 
@@ -36,8 +36,12 @@ pub fn log_dir() -> PathBuf {
     Path::new(ROOT).join("log")
 }
 
-fn log_path(is_served: bool) -> PathBuf {
-    if is_served { log_dir().join("socket") } else { log_dir() }
+fn log_path(scenario: &Scenario, is_served: bool) -> PathBuf {
+    match is_served {
+        false => log_dir(),
+        true if scenario.is_contained() => SOCKET_IN_CONTAINER.into(),
+        true => log_dir().join("socket"),
+    }
 }
 
 /// The judge's side of a worker.
@@ -65,7 +69,7 @@ impl Worker {
     ) -> Result<Worker, String> {
         let names: Vec<String> = actors.iter().map(usize::to_string).collect();
         let task = format!("work {} {}", scenario.name, names.join(" "));
-        let (child, socket) = start(space, program, &task)?;
+        let (child, socket) = start(space, program, scenario.is_contained(), &task)?;
         let mut lines = BufReader::new(socket.try_clone().map_err(|e| e.to_string())?).lines();
         let to = Arc::new(Mutex::new(socket));
         let mut worker =
@@ -139,8 +143,11 @@ pub fn check(
     scenario: &Scenario,
     how: How,
 ) -> Result<Vec<u64>, String> {
-    let how = if how == How::Served { "served" } else { "opened" };
-    let (mut child, socket) = start(space, program, &format!("check {} {how}", scenario.name))?;
+    let is_served = how == How::Served;
+    let how = if is_served { "served" } else { "opened" };
+    let is_contained = is_served && scenario.is_contained();
+    let task = format!("check {} {how}", scenario.name);
+    let (mut child, socket) = start(space, program, is_contained, &task)?;
     let lines: Result<Vec<String>, _> = BufReader::new(socket).lines().collect();
     let status = child.wait().map_err(|e| e.to_string())?;
     let found: Vec<(usize, u64)> = lines
@@ -154,10 +161,18 @@ pub fn check(
     Ok(found.into_iter().map(|(_, count)| count).collect())
 }
 
-fn start(space: &Space, program: &[OsString], task: &str) -> Result<(Child, UnixStream), String> {
+fn start(
+    space: &Space,
+    program: &[OsString],
+    is_contained: bool,
+    task: &str,
+) -> Result<(Child, UnixStream), String> {
     let (mine, other) = UnixStream::pair().map_err(|e| e.to_string())?;
     let (first, arguments) = program.split_first().ok_or("there is no program for workers")?;
-    let mut command = space.command(first);
+    let mut command = match is_contained {
+        true => space.command_in_container(first),
+        false => space.command(first),
+    };
     command.args(arguments).env(TASK, task);
     command.stdin(OwnedFd::from(other)).stdout(Stdio::null());
     let child = spawn(&mut command).map_err(|e| format!("{command:?}: {e}"))?;
@@ -250,7 +265,7 @@ fn database_of(scenario: &Scenario, actor: usize) -> Option<(PathBuf, &'static D
 
 fn open(scenario: &Scenario, actor: usize) -> Result<(Work, u64), String> {
     let place = scenario.hosted.expect("workers are for these").log;
-    let log = log_path(place == LogPlace::Daemon);
+    let log = log_path(scenario, place == LogPlace::Daemon);
     if let Actor::Store(how) = scenario.actors[actor] {
         let (writer, count) = open_store(actor, how, &log)?;
         return Ok((Work::Store(writer), count));
@@ -309,7 +324,7 @@ impl Work {
 /// Reports what each actor finds.
 fn look(scenario: &'static Scenario, is_served: bool, mut out: UnixStream) -> Result<(), String> {
     let found = if scenario.begins_empty() {
-        streams::count_all(log_path(is_served), scenario.actors.len())
+        streams::count_all(log_path(scenario, is_served), scenario.actors.len())
     } else {
         (0..scenario.actors.len()).map(|actor| look_at(scenario, actor, is_served)).collect()
     };
@@ -326,7 +341,7 @@ fn look(scenario: &'static Scenario, is_served: bool, mut out: UnixStream) -> Re
 
 /// The number of transactions that are found with the extension, and after that without it.
 fn look_at(scenario: &Scenario, actor: usize, is_served: bool) -> Result<u64, String> {
-    let log = log_path(is_served);
+    let log = log_path(scenario, is_served);
     if let Actor::Store(how) = scenario.actors[actor] {
         let (writer, count) = open_store(actor, how, &log)?;
         writer.close()?;

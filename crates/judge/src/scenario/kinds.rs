@@ -73,9 +73,12 @@ const USUAL: Scenario = Scenario {
 const CACHED: Scenario = Scenario { options: "order=sync", promise: Promise::Cached, ..USUAL };
 
 const fn hosted(log: LogPlace, is_one_process: bool) -> Scenario {
-    let hosted = Some(Hosted { log, is_one_process });
+    let hosted = Some(Hosted { log, is_one_process, is_contained: false });
     Scenario { promise: Promise::Each, hosted, ..USUAL }
 }
+
+const CONTAINERS: Hosted =
+    Hosted { log: LogPlace::Daemon, is_one_process: false, is_contained: true };
 
 /// The syncs of the first one commit what the others have written so far.
 const UNSYNCED: &[Actor] = &[
@@ -94,7 +97,7 @@ const fn engine(engine: &'static dyn Engine) -> Scenario {
 }
 
 /// All scenarios in which every image must pass.
-pub const SCENARIOS: [Scenario; 52] = [
+pub const SCENARIOS: [Scenario; 53] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -309,6 +312,12 @@ pub const SCENARIOS: [Scenario; 52] = [
     Scenario {
         name: "logd",
         actors: &[Actor::Stream, Actor::Stream, Actor::Stream],
+        ..hosted(LogPlace::Daemon, false)
+    },
+    Scenario {
+        name: "logd-containers",
+        actors: &[Actor::Stream, Actor::Stream, Actor::Stream],
+        hosted: Some(CONTAINERS),
         ..hosted(LogPlace::Daemon, false)
     },
     Scenario {
