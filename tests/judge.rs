@@ -1,5 +1,5 @@
-//! The judge: mounted runs on a recorded disk, cut at any event, recovered and compared with a model. Crate `judge` says
-//! how; `onejournal-judge run` does more of it.
+//! The judge: mounted runs on a recorded disk, cut at any event, recovered and compared with a
+//! model. Crate `judge` says how; `onejournal-judge run` does more of it.
 //!
 //! Each kind of run gets 15 crash images: with the journal on NVRAM 30, with programs on the log
 //! service 8, with a database engine 6. The gate makes a fifth of them, `ONEJOURNAL_TIMES` more.
@@ -164,10 +164,11 @@ fn found_out(fault: Fault, scenario: &str) {
     if is_hindered(scenario) {
         return;
     }
-    // Whether a fault of the medium matters at one of 24 cuts depends on how the threads run, also with the same seed.
+    // Whether a fault of the medium matters at one of 24 cuts depends on how the threads run, also
+    // with the same seed.
     let is_found = |seed| !judge(&plan(fault, 24), scenario, seed).unwrap().1.is_empty();
     // With an odd seed, a program would begin with what another run has lost.
-    let begins_anew = |seed: &u64| scenario.hosted.is_none() || seed % 2 == 0;
+    let begins_anew = |seed: &u64| scenario.hosted.is_none() || seed.is_multiple_of(2);
     let is_any = (5..45).filter(begins_anew).take(20).any(is_found);
     assert!(is_any, "{fault:?} is not found out by 20 runs of 24 crash images");
 }

@@ -76,7 +76,7 @@ fn is_closed(number: RawFd) -> bool {
 mod tests {
     use std::fs::File;
 
-    use onejournal_testing::{close_standard_descriptors, silent_process};
+    use onejournal_testing::{close_standard_descriptors, own_process};
 
     use super::*;
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn descriptors_of_a_process_without_standard_ones_have_higher_numbers() {
-        silent_process!();
+        own_process!(silent);
         close_standard_descriptors();
         let made = above_standard(open_null).expect("made");
         let others = [open_null(), open_null()].map(|made| made.expect("made").as_raw_fd());
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn canary_without_placeholders_the_first_number_is_used() {
-        silent_process!();
+        own_process!(silent);
         close_standard_descriptors();
         let made = fault::with(Fault::UsesStandardNumbers, || above_standard(open_null));
         assert_eq!(made.expect("made").as_raw_fd(), 0);

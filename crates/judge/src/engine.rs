@@ -1,10 +1,10 @@
 //! Database engines whose files are on the file system under test.
 //!
 //! The files of an engine are made once, on a volume or on the kernel's ext4. A run starts the
-//! engine's server on them, if it has one, and commits transactions in sessions. Each session counts
-//! its transactions, inside the database and outside. After a crash a copy of the files is recovered
-//! by the engine, checked by the engine's own tools, and the transactions are counted. A copy is
-//! needed because recovery writes.
+//! engine's server on them, if it has one, and commits transactions in sessions. Each session
+//! counts its transactions, inside the database and outside. After a crash a copy of the files is
+//! recovered by the engine, checked by the engine's own tools, and the transactions are counted. A
+//! copy is needed because recovery writes.
 //!
 //! All programs of an engine run as a user who is not root: some servers refuse to run as root.
 
@@ -128,8 +128,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server, and returns when it has notified that it is ready. The first of `signals` stops
-    /// it in order; the second kills it.
+    /// Starts a server, and returns when it has notified that it is ready. The first of `signals`
+    /// stops it in order; the second kills it.
     pub fn start(
         place: &Place,
         mut server: Command,

@@ -78,8 +78,8 @@ pub struct Database {
     /// Pages that SQLite keeps in memory. A transaction that needs more writes pages before it
     /// commits, and so uses a rollback journal.
     pub cache_pages: u32,
-    /// Whether some transactions make the file shorter. On a volume the extension writes a journal for
-    /// these.
+    /// Whether some transactions make the file shorter. On a volume the extension writes a journal
+    /// for these.
     pub is_shrinking: bool,
 }
 
@@ -152,7 +152,8 @@ pub struct Scenario {
     pub actors: &'static [Actor],
     /// The journal is on a disk of its own.
     pub second_disk: bool,
-    /// The journal is on NVRAM, and the volume is served in this process: without `options`, except `order=`.
+    /// The journal is on NVRAM, and the volume is served in this process: without `options`, except
+    /// `order=`.
     pub nvram: bool,
     /// Mounted, used and unmounted by a user who is not root.
     pub by_user: bool,

@@ -148,7 +148,8 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // At its end already, or the run has failed: with its last process the namespace goes, and what is mounted in it.
+        // At its end already, or the run has failed: with its last process the namespace goes, and
+        // what is mounted in it.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }

@@ -134,7 +134,8 @@ impl Stand {
         Ok((recovered, trace))
     }
 
-    /// Checks recovered volumes with `e2fsck -fn`, and reads them through the kernel's ext4 if `is_read`.
+    /// Checks recovered volumes with `e2fsck -fn`, and reads them through the kernel's ext4 if
+    /// `is_read`.
     pub fn look(&mut self, images: &[Image], is_read: bool) -> Result<Vec<Survivor>, String> {
         self.load(images)?;
         self.check()?;

@@ -1,4 +1,5 @@
-//! The test program again, as another process: a client, a victim, or a test that needs a process for itself.
+//! The test program again, as another process: a client, a victim, or a test that needs a process
+//! for itself.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,8 +17,8 @@ const ALONE: &str = "ONEJOURNAL_ALONE";
 /// In the environment of a process whose output is not needed.
 const SILENT: &str = "ONEJOURNAL_SILENT";
 
-/// Closes the descriptors 0, 1 and 2, as a daemon does. Only in a process whose output is not needed
-/// (`silent_process!`): it prints nothing from then on but why it panics.
+/// Closes the descriptors 0, 1 and 2, as a daemon does. Only in a process whose output is not
+/// needed (`own_process!(silent)`): it prints nothing from then on but why it panics.
 pub fn close_standard_descriptors() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -47,22 +48,21 @@ macro_rules! test_name {
 }
 
 /// Ends the calling test here if other tests share its process, and runs it in a process of its own
-/// instead. For tests whose effects belong to the process: signal handlers, limits, a VFS that records.
+/// instead. For tests whose effects belong to the process: signal handlers, limits, a VFS that
+/// records.
+///
+/// `own_process!(silent)` is for a test that closes the standard descriptors. Its process is never
+/// the one that the gate's runner has started, which reads the result from the output.
 #[macro_export]
 macro_rules! own_process {
     () => {
-        if !$crate::is_alone($crate::test_name!()) {
-            return;
-        }
+        $crate::own_process!(@is_silent false)
     };
-}
-
-/// The same for a test that closes the standard descriptors. Its process is never the one that the
-/// gate's runner has started, which reads the result from the output.
-#[macro_export]
-macro_rules! silent_process {
-    () => {
-        if !$crate::is_silent($crate::test_name!()) {
+    (silent) => {
+        $crate::own_process!(@is_silent true)
+    };
+    (@is_silent $is_silent:literal) => {
+        if !$crate::is_alone($crate::test_name!(), $is_silent) {
             return;
         }
     };
@@ -93,18 +93,10 @@ pub fn again(module: &str, test: &str) -> Command {
     command
 }
 
-/// Whether the test `name` has this process for itself. If not, runs it in another one.
-pub fn is_alone(name: &str) -> bool {
-    is_in_process(name, ALONE)
-}
-
-/// Whether the test `name` has a process for itself whose output is not needed. If not, runs it in
-/// another one.
-pub fn is_silent(name: &str) -> bool {
-    is_in_process(name, SILENT)
-}
-
-fn is_in_process(name: &str, variable: &str) -> bool {
+/// Whether the test `name` has this process for itself, and, if it `is_silent`, its output is not
+/// needed. If not, runs it in another one.
+pub fn is_alone(name: &str, is_silent: bool) -> bool {
+    let variable = if is_silent { SILENT } else { ALONE };
     if std::env::var_os(variable).is_some() {
         return true;
     }
@@ -145,7 +137,7 @@ mod tests {
 
     #[test]
     fn canary_a_failure_in_another_process_is_one_here() {
-        let run = || is_alone("again::tests::fails");
+        let run = || is_alone("again::tests::fails", false);
         if std::env::var_os(ALONE).is_none() {
             std::panic::catch_unwind(run).expect_err("it fails there");
         }

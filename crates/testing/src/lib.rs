@@ -1,8 +1,8 @@
-//! Simulated media, for tests: block devices, NVRAM and files that lose in a power cut all that real
-//! ones may lose. Also what tests of several crates share: layers in front of a device
-//! ([`Layered`]), the directories of a log service ([`ServiceDirectories`]), programs that are started
-//! ([`spawn_without_files`]), files with holes ([`save_device`]), and the comparison of structs with
-//! the pages of `docs/format` ([`FormatPage`]).
+//! Simulated media, for tests: block devices, NVRAM and files that lose in a power cut all that
+//! real ones may lose. Also what tests of several crates share: layers in front of a device
+//! ([`Layered`]), the directories of a log service ([`ServiceDirectories`]), programs that are
+//! started ([`spawn_without_files`]), files with holes ([`save_device`]), and the comparison of
+//! structs with the pages of `docs/format` ([`FormatPage`]).
 //!
 //! The product does not link this crate. Tests do, and so do the crates that check the product
 //! (`sim`, `judge`). The lists of what a medium promises are in the crate `device`, because
@@ -44,7 +44,7 @@ pub use abilities::{
     has_fuse_over_uring, has_loop_devices, has_namespaces, has_program, has_shm, has_uring,
     is_root, python_with_extensions,
 };
-pub use again::{again, again_words, close_standard_descriptors, is_alone, is_silent, name_of};
+pub use again::{again, again_words, close_standard_descriptors, is_alone, name_of};
 pub use block::{Cursor, Event, Layer, Layered, SimDevice, Trace};
 pub use child::spawn_without_files;
 pub use files::{FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles};

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use onejournal::{Log, Server, ServerOptions, Stream};
-use onejournal_testing::{close_standard_descriptors, silent_process};
+use onejournal_testing::{close_standard_descriptors, own_process};
 use rustix::fd::BorrowedFd;
 
 use crate::common::{TestDirectory, append_synced, payload, records};
@@ -88,25 +88,25 @@ fn use_without_standard(is_nvram: bool, is_served: bool) -> Result<(), String> {
 
 #[test]
 fn a_log_uses_no_standard_number() {
-    silent_process!();
+    own_process!(silent);
     use_without_standard(false, false).expect("no number below 3");
 }
 
 #[test]
 fn a_log_on_nvram_uses_no_standard_number() {
-    silent_process!();
+    own_process!(silent);
     use_without_standard(true, false).expect("no number below 3");
 }
 
 #[test]
 fn a_daemon_and_its_clients_use_no_standard_number() {
-    silent_process!();
+    own_process!(silent);
     use_without_standard(false, true).expect("no number below 3");
 }
 
 #[test]
 fn canary_a_log_that_uses_them_is_found() {
-    silent_process!();
+    own_process!(silent);
     for is_served in [false, true] {
         let used = || use_without_standard(false, is_served);
         let found = fault::with(device::Fault::UsesStandardNumbers, used);
@@ -131,13 +131,13 @@ fn records_after_garbage() -> usize {
 
 #[test]
 fn garbage_destroys_no_record() {
-    silent_process!();
+    own_process!(silent);
     assert_eq!(records_after_garbage(), 300);
 }
 
 #[test]
 fn canary_garbage_in_a_chunk_destroys_records() {
-    silent_process!();
+    own_process!(silent);
     let found = fault::with(device::Fault::UsesStandardNumbers, records_after_garbage);
     assert!(found < 300, "{found}");
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
-use onejournal_testing::{close_standard_descriptors, silent_process};
+use onejournal_testing::{close_standard_descriptors, own_process};
 use rusqlite::{Connection, LoadExtensionGuard};
 
 use crate::common::{Place, count, is_sound, library, load, set};
@@ -77,7 +77,7 @@ fn run_program(place: &Place, is_faulty: bool) -> ExitStatus {
 
 #[test]
 fn a_program_without_standard_descriptors_loses_no_commit() {
-    silent_process!();
+    own_process!(silent);
     load();
     let place = Place::new(false);
     assert!(run_program(&place, false).success());
@@ -92,6 +92,6 @@ fn a_program_without_standard_descriptors_loses_no_commit() {
 
 #[test]
 fn canary_a_log_on_the_standard_numbers_is_found() {
-    silent_process!();
+    own_process!(silent);
     assert!(!run_program(&Place::new(false), true).success());
 }
