@@ -103,14 +103,15 @@ impl Database {
         };
         match found {
             Found::Open(service) => state.service = Some(service),
-            Found::Nothing => {}
             Found::Plain(why) => self.use_no_log(why),
-            Found::Left(left) => {
+            // A connection that only reads leaves it to the next one that may write.
+            Found::Left(left) if may_bind => {
                 let log = left.settings.directory.display();
                 self.use_no_log(format!(
                     "it has commits in the log {log} that are of another name"
                 ));
             }
+            Found::Nothing | Found::Left(_) => {}
         }
         Ok(state.service.is_some())
     }

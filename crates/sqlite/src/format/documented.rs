@@ -110,11 +110,12 @@ fn frames_are_those_of_the_page() {
         ("page", 55),
         ("commit_pages", 44),
         ("checksum", 0xd1d2_d3d4_c1c2_c3c4),
+        ("base_crc", 0),
         ("form", Form::Whole as u64),
         ("bytes", 512),
     ];
-    assert_fields("### Frame", &bytes[41..62], &fields);
-    assert_eq!(bytes[62..], noise());
+    assert_fields("### Frame", &bytes[41..66], &fields);
+    assert_eq!(bytes[66..], noise());
     assert_eq!(PAGE.table_from("## Header", "| kind |")[4][..3], ["6", "`frames`", "frames"]);
 }
 

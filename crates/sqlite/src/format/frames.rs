@@ -1,8 +1,9 @@
 //! The record *frames*: frames of one generation of the WAL, each with the bytes that changed.
 //!
 //! ```text
-//! frames:  | salts 8 | u32 page bytes | u32 change counter | u32 first frame | checksum 8 | u8 byte order
-//!          | u32 count | count times: u32 page, u32 commit pages, checksum 8, u8 form, u32 bytes, bytes |
+//! frames:  | salts 8 | u32 page bytes | u32 change counter | u32 first frame | checksum 8
+//!          | u8 byte order | u32 count
+//!          | count times: u32 page, u32 commit pages, checksum 8, u32 base crc, u8 form, u32 bytes, bytes |
 //! ```
 //!
 //! A frame's only checksum is SQLite's, from the frame's header in the WAL. It covers the page and all frames before
@@ -29,6 +30,8 @@ pub struct Frame<'a> {
     /// The checksum of the page alone.
     page_checksum: Checksum,
     is_big_endian: bool,
+    /// CRC32C of the version of the page that the frame was logged against; 0 if there was none.
+    base_crc: u32,
     /// How `bytes` are to be read.
     pub form: Form,
     /// The page, encoded.
@@ -39,6 +42,16 @@ impl Frame<'_> {
     /// Whether `page` is the content of the frame.
     pub fn holds(&self, page: &[u8]) -> bool {
         wal::checksum(self.is_big_endian, [0; 2], page) == self.page_checksum
+    }
+
+    /// Whether `page` is the version that the frame was logged against.
+    pub fn is_based_on(&self, page: &[u8]) -> bool {
+        self.base_crc != 0 && crc32c::crc32c(page) == self.base_crc
+    }
+
+    /// Whether the frame was logged without an earlier version of the page.
+    pub fn has_no_base(&self) -> bool {
+        self.base_crc == 0
     }
 }
 
@@ -85,7 +98,8 @@ impl FramesWriter {
     /// Adds the frame with this header: `page` against `base`.
     pub fn push(&mut self, frame: &FrameHeader, base: Option<&[u8]>, page: &[u8]) {
         let [s0, s1] = frame.checksum;
-        self.0.push(&[frame.page, frame.commit_pages, s0, s1], base, page);
+        let base_crc = base.map_or(0, crc32c::crc32c);
+        self.0.push(&[frame.page, frame.commit_pages, s0, s1, base_crc], base, page);
     }
 
     /// The record's bytes.
@@ -118,6 +132,7 @@ impl<'a> Take<'a> {
             let header = FrameHeader { page, commit_pages, salts, checksum };
             let page_checksum = wal::page_checksum(is_big_endian, before, &header, page_bytes);
             before = checksum;
+            let base_crc = self.u32()?;
             let (form, bytes) = self.encoded_page()?;
             frames.push(Frame {
                 page,
@@ -125,6 +140,7 @@ impl<'a> Take<'a> {
                 checksum,
                 page_checksum,
                 is_big_endian,
+                base_crc,
                 form,
                 bytes,
             });

@@ -40,7 +40,9 @@ impl Database {
                     self.use_no_log(why);
                     return Ok(());
                 }
-                Found::Left(left) => self.come_home(main, left, is_writable)?,
+                Found::Left(left) if is_writable => self.come_home(main, left)?,
+                // What it holds is in the files. The next connection that may write leaves it.
+                Found::Left(left) => return self.check_files(main, &left),
             }
             if self.log().is_some() || self.plain.get().is_some() {
                 return Ok(());
@@ -50,16 +52,17 @@ impl Database {
         Ok(())
     }
 
-    /// Brings home what a stream holds that the database will not use any more.
-    fn come_home(&self, main: Real, left: Left, is_writable: bool) -> Result<(), Failure> {
-        let Left { service: (log, stream), settings, then } = left;
-        if !is_writable {
-            if let Some(live) = self.read(&stream)? {
-                self.recover_locked(main, &live, false)?;
-            }
-            self.use_no_log("it is opened for reading, and leaves a stream".into());
-            return Ok(());
+    /// An error if the files lack what a stream holds that the database will not use any more.
+    fn check_files(&self, main: Real, left: &Left) -> Result<(), Failure> {
+        match self.read(&left.service.1)? {
+            Some(live) => self.recover_locked(main, &live, false),
+            None => Ok(()),
         }
+    }
+
+    /// Brings home what a stream holds that the database will not use any more.
+    fn come_home(&self, main: Real, left: Left) -> Result<(), Failure> {
+        let Left { service: (log, stream), settings, then } = left;
         self.lock_alone(main, &settings)?;
         let done = self.bring_files_home(main, &stream, then);
         main.unlock()?;

@@ -20,8 +20,9 @@
 //!
 //! A program without the extension may have opened the database after a power cut. It copies the
 //! frames that the WAL has to the database, and removes the WAL. The database is then as it was
-//! after one of the logged transactions, and the rest can be applied. Two things tell it from an
-//! older database: the witnesses in the base, and that its pages are all of one moment.
+//! after one of the logged transactions, and the rest can be applied. Two things tell it from
+//! an older database, and from one that the program changed: the witnesses in the base, and that each
+//! logged page is one of the versions that the log knows, all of one moment.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -243,12 +244,13 @@ fn is_of_one_moment(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bo
     let mut moments: Vec<Range<u32>> = std::iter::once(0..u32::MAX).collect();
     let mut page = vec![0; base.page_bytes];
     for (number, frames) in pages {
-        main.read(page_at(number, base.page_bytes), &mut page)?;
+        let read = main.read(page_at(number, base.page_bytes), &mut page)?;
         let until = |index: usize| frames.get(index).map_or(u32::MAX, |(number, _)| *number);
         let held = frames.iter().enumerate().filter(|(_, (_, frame))| frame.holds(&page));
         let mut of_page: Vec<Range<u32>> =
             held.map(|(index, (number, _))| *number..until(index + 1)).collect();
-        if of_page.is_empty() {
+        let first = &frames[0].1;
+        if first.is_based_on(&page) || first.has_no_base() && read == 0 {
             of_page.push(0..until(0));
         }
         let of_both = |a: &Range<u32>, b: &Range<u32>| a.start.max(b.start)..a.end.min(b.end);
