@@ -24,12 +24,50 @@ pub fn tell(code: c_int, text: &str) {
     if code & 0xff != SQLITE_WARNING {
         LAST.set(Some(text.to_owned()));
     }
-    let text = CString::new(text.replace('\0', " ")).expect("no zeros");
-    // SAFETY: the format takes one string, which ends with a zero.
-    unsafe { (loaded().api.log)(code, c"onejournal: %s".as_ptr(), text.as_ptr()) };
+    for (nth, piece) in pieces(text).into_iter().enumerate() {
+        let format = if nth == 0 { c"onejournal: %s" } else { c"onejournal: ... %s" };
+        let piece = CString::new(piece.replace('\0', " ")).expect("no zeros");
+        // SAFETY: the format takes one string, which ends with a zero.
+        unsafe { (loaded().api.log)(code, format.as_ptr(), piece.as_ptr()) };
+    }
+}
+
+/// SQLite cuts a message of its error log after 210 bytes.
+const PIECE_BYTES_MAX: usize = 190;
+
+/// The text in pieces of whole words, or of whole characters where a word is longer.
+fn pieces(text: &str) -> Vec<&str> {
+    let (mut pieces, mut rest) = (Vec::new(), text);
+    while rest.len() > PIECE_BYTES_MAX {
+        let end = (0..=PIECE_BYTES_MAX).rev().find(|at| rest.is_char_boundary(*at)).unwrap_or(0);
+        let (piece, behind) = match rest[..end].rfind(' ') {
+            Some(space) if space > 0 => (&rest[..space], &rest[space + 1..]),
+            _ => rest.split_at(end),
+        };
+        pieces.push(piece);
+        rest = behind;
+    }
+    pieces.push(rest);
+    pieces
 }
 
 /// The last error of this thread since it last opened a database.
 pub fn last_error() -> Option<String> {
     LAST.with_borrow(Clone::clone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_comes_in_pieces_of_whole_words() {
+        let text = "the advice is at the end ".repeat(30);
+        let found = pieces(text.trim_end());
+        assert!(found.len() > 3 && found.iter().all(|piece| piece.len() <= PIECE_BYTES_MAX));
+        assert_eq!(found.join(" "), text.trim_end());
+        let path = "\u{e4}".repeat(300);
+        assert_eq!(pieces(&path).concat(), path);
+        assert_eq!(pieces("short"), ["short"]);
+    }
 }

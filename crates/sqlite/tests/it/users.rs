@@ -63,9 +63,17 @@ fn act(place: &Place, uid: u32, step: &str, more: &[(&str, &str)]) -> Output {
     command.envs(more.iter().copied()).output().expect("run")
 }
 
+/// What a process printed. The pieces of a long message of the extension are put together.
 fn said(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
-    String::from_utf8_lossy(&text).into_owned()
+    let mut said = String::new();
+    for line in String::from_utf8_lossy(&text).lines() {
+        let (gap, line) =
+            line.split_once(" onejournal: ... ").map_or(("\n", line), |it| (" ", it.1));
+        said.push_str(gap);
+        said.push_str(line);
+    }
+    said
 }
 
 fn last_told(place: &Place) -> String {

@@ -38,7 +38,12 @@ pub fn told() -> MutexGuard<'static, Vec<String>> {
 
 unsafe extern "C" fn listen(_: *mut std::ffi::c_void, code: c_int, text: *const c_char) {
     let text = unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned();
-    if text.starts_with("onejournal") {
+    if let Some(rest) = text.strip_prefix("onejournal: ... ")
+        && let Some(last) = told().last_mut()
+    {
+        eprintln!("{code} {text}");
+        *last = format!("{last} {rest}");
+    } else if text.starts_with("onejournal") {
         eprintln!("{code} {text}");
         told().push(text);
     }
