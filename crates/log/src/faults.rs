@@ -39,6 +39,10 @@ pub(crate) enum Fault {
     FoundStreamNotKept,
     /// A process that finds a log file does not make it durable first.
     FoundFileNotSettled,
+    /// Records are not written to the quarantine when they are put aside.
+    AsideNotWritten,
+    /// A piece of the group log is not thrown away when its chunk was freed meanwhile.
+    PieceOfFreedChunk,
     /// A file of shared memory that was removed is made again, while processes use the old one.
     MissingFileMadeAgain,
     /// Shared words are read without acquiring what was written before them.

@@ -16,7 +16,7 @@ mod workload;
 
 use crate::faults::Fault;
 use onejournal_testing::{test_name, tier};
-use run::{ANYTHING, Effort, FAULTS, Medium, NARROW, SERVED, run};
+use run::{ANYTHING, Effort, FAULTS, Medium, NARROW, SERVED, STOPS, run};
 
 /// Checks seeds: all of them in the gate, too, with a fifth of their crash states.
 fn campaign(name: &str, medium: Medium, effort: Effort, full_seed_count: usize) {
@@ -31,6 +31,11 @@ fn campaign(name: &str, medium: Medium, effort: Effort, full_seed_count: usize) 
 #[test]
 fn every_cut_leaves_what_was_acknowledged() {
     campaign(test_name!(), Medium::Memory, ANYTHING, 2);
+}
+
+#[test]
+fn every_cut_leaves_what_was_put_aside() {
+    campaign(test_name!(), Medium::Memory, STOPS, 2);
 }
 
 #[test]
@@ -72,9 +77,14 @@ fn every_canary_is_caught() {
         (Medium::Nvram, UsnLimitNotKept),
         (Medium::Memory, HeadNotDurable),
         (Medium::Nvram, BatchNotPersisted),
+        (Medium::Memory, AsideNotWritten),
     ];
     for (medium, fault) in canaries {
-        let effort = if fault == ChunkNotZeroed { NARROW } else { ANYTHING };
+        let effort = match fault {
+            ChunkNotZeroed => NARROW,
+            AsideNotWritten => STOPS,
+            _ => ANYTHING,
+        };
         let first_seed = if fault == HeadNotDurable { 3 } else { 1 };
         expect_caught(medium, effort, fault, first_seed);
     }

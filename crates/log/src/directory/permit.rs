@@ -7,7 +7,7 @@ use device::{Folder, Trust};
 use crate::directory::options::SETTINGS;
 use crate::directory::served::refuse_if_served;
 use crate::directory::service_directory::{META, meta_in};
-use crate::directory::slots::Lock;
+use crate::directory::slots::{Lock, OPEN_LIMIT};
 use crate::host::StreamMeta;
 use crate::media::files::{at, within, write_whole};
 use crate::{LogError, Result, StreamName};
@@ -25,7 +25,7 @@ pub fn permit(path: &Path, name: &str, gid: u32, mode: u32) -> Result<()> {
         return Err(LogError::Usage(format!("{} is no directory of a log", path.display())));
     }
     // A daemon takes the directory under this lock.
-    let _lock = Lock::take(&root)?;
+    let _lock = Lock::take(&root, OPEN_LIMIT)?;
     refuse_if_served(&root)?;
     let none = || LogError::NotFound(format!("there is no stream {name}"));
     let streams = root.folder("streams").map_err(within(&root, "streams"))?;

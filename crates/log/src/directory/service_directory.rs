@@ -40,7 +40,7 @@ use crate::directory::incarnation::{
 use crate::directory::memory::SharedMemory;
 use crate::directory::options::{Options, SETTINGS, settings_of};
 use crate::directory::served::{Serving, refuse_if_served};
-use crate::directory::slots::{Lock, Slots};
+use crate::directory::slots::{Lock, OPEN_LIMIT, Slots, USE_LIMIT};
 use crate::format::chunk::DATA_OFFSET;
 use crate::format::group::newest_header;
 use crate::host::{Host, Settings, StreamMeta};
@@ -132,7 +132,7 @@ impl ServiceDirectory {
     ) -> Result<Arc<ServiceDirectory>> {
         let begin = Instant::now();
         loop {
-            let lock = Lock::take(root)?;
+            let lock = Lock::take(root, OPEN_LIMIT)?;
             refuse_if_served(root)?;
             let slots = Slots::open(root)?;
             let serving = socket.map(|socket| serving(root, &slots, socket)).transpose()?;
@@ -233,7 +233,7 @@ impl ServiceDirectory {
         if !is_alone() || !is_done()? {
             return Ok(());
         }
-        let _lock = Lock::take(&self.root)?;
+        let _lock = Lock::take(&self.root, OPEN_LIMIT)?;
         if is_alone() && joined_count() == before {
             let memory = self.memory.folder();
             // Without this file the rest is nothing, wherever this ends.
@@ -494,7 +494,7 @@ impl Host for ServiceDirectory {
     }
 
     fn create_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<StreamMeta> {
-        let _lock = Lock::take(&self.root)?;
+        let _lock = Lock::take(&self.root, USE_LIMIT)?;
         if let Some(meta) = self.stream(name)? {
             return Ok(meta);
         }
@@ -518,7 +518,7 @@ impl Host for ServiceDirectory {
     }
 
     fn remove_stream(&self, name: &StreamName, meta: &StreamMeta) -> Result<()> {
-        let _lock = Lock::take(&self.root)?;
+        let _lock = Lock::take(&self.root, USE_LIMIT)?;
         let failed = within(&self.streams, name.as_str());
         let folder = self.streams.folder(name.as_str()).map_err(&failed)?;
         folder.remove(META).and_then(|()| folder.sync()).map_err(within(&folder, META))?;
@@ -543,7 +543,7 @@ impl Host for ServiceDirectory {
     }
 
     fn locked(&self, f: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let _lock = Lock::take(&self.root)?;
+        let _lock = Lock::take(&self.root, USE_LIMIT)?;
         f()
     }
 }

@@ -1,8 +1,12 @@
 //! The processes that use a service's directory: its lock, and a file for each process, locked
 //! while the process lives.
 
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
 use device::{Access, Folder, ForkClosed};
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use crate::media::files::{make_folder, open_or_make, within};
 use crate::words::{CLIENT_COUNT_MAX, Client, Control};
@@ -15,12 +19,36 @@ pub(crate) struct Lock {
 
 const LOCK: &str = "lock";
 
+/// How long a process that opens or closes the log waits for the lock. Another one may recover
+/// the service meanwhile.
+pub(crate) const OPEN_LIMIT: Duration = Duration::from_secs(60);
+/// How long a process waits for the lock that has the log open: at most once an hour in an append.
+pub(crate) const USE_LIMIT: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(1);
+
 impl Lock {
-    pub(crate) fn take(root: &Folder) -> Result<Lock> {
+    /// Takes the lock. An error if other processes hold it for `limit`: one may be stopped.
+    pub(crate) fn take(root: &Folder, limit: Duration) -> Result<Lock> {
         let file = ForkClosed::new(open_or_make(root, LOCK, 0)?);
-        rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))
-            .map_err(|e| within(root, LOCK)(e.into()))?;
-        Ok(Lock { _file: file })
+        let begin = Instant::now();
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Lock { _file: file }),
+                Err(Errno::WOULDBLOCK) if begin.elapsed() < limit => std::thread::sleep(POLL),
+                Err(Errno::WOULDBLOCK) => {
+                    let what = format!(
+                        "{}: a process that is opening the log holds it and does not go on, perhaps \
+                         because it is stopped (fuser shows its number)",
+                        root.at(LOCK).display()
+                    );
+                    let waited = format!("for {limit:?}");
+                    let source = std::io::Error::new(ErrorKind::TimedOut, waited);
+                    return Err(LogError::system(what, source));
+                }
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(within(root, LOCK)(e.into())),
+            }
+        }
     }
 
     /// Takes the lock. `None`: another process has it.

@@ -48,10 +48,23 @@ impl Drop for Drainer<'_> {
 impl Service {
     /// Brings everything that was appended to the log files, and frees the chunks.
     pub(crate) fn drain(&self, lane: &Lane) -> Result<()> {
+        self.drain_within(lane, self.stall_limit())
+    }
+
+    /// The same. Waits at most `limit` for another process that drains and makes no progress.
+    pub(crate) fn drain_within(&self, lane: &Lane, limit: Duration) -> Result<()> {
         lane.check()?;
         // Another process, or another thread of this one, may bring records home at the same time.
         // They are drained for this caller, too.
-        let drainer = self.wait_for_drainer(lane)?;
+        let drainer = self.wait_for_drainer(lane, limit)?;
+        lane.check()?;
+        self.drain_claimed(lane, &drainer).inspect_err(|e| lane.abort_after(e))
+    }
+
+    /// Drains the lane unless another thread or process does so now.
+    pub(crate) fn drain_if_free(&self, lane: &Lane) -> Result<()> {
+        lane.check()?;
+        let Some(drainer) = self.claim_drainer(lane) else { return Ok(()) };
         lane.check()?;
         self.drain_claimed(lane, &drainer).inspect_err(|e| lane.abort_after(e))
     }
@@ -75,17 +88,24 @@ impl Service {
         self.full_wait + Duration::from_micros(pool_bytes.saturating_mul(1_000_000) >> 20)
     }
 
-    /// Waits until this process is the drainer. An error if the present drainer makes no progress.
-    pub(crate) fn wait_for_drainer<'a>(&self, lane: &'a Lane) -> Result<Drainer<'a>> {
-        let progress = || self.control.drain_bytes();
-        let mut stall = StallTimeout::new(self.stall_limit(), progress());
+    /// Waits until this process is the drainer. An error if the present drainer makes no progress
+    /// for `limit`.
+    pub(crate) fn wait_for_drainer<'a>(
+        &self,
+        lane: &'a Lane,
+        limit: Duration,
+    ) -> Result<Drainer<'a>> {
+        let progress = || lane.words.drained();
+        let mut stall = StallTimeout::new(limit, progress());
         loop {
             if let Some(drainer) = self.claim_drainer(lane) {
+                *lane.stalled.lock() = None;
                 return Ok(drainer);
             }
             let who = lane.words.drainer();
             lane.words.check()?;
-            stall.check(progress(), who, &format!("drain stream {}", lane.name))?;
+            let waited = stall.check(progress(), who, &format!("drain stream {}", lane.name));
+            waited.inspect_err(|_| *lane.stalled.lock() = Some(who))?;
             std::thread::sleep(DRAINER_WAIT);
         }
     }

@@ -7,20 +7,25 @@
 //! Invariants:
 //!
 //! 1. A piece consists of bytes below `appended`, which do not change any more.
-//! 2. A piece is read while its leader is the lane's drainer, so its chunk is not freed meanwhile.
+//! 2. A piece counts only if its records were not drained when it had been read: the chunk is freed
+//!    after that. The leader does not make itself the drainer of lanes of other processes, because
+//!    it may be stopped at any time.
+//!
+//! A process that waits for a leader that makes no progress syncs its stream alone (`stall`,
+//! `aside`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use device::BlockDevice;
 
+use crate::engine::aside::copy_whole_records;
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
-use crate::engine::stall::StallTimeout;
+use crate::engine::stall::{LeaderWait, StallTimeout, is_stall, others_limit};
 use crate::faults::{self, Fault};
 use crate::format::group::{ENTRIES_AT, Piece, RawHeader, encode_entry, table_room, write_header};
-use crate::format::quarantine;
-use crate::words::GroupPosition;
+use crate::words::{GroupPosition, after_reads};
 use crate::{LogError, Result, StreamId};
 
 /// If one stream has more bytes than this to sync, it is drained instead. Its bytes are then
@@ -33,25 +38,6 @@ const PIECE_BYTES_MAX: u64 = 2 * DIRECT_BYTES;
 /// How long a waiter sleeps before it checks whether the leader lives.
 const LEADER_WAIT: Duration = Duration::from_millis(20);
 
-/// Copies the records of [`begin`, `end`) and verifies them. A record ends at `end`.
-fn copy_whole_records(lane: &Lane, begin: u64, end: u64) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(end - begin).expect("bounded")];
-    lane.read_chunks(begin, &mut bytes)?;
-    let mut at = begin;
-    while at < end {
-        let offset = usize::try_from(at - begin).expect("in the buffer");
-        let Some(header) = lane.identity().whole(crate::Lsn(at), &bytes[offset..]) else {
-            return Err(LogError::Damaged {
-                stream: lane.name.to_string(),
-                at: crate::Lsn(at),
-                what: "its lane holds no record where one was published".into(),
-            });
-        };
-        at += header.record_bytes() as u64;
-    }
-    Ok(bytes)
-}
-
 impl Service {
     /// Makes the lane durable up to `end`, together with all other lanes that wait.
     pub(crate) fn commit_to(&self, lane: &Arc<Lane>, end: u64) -> Result<()> {
@@ -59,11 +45,11 @@ impl Service {
         let is_large = end - words.synced().min(end) > DIRECT_BYTES;
         words.check()?;
         if is_large {
-            return self.drain(lane);
+            return self.sync_alone(lane, end);
         }
         words.want(end);
         let mut is_late = false;
-        let mut stall = StallTimeout::new(self.stall_limit(), self.group_progress());
+        let mut wait = LeaderWait::default();
         loop {
             if words.synced() >= end {
                 return Ok(());
@@ -71,7 +57,9 @@ impl Service {
             lane.check()?;
             self.check_group()?;
             let epoch = self.control.epoch();
-            self.check_leader(&mut stall)?;
+            if wait.is_over(&self.control) {
+                return self.sync_alone(lane, end);
+            }
             self.control.set_pending(lane.identity().stream.index());
             // Whether a leader lives is asked of the system, so only when it takes its time.
             let is_dead = |held| is_late && self.is_dead(held);
@@ -81,8 +69,8 @@ impl Service {
                 self.control.release_leader();
                 led?;
                 if words.synced() < end {
-                    // It had no room in the entry, or is being drained just now.
-                    return self.drain(lane);
+                    // It had no room in the entry, or was drained meanwhile.
+                    return self.sync_alone(lane, end);
                 }
             } else if words.synced() < end {
                 self.control.wait_epoch(epoch, LEADER_WAIT);
@@ -152,23 +140,49 @@ impl Service {
         Ok(())
     }
 
-    /// The records that the stream waits for. `None`: it waits for none, or it is being drained
-    /// now.
+    /// The records that the stream waits for. `None`: it waits for none, or it was drained
+    /// meanwhile.
     fn take_piece(&self, lane: &Lane) -> Result<Option<Piece>> {
-        let Some(drainer) = self.claim_drainer(lane) else { return Ok(None) };
+        self.take_piece_by(lane, copy_whole_records)
+    }
+
+    /// The same, with `read` to read the records.
+    fn take_piece_by(
+        &self,
+        lane: &Lane,
+        read: impl FnOnce(&Lane, u64, u64) -> Result<Vec<u8>>,
+    ) -> Result<Option<Piece>> {
         let words = &lane.words;
         let lsn = words.synced();
         let end = words.wanted().min(words.appended());
         let count = end.saturating_sub(lsn);
-        if count > PIECE_BYTES_MAX {
+        if count == 0 || count > PIECE_BYTES_MAX {
             // Too much for an entry: the drain of the stream that waits makes it durable.
             return Ok(None);
         }
-        let read = copy_whole_records(lane, lsn, lsn + count);
-        drop(drainer);
-        let bytes = read.inspect_err(|e| lane.abort_after(e))?;
+        let read = read(lane, lsn, lsn + count);
+        after_reads(words);
+        // The chunk may have been freed after the copy began, and allocated again.
+        let is_freed = words.drained() > lsn && !faults::is(Fault::PieceOfFreedChunk);
+        if is_freed || lane.check().is_err() {
+            return Ok(None);
+        }
         let stream = lane.identity().stream;
-        Ok((!bytes.is_empty()).then_some(Piece { stream, lsn, bytes }))
+        match read {
+            Ok(bytes) => Ok(Some(Piece { stream, lsn, bytes })),
+            Err(_) => self.take_damaged_piece(lane, lsn, lsn + count),
+        }
+    }
+
+    /// The same for records that could not be read. If they cannot be read while no other process
+    /// drains or repairs the lane, the lane is aborted.
+    fn take_damaged_piece(&self, lane: &Lane, lsn: u64, end: u64) -> Result<Option<Piece>> {
+        let Some(_drainer) = self.claim_drainer(lane) else { return Ok(None) };
+        if lane.words.drained() > lsn || lane.check().is_err() {
+            return Ok(None);
+        }
+        let bytes = copy_whole_records(lane, lsn, end).inspect_err(|e| lane.abort_after(e))?;
+        Ok(Some(Piece { stream: lane.identity().stream, lsn, bytes }))
     }
 
     fn write_entry(&self, pieces: &[Piece]) -> Result<()> {
@@ -191,8 +205,8 @@ impl Service {
     }
 
     /// Frees the whole area: drains what it holds, and says durably that the next entry is at its
-    /// front. That entry's number is one that no leader can have written, even one that died before it
-    /// said so.
+    /// front. That entry's number is one that no leader can have written, even one that died before
+    /// it said so.
     fn begin_round(&self, device: &dyn BlockDevice) -> Result<GroupPosition> {
         for stream in self.owners() {
             let lane = match self.lane_of(stream) {
@@ -210,14 +224,15 @@ impl Service {
             // What the group log holds of a stream whose words are lost is nowhere else.
             lane.words.check()?;
             if is_needed
-                && let Err(e) = self.drain(&lane)
+                && let Err(e) = self.drain_within(&lane, others_limit(&lane))
                 && !lane.is_spoiled()
             {
-                if lane.check().is_ok() {
-                    return Err(e);
+                match lane.check() {
+                    Ok(()) if is_stall(&e) => self.put_synced_aside(&lane)?,
+                    Ok(()) => return Err(e),
+                    // Its files cannot be written. Other streams go on.
+                    Err(_) => self.quarantine_synced(&lane)?,
                 }
-                // Its files cannot be written. Other streams go on.
-                self.quarantine_synced(&lane)?;
             }
         }
         let GroupPosition { salt, generation, sequence, .. } = self.control.group_position();
@@ -244,7 +259,7 @@ impl Service {
     /// Quarantines the synced records of a stream that failed. They stay there until the stream is
     /// recovered.
     fn quarantine_synced(&self, lane: &Lane) -> Result<()> {
-        let _drainer = self.wait_for_drainer(lane)?;
+        let _drainer = self.wait_for_drainer(lane, others_limit(lane))?;
         let lsn = lane.words.drained();
         let end = lane.words.synced();
         lane.words.check()?;
@@ -263,8 +278,7 @@ impl Service {
         if bytes.is_empty() {
             return Ok(());
         }
-        let piece = Piece { stream: lane.identity().stream, lsn, bytes };
-        quarantine::quarantine(&*self.host.store(&lane.name)?, lane.identity(), &[&piece])
+        self.put_aside(lane, lsn, bytes)
     }
 
     /// Drains all records that the group log holds, and starts the group log at its front.
@@ -303,5 +317,50 @@ impl Service {
             offset: ENTRIES_AT,
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_directory::{TestDirectory, make_lane};
+
+    /// Appends a record that waits for a group commit.
+    fn append(service: &Service, lane: &Arc<Lane>, bytes: &[u8]) {
+        let appended =
+            service.with_writer(lane, |writer, allocator| writer.append(allocator, bytes));
+        appended.expect("append");
+        lane.words.want(lane.words.appended());
+    }
+
+    /// What a leader takes if the records are drained while it reads them, and another stream's
+    /// record is stored in their chunk.
+    fn piece_of_a_chunk_that_is_used_again() -> Option<Piece> {
+        let test_dir = TestDirectory::new();
+        let (_, service) = &test_dir.join();
+        let [lane, other] = ["a", "b"].map(|name| make_lane(service, name));
+        append(service, &lane, b"record");
+        service.release(&lane);
+        let read = |lane: &Lane, begin: u64, end: u64| {
+            let (_, index) = lane.chunks()[0];
+            service.drain(lane).expect("drain");
+            append(service, &other, b"others");
+            assert_eq!(other.chunks()[0].1, index, "the same chunk");
+            let mut bytes = vec![0; usize::try_from(end - begin).expect("short")];
+            other.read_chunks(begin, &mut bytes)?;
+            Ok(bytes)
+        };
+        service.take_piece_by(&lane, read).expect("no error")
+    }
+
+    #[test]
+    fn a_piece_whose_chunk_was_freed_does_not_count() {
+        assert!(piece_of_a_chunk_that_is_used_again().is_none());
+    }
+
+    #[test]
+    fn canary_another_streams_record_would_be_taken() {
+        let found = fault::with(Fault::PieceOfFreedChunk, piece_of_a_chunk_that_is_used_again);
+        assert!(found.is_some());
     }
 }

@@ -12,7 +12,7 @@ use crate::format::scan::Bytes;
 use crate::format::segments::Segments;
 use crate::host::{Host, StreamMeta};
 use crate::words::client_copy::RemoteWords;
-use crate::words::{Abort, Implausible, LaneWords, Report, after_reads};
+use crate::words::{Abort, Client, Implausible, LaneWords, Report, after_reads};
 use crate::{LogError, Result, StreamName};
 
 /// A stream that is open in this process. Locks, in this order: `writer`, `draining`, `files`.
@@ -25,6 +25,8 @@ pub(crate) struct Lane {
     pub(crate) files: Mutex<Files>,
     /// Held by the thread of this process that is the lane's drainer.
     pub(crate) draining: Mutex<()>,
+    /// The drainer that was last waited for in vain.
+    pub(crate) stalled: Mutex<Option<Client>>,
     host: Arc<dyn Host>,
     /// The words of the client that has the lease, as far as this process has opened them.
     remote: Mutex<Option<Arc<RemoteWords>>>,
@@ -53,8 +55,8 @@ impl Lane {
         let segments = Segments::unread(host.store(&name)?, meta.identity(), limit_bytes);
         let files = Mutex::new(Files { segments, listed_at: UNLISTED });
         let (writer, remote) = (Mutex::new(None), Mutex::new(None));
-        let draining = Mutex::new(());
-        Ok(Lane { name, meta, words, writer, files, draining, host, remote })
+        let (draining, stalled) = (Mutex::new(()), Mutex::new(None));
+        Ok(Lane { name, meta, words, writer, files, draining, stalled, host, remote })
     }
 
     pub(crate) fn identity(&self) -> Identity {

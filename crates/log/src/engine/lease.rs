@@ -161,7 +161,7 @@ impl Service {
         }
         for stream in self.owners() {
             let Some(lane) = self.lane_if_sound(stream)? else { continue };
-            let _drainer = self.wait_for_drainer(&lane)?;
+            let _drainer = self.wait_for_drainer(&lane, self.stall_limit())?;
             self.free_lost_chunks(&lane)?;
         }
         Ok(())

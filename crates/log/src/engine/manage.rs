@@ -72,7 +72,8 @@ impl Service {
         if lane.words.lessee() != self.host.client() {
             self.claim_lessee(lane)?;
         }
-        let drainer = self.wait_for_drainer(lane).inspect_err(|_| lane.words.release_lessee())?;
+        let drainer = self.wait_for_drainer(lane, self.stall_limit());
+        let drainer = drainer.inspect_err(|_| lane.words.release_lessee())?;
         let (mut f, mut done) = (Some(f), None);
         let locked = self.host.locked(&mut || {
             done = f.take().map(|f| f());

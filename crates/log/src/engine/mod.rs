@@ -1,5 +1,6 @@
 //! What a process does that serves a log's directory: an embedded one, or the daemon.
 
+pub(crate) mod aside;
 pub(crate) mod drain;
 pub(crate) mod gather;
 pub(crate) mod group_commit;

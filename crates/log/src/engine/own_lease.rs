@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
+use crate::engine::stall::OTHERS_LIMIT;
 use crate::engine::writer::{ChunkAllocator, Writer};
 use crate::format::chunk::{DATA_OFFSET, LaneChunk, write_zeros};
 use crate::words::Client;
@@ -74,7 +75,7 @@ impl Service {
             let held = words.lessee();
             let is_brief = held == Client::NOBODY || held.is_for_a_moment();
             let waited = busy_since.get_or_insert_with(Instant::now).elapsed();
-            if !is_brief || waited >= self.full_wait {
+            if !is_brief || waited >= OTHERS_LIMIT {
                 return Err(LogError::Busy(lane.name.to_string()));
             }
             std::thread::sleep(Duration::from_micros(50));
@@ -89,7 +90,7 @@ impl Service {
 
     /// Takes over the lane of a process that died.
     pub(crate) fn adopt(&self, lane: &Lane) -> Result<()> {
-        let _drainer = self.wait_for_drainer(lane)?;
+        let _drainer = self.wait_for_drainer(lane, self.stall_limit())?;
         self.tidy(lane)
     }
 

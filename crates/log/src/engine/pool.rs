@@ -7,6 +7,7 @@ use device::Nvram;
 
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
+use crate::engine::stall::{is_stall, others_limit};
 use crate::format::chunk::{Allocation, LaneChunk};
 use crate::words::{ChunkState, ORDINAL_MAX, before_writes};
 use crate::{LogError, Result, StreamId};
@@ -103,7 +104,11 @@ impl Service {
     /// Returns whether a chunk became free.
     fn reclaim(&self, lane: &Lane) -> Result<bool> {
         let before = self.control.freed();
-        self.drain(lane)?;
+        match self.drain_within(lane, self.full_wait) {
+            // Chunks of other streams may become free.
+            Err(e) if is_stall(&e) => {}
+            drained => drained?,
+        }
         if self.control.freed() != before {
             return Ok(true);
         }
@@ -113,7 +118,7 @@ impl Service {
                 && let Ok(Some(other)) = self.lane_of(stream)
             {
                 // Its failure is its own: it is latched there and reported to its writer.
-                let _ = self.drain(&other);
+                let _ = self.drain_within(&other, others_limit(&other));
             }
         }
         Ok(self.control.freed() != before)

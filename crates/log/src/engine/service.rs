@@ -127,7 +127,7 @@ impl Service {
     pub(crate) fn remove(&self, lane: &Arc<Lane>) -> Result<()> {
         // No process appends, drains or leads with it meanwhile.
         let removed = self.with_writer(lane, |_, _| {
-            let drainer = self.wait_for_drainer(lane)?;
+            let drainer = self.wait_for_drainer(lane, self.stall_limit())?;
             self.host.remove_stream(&lane.name, &lane.meta)?;
             drainer.mark_removed();
             let stream = lane.identity().stream;
@@ -175,7 +175,7 @@ impl Service {
             };
             let lessee = lane.words.lessee();
             if lessee == Client::NOBODY || self.is_dead(lessee) {
-                let _ = self.drain(&lane);
+                let _ = self.drain_if_free(&lane);
             }
         }
     }

@@ -83,7 +83,7 @@ impl Rounds {
         for lane in service.open_lanes() {
             if self.wants_drain(service, &lane, is_tight) {
                 // Latched in the lane, or tried again; reported to the next append or sync.
-                let _ = service.drain(&lane);
+                let _ = service.drain_if_free(&lane);
             }
         }
         if self.swept.elapsed() >= ORPHANS {

@@ -1,9 +1,9 @@
-//! The quarantine of a stream: records that were synced through the group log, and that the
-//! stream's log files cannot take.
+//! The quarantine of a stream: synced records that are neither in its log files nor in the group
+//! log.
 //!
-//! The log files are damaged or cannot be written, and the group log begins again without these
-//! records. They go to a file `quarantine` beside the log files. Until the stream is recovered they count
-//! as part of the group log.
+//! The log files are damaged or cannot be written, or a process that drains the stream was stopped,
+//! and the group log goes on without these records. They go to a file `quarantine` beside the log
+//! files. Until the stream is recovered they count as part of the group log.
 
 use device::FileStore;
 use zerocopy::little_endian::{U32, U64};
@@ -54,17 +54,37 @@ pub(crate) fn quarantine(
             known.lsn <= piece.lsn && piece_end <= known.lsn + known.bytes.len() as u64
         })
     };
-    let file = match store.names()?.iter().any(|name| name == NAME) {
-        true => store.open(NAME)?,
-        false => store.create(NAME, 0)?,
-    };
     for piece in pieces.iter().filter(is_new) {
-        let header = RawQuarantined::new(identity, piece.lsn, &piece.bytes);
-        file.write(end, &[header.as_bytes(), &piece.bytes].concat())?;
-        end += (HEADER_BYTES + piece.bytes.len()) as u64;
+        end = append(store, identity, piece, end)?;
     }
+    if store.names()?.iter().any(|name| name == NAME) {
+        // Pieces that are there already may be in memory only.
+        store.open(NAME)?.sync()?;
+        store.sync_names()?;
+    }
+    Ok(())
+}
+
+/// Adds a piece after the last whole one, durably. That one ends at `end`; 0: the file has to be
+/// read. Returns where the new piece ends.
+pub(crate) fn append(
+    store: &dyn FileStore,
+    identity: Identity,
+    piece: &Piece,
+    end: u64,
+) -> Result<u64> {
+    let is_there = store.names()?.iter().any(|name| name == NAME);
+    let is_known = is_there && end > 0;
+    let end = if is_known { end } else { read_file(store, identity)?.1 };
+    let file = if is_there { store.open(NAME)? } else { store.create(NAME, 0)? };
+    let header = RawQuarantined::new(identity, piece.lsn, &piece.bytes);
+    file.write(end, &[header.as_bytes(), &piece.bytes].concat())?;
     file.sync()?;
-    Ok(store.sync_names()?)
+    if !is_known {
+        // A process that made it may have died before its name was durable.
+        store.sync_names()?;
+    }
+    Ok(end + (HEADER_BYTES + piece.bytes.len()) as u64)
 }
 
 /// The quarantined pieces of a stream.

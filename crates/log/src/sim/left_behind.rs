@@ -187,27 +187,34 @@ fn a_writer_that_waited_in_vain_frees_what_it_does_not_use() {
 }
 
 #[test]
-fn a_process_that_is_stopped_is_an_error_and_costs_nothing() {
+fn a_process_that_is_stopped_stops_drains_and_no_syncs() {
     let machine = machine(Medium::Memory);
     let [stopped, process] = [(); 2].map(|()| Process::join(&machine).expect("join"));
     let lane = process.make("a").expect("stream");
-    let lsn = append(&process, &lane, b"one").expect("append");
     let control = &process.service.control;
-    for is_drainer in [false, true] {
-        let stop = |by: Client| match is_drainer {
-            true => lane.words.spoil_drainer(by),
-            false => control.spoil_leader(by),
+    let sync = || {
+        let lsn = append(&process, &lane, b"one").expect("append");
+        process.service.sync(&lane, lsn).expect("sync");
+    };
+    // It leads, it drains, it does both.
+    for (leads, drains) in [(true, false), (false, true), (true, true)] {
+        let stop = |by: Client| {
+            if leads {
+                control.spoil_leader(by);
+            }
+            if drains {
+                lane.words.spoil_drainer(by);
+            }
         };
         stop(client(&stopped));
-        let done = match is_drainer {
-            true => process.service.drain(&lane),
-            false => process.service.sync(&lane, lsn),
-        };
-        let error = done.expect_err("it lives, and does nothing");
-        assert!(error.to_string().contains("does not go on"), "{error}");
+        sync();
+        if drains {
+            let error = process.service.drain(&lane).expect_err("it lives, and does nothing");
+            assert!(error.to_string().contains("does not go on"), "{error}");
+        }
         // It goes on.
         stop(Client::NOBODY);
-        process.service.sync(&lane, lsn).expect("sync");
+        sync();
         process.service.drain(&lane).expect("drain");
     }
 }

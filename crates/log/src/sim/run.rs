@@ -31,12 +31,18 @@ pub(super) struct Effort {
     pub(super) mix: Mix,
 }
 
-const MIX: Mix =
-    Mix { payload_bytes_max: 300 << 10, has_faults: false, is_narrow: false, is_served: false };
+const MIX: Mix = Mix {
+    payload_bytes_max: 300 << 10,
+    has_faults: false,
+    is_narrow: false,
+    is_served: false,
+    has_stops: false,
+};
 
 pub(super) const ANYTHING: Effort =
     Effort { boot_count: 4, step_count: 70, state_count: 120, mix: MIX };
 pub(super) const FAULTS: Effort = Effort { mix: Mix { has_faults: true, ..MIX }, ..ANYTHING };
+pub(super) const STOPS: Effort = Effort { mix: Mix { has_stops: true, ..MIX }, ..ANYTHING };
 pub(super) const NARROW: Effort =
     Effort { boot_count: 8, step_count: 2, state_count: 60, mix: Mix { is_narrow: true, ..MIX } };
 pub(super) const SERVED: Effort = Effort {

@@ -66,6 +66,8 @@ pub(super) struct Mix {
     pub(super) is_narrow: bool,
     /// A daemon's clients do all operations.
     pub(super) is_served: bool,
+    /// Records are put aside, as if another process was stopped while it drains them.
+    pub(super) has_stops: bool,
 }
 
 pub(super) struct Workload {
@@ -256,8 +258,15 @@ impl Workload {
         if last >= lane.words.appended() {
             return Ok(());
         }
-        self.process.service.sync(lane, Lsn(last))?;
+        let service = &self.process.service;
+        match self.rng.u8(..3) {
+            0 if self.mix.has_stops => service.sync_aside(lane, lane.words.appended())?,
+            _ => service.sync(lane, Lsn(last))?,
+        }
         self.acknowledge(name);
+        if self.mix.has_stops && self.rng.u8(..4) == 0 {
+            self.process.service.put_synced_aside(lane)?;
+        }
         Ok(())
     }
 

@@ -64,6 +64,10 @@ pub(super) mod at {
     pub(super) const GROUP_WRITE_NS: usize = 28;
     /// The largest USN of a record that was drained.
     pub(super) const USN_HIGHEST: usize = 29;
+    /// How often a process became the leader, and the number of the one that was found to make no
+    /// progress.
+    pub(in crate::words) const LEADS: usize = 30;
+    pub(in crate::words) const STALLED_LEAD: usize = 31;
     /// How often each slot was taken.
     pub(super) const SLOTS: usize = 64;
     pub(in crate::words) const PENDING: usize = 512;
@@ -257,12 +261,30 @@ impl Control {
         match claim(&self.0, at::LEADER, client, is_dead) {
             None => false,
             Some(before) => {
+                self.0.count(at::LEADS, 1);
                 if before != Client::NOBODY {
                     self.mark_group_unsure();
                 }
                 true
             }
         }
+    }
+
+    /// The number of the leader that works now. `None`: there is no leader.
+    pub(crate) fn lead_number(&self) -> Option<u64> {
+        let leader = self.leader();
+        (leader != Client::NOBODY).then(|| self.0.peek(at::LEADS))
+    }
+
+    /// Whether the leader with this number was found to make no progress, by any process. A hint:
+    /// only speed depends on it.
+    pub(crate) fn is_stalled_lead(&self, number: u64) -> bool {
+        self.0.peek(at::STALLED_LEAD) == number
+    }
+
+    /// Says that the leader with this number makes no progress.
+    pub(crate) fn set_stalled_lead(&self, number: u64) {
+        self.0.leave(at::STALLED_LEAD, number);
     }
 
     /// Ends the leader's work, and wakes all that wait for it. Only the leader may.

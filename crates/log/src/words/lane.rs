@@ -34,6 +34,9 @@ pub(super) mod at {
     pub(in crate::words) const RECORD_COUNT: usize = 11;
     pub(in crate::words) const PAYLOAD_BYTES: usize = 12;
     pub(in crate::words) const LAST_USN: usize = 13;
+    /// What the quarantine has (`engine::aside`).
+    pub(super) const ASIDE_BYTES: usize = 14;
+    pub(super) const ASIDE_END: usize = 15;
     pub(super) const STREAM_HEADER: usize = 16;
     /// Not 0: a drainer died, and may have left a chunk that is neither allocated nor free.
     pub(in crate::words) const SUSPECT: usize = 24;
@@ -135,6 +138,25 @@ impl LaneWords {
         self.0.raise(at::HEAD, lsn)
     }
 
+    /// Where the last whole piece of the quarantine ends, in bytes of its file. 0: unknown.
+    pub(crate) fn aside_bytes(&self) -> u64 {
+        self.0.get(at::ASIDE_BYTES)
+    }
+
+    /// Changes [`aside_bytes`](Self::aside_bytes). The caller holds the service's lock.
+    pub(crate) fn set_aside_bytes(&self, bytes: u64) {
+        self.0.set(at::ASIDE_BYTES, bytes);
+    }
+
+    /// The quarantine has all records from `drained` up to here, if this is not smaller.
+    pub(crate) fn aside_end(&self) -> u64 {
+        self.0.get(at::ASIDE_END)
+    }
+
+    pub(crate) fn raise_aside_end(&self, end: u64) {
+        self.0.raise(at::ASIDE_END, end);
+    }
+
     /// Makes the stream end at `end`, durable and drained. Only while no process appends, drains or
     /// leads a group commit with it.
     pub(crate) fn reset_end(&self, end: u64) {
@@ -153,6 +175,9 @@ impl LaneWords {
     pub(crate) fn mark_ready(&self, head: u64, end: u64, last_usn: u64) {
         self.0.set(at::HEAD, head);
         self.0.set(at::LAST_USN, last_usn);
+        // Recovery has removed the quarantine.
+        self.0.set(at::ASIDE_BYTES, 0);
+        self.0.set(at::ASIDE_END, 0);
         self.reset_end(end);
         self.0.set(at::STATE, 1);
     }

@@ -32,6 +32,7 @@
 //! | drainer | compare-and-swap from zero or from a dead process |
 //! | drained | the drainer, through [`DrainerClaim`] |
 //! | chunk table | entries are added for the lessee, and cleared by the drainer |
+//! | aside bytes, aside end | a process with the service's lock |
 //!
 //! # Which pairs of accesses carry data
 //!

@@ -287,6 +287,7 @@ impl Group {
             control_at::EPOCH_WAITERS,
             control_at::ARRIVALS_WANTED,
             control_at::GROUP_UNSURE,
+            control_at::LEADS,
         ];
         Arc::new(Group {
             control: ModelWords::new(&words, &[control_at::EPOCH, control_at::ARRIVALS]),

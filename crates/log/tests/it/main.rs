@@ -16,4 +16,5 @@ mod orphans;
 mod processes;
 mod readers;
 mod removed_memory;
+mod stopped;
 mod users;
