@@ -122,6 +122,13 @@ def all_servers_tell(pids: Iterable[int]) -> bool:
     return True
 
 
+def cut_served_by(pids: set[int]) -> set[int]:
+    """Cuts the connections that these processes serve now. The number of a mount that is gone may
+    belong to another one already, so those that other processes serve are left alone."""
+    served = served_by(pids)
+    return abort(served - served_by(processes.all_ids() - pids)) if served else set()
+
+
 def abort(numbers: Iterable[int]) -> set[int]:
     """Cuts these connections; returns those that existed."""
     cut = set()

@@ -40,17 +40,23 @@ def _outside(members: set[int]) -> set[int]:
     return {pid for pid in processes.all_ids() - members if not processes.is_dying(pid)}
 
 
-def _cut(run: Record, numbers: set[int], members: set[int], with_unseen: bool) -> None:
-    """Aborts connections that no process outside of the run sees, and those of mounts among the
-    run's files. With `with_unseen`, also those that no process sees at all: their mounts went away
-    while their servers were ending."""
+def _unseen(members: set[int]) -> set[int]:
+    """The connections that no process outside of the run sees. Empty if that cannot be known."""
+    existing = fuse.existing()
+    outside = _outside(members)
+    if not processes.sees_all() or not fuse.all_servers_tell(outside):
+        return set()
+    return existing - fuse.mounted_by(outside) - fuse.served_by(outside)
+
+
+def _cut(run: Record, numbers: set[int], members: set[int]) -> None:
+    """Aborts those of the connections that no process outside of the run sees, and those of mounts
+    among the run's files."""
     existing = fuse.existing()
     own = fuse.mounted(processes.read("/proc/self/mountinfo"), f"{run.scratch}/")
     fuse.abort(own & existing)
-    outside = _outside(members)
-    if with_unseen and processes.sees_all() and fuse.all_servers_tell(outside):
-        numbers = numbers | existing
     if numbers & existing:
+        outside = _outside(members)
         fuse.abort(numbers - fuse.mounted_by(outside) - fuse.served_by(outside))
 
 
@@ -58,18 +64,21 @@ def end_processes(run: Record) -> list[str]:
     """Kills all processes of the run; returns those that are stuck."""
     members = _freeze(run)
     numbers = fuse.mounted_by(members)
-    fuse.abort(fuse.served_by(members))
+    # The mounts of some go away while their servers end. At one look alone, a mount that another
+    # run is just making would be among them.
+    unseen = _unseen(members)
+    fuse.cut_served_by(members)
     begun = time.monotonic()
-    has_looked_for_unseen = False
     while True:
         for pid in members:
             processes.send(pid, signal.SIGKILL)
         _reap()
         waited = time.monotonic() - begun
         numbers |= fuse.mounted_by(members)
-        is_late = bool(members) and waited > _UNSEEN_SECONDS and not has_looked_for_unseen
-        has_looked_for_unseen |= is_late
-        _cut(run, numbers, members, with_unseen=is_late)
+        if members and waited > _UNSEEN_SECONDS:
+            numbers |= unseen & _unseen(members)
+            unseen = set()
+        _cut(run, numbers, members)
         members = run.members()
         if not members or waited > END_SECONDS:
             break

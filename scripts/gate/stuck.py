@@ -94,10 +94,9 @@ def _describe_thread(pid: int, thread: str) -> list[str]:
 def end(pids: set[int]) -> None:
     """Kills these processes. Those that do not end have a FUSE connection to be cut."""
     deadline = time.monotonic() + _END_SECONDS
-    served = fuse.served_by(pids)
     for pid in pids:
         processes.send(pid, signal.SIGKILL)
-    while any(map(processes.is_running, pids)) and time.monotonic() < deadline:
+    while (left := set(filter(processes.is_running, pids))) and time.monotonic() < deadline:
         time.sleep(0.02)
         if deadline - time.monotonic() < _END_SECONDS - 1:
-            fuse.abort(served)
+            fuse.cut_served_by(left)

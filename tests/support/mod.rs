@@ -12,6 +12,7 @@ pub mod probing;
 mod scratch;
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::PipeWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -19,6 +20,7 @@ use std::sync::{Mutex, PoisonError};
 
 use onejournal_testing::{Need, can_mount_fuse, has_loop_devices, has_program, skip};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FlockOperation, flock};
 
 pub use held::{HeldDevice, wait_until};
 pub use logd::Logd;
@@ -88,9 +90,26 @@ pub fn unread_pipe() -> PipeWriter {
     writer
 }
 
+/// A lock that keeps `umount` apart from `onejournal ls` and `onejournal top`, until it is dropped.
+/// They ask each volume of the machine, also those of other tests, and a volume that is being asked
+/// is busy.
+fn turn(command: &Command) -> Option<File> {
+    let lock = match (Path::new(command.get_program()).file_name()?, command.get_args().next()) {
+        (program, _) if program == "umount" => FlockOperation::LockShared,
+        (_, Some(argument)) if argument == "ls" || argument == "top" => {
+            FlockOperation::LockExclusive
+        }
+        _ => return None,
+    };
+    let file = File::create(scratch::parent().join("onejournal-test-ls.lock")).unwrap();
+    flock(&file, lock).unwrap();
+    Some(file)
+}
+
 /// Runs a command to its end.
 #[track_caller]
 pub fn run(command: &mut Command) -> Ran {
+    let _turn = turn(command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = spawn(command).and_then(Child::wait_with_output);
     let Output { status, stdout, stderr } =

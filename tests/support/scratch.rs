@@ -15,10 +15,14 @@ use super::{HeldDevice, can_mount, check_clean, onejournal, system, wait_until};
 /// Longest that a daemon may take to end before a test calls it stuck.
 const END_LIMIT: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
 
+/// Where tests make their directories.
+pub(super) fn parent() -> PathBuf {
+    std::env::var_os("TMPDIR").map_or_else(|| "/var/tmp".into(), PathBuf::from)
+}
+
 /// An empty directory below `TMPDIR` or `/var/tmp`; the latter is hardly ever a tmpfs.
 pub fn scratch_dir() -> TempDir {
-    let parent = std::env::var_os("TMPDIR").map_or_else(|| "/var/tmp".into(), PathBuf::from);
-    tempfile::Builder::new().prefix("onejournal-test-").tempdir_in(parent).unwrap()
+    tempfile::Builder::new().prefix("onejournal-test-").tempdir_in(parent()).unwrap()
 }
 
 /// An empty directory on a tmpfs.
