@@ -334,9 +334,20 @@ fn await_blocked_thread(daemon: &Daemon) {
         stats.any(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D')))
     };
     while !is_blocked() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "no thread waits for a page");
+        let has_time = begun.elapsed() < Duration::from_secs(20);
+        assert!(has_time, "no thread waits for a page:\n{}", kernel_stacks(daemon));
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Where each thread of the process is in the kernel.
+fn kernel_stacks(daemon: &Daemon) -> String {
+    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.id.as_raw_nonzero())).unwrap();
+    let of_task = |task: fs::DirEntry| {
+        let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        format!("{}{}", read("comm"), read("stack"))
+    };
+    tasks.flatten().map(of_task).collect()
 }
 
 /// The kernel waits for a page that is being read, and the daemon that has it dropped waits for the kernel.
