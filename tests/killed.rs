@@ -360,6 +360,8 @@ fn a_daemon_may_be_killed_while_it_has_pages_dropped() {
     let disk = SlowDisk::new(watchdog_root);
     for (round, options) in ["", "", "threads=2", "atomic_writes"].into_iter().enumerate() {
         let name = format!("f{round}");
+        // A commit of the timer would wait for the disk, and the change of the flags for it.
+        let options = &format!("{options},commit=300");
         scratch.mount_target(&disk.path(), options);
         fs::write(scratch.path(&name), [7; 1 << 20]).unwrap();
         scratch.umount();

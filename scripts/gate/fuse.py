@@ -122,10 +122,9 @@ def all_servers_tell(pids: Iterable[int]) -> bool:
     return True
 
 
-def cut_served_by(pids: set[int]) -> set[int]:
-    """Cuts the connections that these processes serve now. The number of a mount that is gone may
-    belong to another one already, so those that other processes serve are left alone."""
-    served = served_by(pids)
+def cut(served: set[int], pids: set[int]) -> set[int]:
+    """Cuts connections that these processes served at some time. The number of a mount that is gone
+    may belong to another one already, so those that other processes serve are left alone."""
     return abort(served - served_by(processes.all_ids() - pids)) if served else set()
 
 

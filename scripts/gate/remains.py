@@ -67,7 +67,7 @@ def end_processes(run: Record) -> list[str]:
     # The mounts of some go away while their servers end. At one look alone, a mount that another
     # run is just making would be among them.
     unseen = _unseen(members)
-    fuse.cut_served_by(members)
+    fuse.cut(fuse.served_by(members), members)
     begun = time.monotonic()
     while True:
         for pid in members:

@@ -94,9 +94,11 @@ def _describe_thread(pid: int, thread: str) -> list[str]:
 def end(pids: set[int]) -> None:
     """Kills these processes. Those that do not end have a FUSE connection to be cut."""
     deadline = time.monotonic() + _END_SECONDS
+    # A process that is ending shows no files any more.
+    served = fuse.served_by(pids)
     for pid in pids:
         processes.send(pid, signal.SIGKILL)
-    while (left := set(filter(processes.is_running, pids))) and time.monotonic() < deadline:
+    while any(map(processes.is_running, pids)) and time.monotonic() < deadline:
         time.sleep(0.02)
         if deadline - time.monotonic() < _END_SECONDS - 1:
-            fuse.cut_served_by(left)
+            fuse.cut(served, pids)

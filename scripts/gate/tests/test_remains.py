@@ -29,8 +29,8 @@ class Connections(unittest.TestCase):
             mock.patch.object(processes, "all_ids", lambda: {1, 2}),
             mock.patch.object(fuse, "abort", set),
         ):
-            self.assertEqual(fuse.cut_served_by({1}), {40})
-            self.assertEqual(fuse.cut_served_by({1, 2}), {40, 41})
+            self.assertEqual(fuse.cut({40, 41}, {1}), {40})
+            self.assertEqual(fuse.cut({40, 41}, {1, 2}), {40, 41})
 
 
 class Scratch(unittest.TestCase):
