@@ -52,10 +52,10 @@ class Filler {
     for (size_t number = 0; number < count; number++) {
       char key[17];
       std::snprintf(key, sizeof key, "%016llx", static_cast<unsigned long long>(random_()));
-      // Values that pack to about a half, as db_bench's.
-      for (size_t at = 0; at + 8 <= value_.size(); at += 16) {
+      // Random bytes: nothing compresses.
+      for (size_t at = 0; at < value_.size(); at += sizeof(uint64_t)) {
         const uint64_t random = random_();
-        std::memcpy(&value_[at], &random, 8);
+        std::memcpy(&value_[at], &random, std::min(sizeof random, value_.size() - at));
       }
       const std::vector<Change> changes = {{key, value_}};
       const auto begin = std::chrono::steady_clock::now();

@@ -21,13 +21,14 @@ pub enum DataMode {
     Ordered,
     /// In place, at any time.
     Writeback,
-    /// Through the journal, whole blocks (FAST'14).
+    /// Through the journal, whole blocks, as data are with ext4's `data=journal`.
     Journal,
-    /// Through the journal, the bytes that were written (Okeanos).
+    /// Through the journal, the bytes that were written (an idea of Okeanos).
     Wasteless,
-    /// Below a threshold as `Wasteless`, otherwise in place (Okeanos).
+    /// A write below a threshold as `Wasteless`, otherwise in place. (Okeanos decides for each of
+    /// its blocks.)
     Selective,
-    /// Through the journal, the bytes that differ (DJFS).
+    /// Through the journal, the bytes that differ (an idea of DJFS).
     Delta,
     /// As `Delta`, but large appends are written in place: the same promise, and large data are
     /// written once.

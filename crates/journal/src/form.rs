@@ -16,9 +16,9 @@ use crate::{BLOCK_BYTES, BlockBytes};
 pub enum Form {
     /// The whole block.
     Block,
-    /// The bytes that were written since the last commit (Okeanos' multiwrite).
+    /// The bytes that were written since the last commit (as in Okeanos' multiwrite blocks).
     Extent(Ranges),
-    /// The bytes that differ from the previous committed version (DJFS' delta).
+    /// The bytes that differ from the previous committed version. (DJFS' delta is their XOR.)
     Delta,
 }
 

@@ -17,8 +17,8 @@
 //!
 //! The words are JBD2's. The differences: one checksummed write commits, without a second barrier.
 //! Published versions are immutable. Only one handle is open at a time, and dropping it undoes its
-//! changes. A checkpoint frees a whole region with one flush and one header (DJFS, group
-//! checkpointing).
+//! changes. A checkpoint frees a whole region with one flush and one header, as DJFS'
+//! group checkpointing does, but as late as it can, where DJFS does it as early as it can.
 //!
 //! # Storeys
 //!

@@ -1,8 +1,10 @@
 //! `onejournal-bench` measures OneJournal and its peers. It has these subcommands:
 //!
-//! - the experiments ([`experiments::EXPERIMENTS`]), `all` of them, and the `report` of their results;
+//! - the experiments ([`experiments::EXPERIMENTS`]), `all` of them, and the `report` of their
+//!   results;
 //! - `device` is an emulated disk in a file, with the latency of a preset (crate `drive`);
-//! - `control` resets its counters, changes it, cuts its power ([`onejournal_testing::drive::Command`]);
+//! - `control` resets its counters, changes it, cuts its power
+//!   ([`onejournal_testing::drive::Command`]);
 //! - clients that the experiments start as processes of their own ([`clients`]);
 //! - `program` runs another program, such as fio, in a directory ([`programs`]);
 //! - `tpcc` is TPC-C on SQLite, a client, too ([`tpcc`]).
@@ -20,7 +22,7 @@
 //!   systems/ clients/ report/      what is measured, the programs that use it, the report
 //!   programs/ results/             other programs, such as fio; the results as JSON
 //!   lab/                           sets up and takes down
-//!   device error
+//!   device error values
 //! ```
 
 mod clients;
@@ -34,6 +36,7 @@ mod report;
 mod results;
 mod systems;
 mod tpcc;
+mod values;
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -8,8 +8,8 @@ use super::line::line_count;
 use crate::durability::Durability;
 use crate::error::Result;
 
-/// NVRAM that takes longer for each cache line that is written back. The papers emulate media of
-/// different latencies in this way (DJFS, evaluation).
+/// NVRAM that takes longer for each cache line that is written back. DJFS' evaluation (§VI.3) has
+/// NVRAM of different write latencies; it does not say of which unit.
 ///
 /// The processor waits busily where the write-back begins, in [`Nvram::store`] and
 /// [`Nvram::write_durable`]. Loads and [`Nvram::persist`] are not slowed down.

@@ -1,5 +1,5 @@
-//! Encodes the byte ranges of a block that were written, without a comparison (Okeanos' multiwrite
-//! records, USENIX ATC'11 §4).
+//! Encodes the byte ranges of a block that were written, without a comparison (as in Okeanos'
+//! multiwrite blocks, USENIX ATC'11 §4).
 //!
 //! The ranges must cover every byte in which the block differs from the previous version that is
 //! logged or at home. Then replaying them is idempotent (see [`codec`](super)).

@@ -1,6 +1,7 @@
 //! A client of SQLite on the papers' table, `t(k INTEGER PRIMARY KEY, v TEXT)` with values of 100
-//! characters, for experiments that measure several systems in turns. It is one process with one or
-//! more databases, which it uses in turns. The SQLite is the one that this repository builds, with
+//! characters ([`crate::values`]), for experiments that measure several systems in turns. It is one
+//! process with one or more databases, which it uses in turns. The SQLite is the one that this
+//! repository builds, with
 //! `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`.
 //!
 //! It prints `ready`, then reads lines and answers each of them. The next line uses the next
@@ -8,7 +9,8 @@
 //!
 //! | line | answer |
 //! |---|---|
-//! | `insert KEY...`, `update KEY...`, `delete KEY...` | one transaction with all keys; its microseconds |
+//! | `insert KEY...`, `update KEY...`, `delete KEY...` | one transaction with all keys; its
+//! microseconds |
 //! | `checkpoint MODE` | `wal_checkpoint(MODE)`; its microseconds |
 //!
 //! It ends when its input ends, and closes the databases.
@@ -22,9 +24,7 @@ use clap::Args;
 use rusqlite::Connection;
 
 use super::SqliteOptions;
-
-/// The beginning of a value, which makes all values different.
-const HEAD_BYTES: u32 = 20;
+use crate::values::{Values, ValuesArgs};
 
 /// Transactions read from standard input; answers with microseconds
 #[derive(Args)]
@@ -41,16 +41,17 @@ pub struct SqliteArgs {
     #[arg(long, default_value_t = 0)]
     rows: u32,
     /// Size of a value
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(i64::from(HEAD_BYTES)..))]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(16..))]
     value_bytes: u32,
+    #[command(flatten)]
+    values: ValuesArgs,
 }
 
 /// Serves standard input.
 pub fn run(args: &SqliteArgs) -> Result<(), Box<dyn Error>> {
-    let open_one = |path: &PathBuf| open(args, path);
+    let mut values = args.values.generator();
+    let open_one = |path: &PathBuf| open(args, path, &mut values);
     let mut databases = args.databases.iter().map(open_one).collect::<Result<Vec<_>, _>>()?;
-    let tail: String =
-        "abcdefghij".chars().cycle().take((args.value_bytes - HEAD_BYTES) as usize).collect();
     let mut output = BufWriter::new(std::io::stdout().lock());
     writeln!(output, "ready")?;
     output.flush()?;
@@ -58,7 +59,8 @@ pub fn run(args: &SqliteArgs) -> Result<(), Box<dyn Error>> {
     let (mut line, mut count) = (String::new(), 0);
     while input.read_line(&mut line)? > 0 {
         let turn = count % databases.len();
-        let micros = obey(&mut databases[turn], &line, (count, &tail))?;
+        let value_bytes = args.value_bytes as usize;
+        let micros = obey(&mut databases[turn], &line, &mut || values.next(value_bytes))?;
         writeln!(output, "{micros:.1}")?;
         // Who sent many lines at once is not woken for each.
         if !input.buffer().contains(&b'\n') {
@@ -73,16 +75,16 @@ pub fn run(args: &SqliteArgs) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn open(args: &SqliteArgs, path: &Path) -> Result<Connection, Box<dyn Error>> {
+fn open(args: &SqliteArgs, path: &Path, values: &mut Values) -> Result<Connection, Box<dyn Error>> {
     let mut database = args.options.open(path)?;
     if let Some(pages) = args.autocheckpoint {
         database.pragma_update(None, "wal_autocheckpoint", pages)?;
     }
     database.execute("CREATE TABLE IF NOT EXISTS t(k INTEGER PRIMARY KEY, v TEXT)", ())?;
-    let value = "x".repeat(args.value_bytes as usize);
     let fill = database.transaction()?;
     for key in 0..args.rows {
-        fill.execute("INSERT OR REPLACE INTO t VALUES(?1, ?2)", (key, &value))?;
+        let value = values.next(args.value_bytes as usize);
+        fill.execute("INSERT OR REPLACE INTO t VALUES(?1, ?2)", (key, value))?;
     }
     fill.commit()?;
     Ok(database)
@@ -92,7 +94,7 @@ fn open(args: &SqliteArgs, path: &Path) -> Result<Connection, Box<dyn Error>> {
 fn obey(
     database: &mut Connection,
     line: &str,
-    value: (usize, &str),
+    next_value: &mut dyn FnMut() -> String,
 ) -> Result<f64, Box<dyn Error>> {
     let mut words = line.split_whitespace();
     let operation = words.next().unwrap_or_default();
@@ -103,7 +105,7 @@ fn obey(
         return Ok(micros_since(start));
     }
     let keys = words.map(str::parse).collect::<Result<Vec<i64>, _>>()?;
-    transaction(database, operation, &keys, value)
+    transaction(database, operation, &keys, next_value)
 }
 
 /// One transaction. Returns its time in microseconds. All values differ, because SQLite writes
@@ -112,7 +114,7 @@ fn transaction(
     database: &mut Connection,
     operation: &str,
     keys: &[i64],
-    (count, tail): (usize, &str),
+    next_value: &mut dyn FnMut() -> String,
 ) -> Result<f64, Box<dyn Error>> {
     let sql = match operation {
         "insert" => "INSERT INTO t VALUES(?1, ?2)",
@@ -120,8 +122,7 @@ fn transaction(
         "delete" => "DELETE FROM t WHERE k = ?1 AND ?2 NOTNULL",
         _ => return Err(format!("unknown operation `{operation}`").into()),
     };
-    let value = |key: i64| format!("{count:>8} {key:>10} {tail}");
-    let values: Vec<String> = keys.iter().map(|key| value(*key)).collect();
+    let values: Vec<String> = keys.iter().map(|_| next_value()).collect();
     let start = Instant::now();
     let transaction = (keys.len() > 1).then(|| database.unchecked_transaction()).transpose()?;
     let mut statement = database.prepare_cached(sql)?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rusqlite::{Connection, LoadExtensionGuard, OpenFlags};
+use rustix::fs::{XattrFlags, setxattr};
 
 /// The entry point of the extension. From the file's name, SQLite would derive another one.
 const ENTRY: &str = "sqlite3_onejournal_init";
@@ -46,6 +47,10 @@ pub struct SqliteOptions {
     /// OFF, NORMAL, FULL or EXTRA
     #[arg(long, default_value = "FULL")]
     pub synchronous: String,
+    /// FAST'14's file-adaptive journaling on a OneJournal volume with `data=journal`: the database
+    /// and a WAL are ordered
+    #[arg(long)]
+    file_adaptive: bool,
     #[command(flatten)]
     access: SqliteAccess,
 }
@@ -66,6 +71,16 @@ impl SqliteOptions {
         }
         // SQLite takes any word for a level.
         database.pragma_update(None, "synchronous", &self.synchronous)?;
+        if self.file_adaptive {
+            set_ordered(path)?;
+            if self.journal_mode.eq_ignore_ascii_case("WAL") {
+                // The first read makes the file.
+                database.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+                let mut wal = path.as_os_str().to_owned();
+                wal.push("-wal");
+                set_ordered(Path::new(&wal))?;
+            }
+        }
         let level: usize = database.pragma_query_value(None, "synchronous", |row| row.get(0))?;
         match SYNCHRONOUS.get(level) {
             Some(name) if name.eq_ignore_ascii_case(&self.synchronous) => Ok(database),
@@ -74,10 +89,16 @@ impl SqliteOptions {
     }
 }
 
+/// A SQLite that sets the mode would do it with the file that it has just opened.
+fn set_ordered(path: &Path) -> Result<(), Box<dyn Error>> {
+    let set = setxattr(path, "user.onejournal.data", b"ordered", XattrFlags::empty());
+    Ok(set.map_err(|errno| format!("{}: no data mode: {errno}", path.display()))?)
+}
+
 /// Loads the extension for the whole process.
 fn load(library: &Path, connection: &Connection) -> Result<(), Box<dyn Error>> {
-    // SAFETY: the library is the extension of this repository, built with this program; it follows SQLite's
-    // rules for loadable extensions, and nothing else is loaded while the guard lasts.
+    // SAFETY: the library is the extension of this repository, built with this program; it follows
+    // SQLite's rules for loadable extensions, and nothing else is loaded while the guard lasts.
     unsafe {
         let _guard = LoadExtensionGuard::new(connection)?;
         connection.load_extension(library, Some(ENTRY))?;

@@ -13,8 +13,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Atomic writes in place of SQLite's rollback journal",
     paper: "",
     figure: "",
-    about: "The same SQLite, built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`, on all sides: in DELETE mode it uses the atomic writes of a \
-            OneJournal volume with `-o atomic_writes`, and a rollback journal elsewhere.",
+    about: "The same SQLite, built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`, on all sides: in \
+            DELETE mode it uses the atomic writes of a OneJournal volume with `-o atomic_writes`, \
+            and a rollback journal elsewhere.",
     paper_claim: "",
     goal: "Three times as fast as ext4 ordered.",
     run,
@@ -31,7 +32,8 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
         let panel = format!("{device}: DELETE");
         let arguments = ["--journal-mode", "DELETE"];
-        let one_row = OneRow { panel: &panel, arguments: &arguments, count: scale.pick(20, 200) };
+        let count = scale.pick(20, 200);
+        let one_row = OneRow { panel: &panel, arguments: &arguments, is_wal_in_use: false, count };
         for _ in 0..scale.rounds() {
             one_row.round(lab, &running, &mut rng, samples)?;
             watch.end_round(&running, section)?;

@@ -15,10 +15,17 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "TPC-C, and the write latency of NVRAM",
     paper: DJFS,
     figure: "Figure 9",
-    about: "TPC-C on SQLite (rollback journal, PERSIST) on the model of a Samsung 840, the journal in memory that takes 0 to 40 ns \
-            longer for each cache line. *OneJournal delta, NVRAM* is DJFS, *OneJournal journal, NVRAM* logs whole blocks.",
-    paper_claim: "DJFS loses little while NVRAM becomes slower, and is up to 3.52 times as fast as NVRAM journaling of whole blocks; at \
-                  +40 ns still 38.9 times as fast as ext4 data journaling.",
+    about: "TPC-C on SQLite (rollback journal, PERSIST) with one warehouse (quick: two small ones; \
+            the paper: ten) on the model of a Samsung 840, the journal in memory that takes 0 to \
+            40 ns longer for each cache line. (The paper does not say of which unit the latency \
+            is.) *OneJournal delta, NVRAM* logs changed bytes, *OneJournal journal, NVRAM* whole \
+            blocks of data. They are not DJFS and its NVRAM journaling: metadata are logged as \
+            deltas in both, deltas are not a compressed XOR, and regions go home as late as \
+            possible.",
+    paper_claim: "While NVRAM becomes slower, NVRAM journaling of whole blocks loses throughput \
+            rapidly, and DJFS slightly; DJFS is up to 3.52 times as fast. In the worst case they \
+            are still 11.06 and 38.89 times as fast as ext4 data journaling with the journal on \
+            the disk.",
     goal: "40 ns cost at most 10 %; at +40 ns at least 38.9 times as fast as ext4 data journaling.",
     run,
 };
@@ -113,9 +120,9 @@ fn judge(section: &mut Section, samples: &Samples, slowest_ns: u32) -> Result<()
     section.verdicts.push(Verdict::at_most(claim, "", cost, 1.1));
     let over_whole = samples.ratio(&slow, TPMC, DELTA, WHOLE)?.of_medians;
     let claim = format!("at +{slowest_ns} ns, deltas over whole blocks");
-    section.verdicts.push(Verdict::shown(claim, "3.52", over_whole));
+    section.verdicts.push(Verdict::shown(claim, "up to 3.52", over_whole));
     let over_ext4 = samples.ratio(&slow, TPMC, DELTA, &journal)?.of_medians;
     let claim = format!("at +{slowest_ns} ns, {DELTA} over {journal}");
-    section.verdicts.push(Verdict::at_least(claim, "38.9", over_ext4, 38.9));
+    section.verdicts.push(Verdict::at_least(claim, "38.89", over_ext4, 38.9));
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::lab::{Device, Lab};
 use crate::measure::statistics::{Ratio, geometric_mean};
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::results::{Outcome, Plot, Section, Verdict};
-use crate::systems::client::{Log, SqliteExtension};
+use crate::systems::client::{Log, SqliteArguments, SqliteExtension};
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System, Xfs};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -17,26 +17,45 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "SQLite under file system journaling: 24 cases",
     paper: FAST14,
     figure: "Figures 2 and 3",
-    about: "Transactions on a table with an integer key and a 100-character value: insert, update and delete in random \
-            order; 1 and 1,000 operations a transaction; write-ahead log (WAL) and rollback journal (DELETE); on models \
-            of the paper's two devices, the eMMC of a tablet (`emmc`) and an Intel 311 SSD (`ssd311`). A round begins with \
-            an empty table. Mean time of a transaction. *OneJournal journal* is the paper's single-I/O data journaling; \
-            *OneJournal* has its default, which decides for each write; with the *SQLite extension* SQLite knows what the volume \
-            keeps, as the paper's changed SQLite did; with *order=sync* the kernel collects writes, which saves requests and \
-            keeps order by syncs only. What each costs in requests of the kernel is counted. The ceiling is ext4 without a journal, which \
-            keeps nothing consistent.",
-    paper_claim: "Against no file system journal: ext4 ordered up to 20 % slower, data journaling up to 73 %, the paper's \
-                  file-adaptive journaling at most 6 % in 23 cases and 14 % in one; 7 % faster on average.",
-    goal: "At most 1.06 times the time of ext4 without a journal in 23 cases, and 1.14 in one; with the SQLite extension in no case slower. On \
-           average 1.5 times as fast on `emmc`, where a flush costs 1 ms, and 1.1 times on `ssd311`.",
+    about: "Transactions on a table with an integer key and a 100-character value: insert, update \
+            and delete in random order; 1 and 1,000 operations a transaction; write-ahead log \
+            (WAL) and rollback journal (DELETE); on models of an eMMC (`emmc`) and of an Intel 311 \
+            SSD (`ssd311`), as the paper had a tablet and this SSD. A round begins with an empty \
+            table. Mean time of a transaction. The paper's rounds have 10,000 transactions of one \
+            operation, or ten of 1,000, and its ext4 is mounted with `journal_async_commit`; here \
+            only *ext4 journal+async* is. *OneJournal journal* is nearest to the paper's \
+            single-I/O data journaling, but not the same: one write commits, and data are logged \
+            as whole blocks, but metadata are logged as deltas, and small records are compressed \
+            (LZ4). With *file-adaptive* the database and a WAL are ordered, and a rollback journal \
+            is in data journaling, as the paper's SQLite sets the modes of its files. *OneJournal* \
+            has its default, which decides for each write. With the *SQLite extension* SQLite \
+            leaves out syncs, because the volume keeps the order of writes; the paper's SQLite has \
+            all its syncs. With *order=sync* the kernel collects writes, which saves requests and \
+            keeps order by syncs only. What each costs in requests of the kernel is counted. The \
+            ceiling is ext4 without a journal, which keeps nothing consistent.",
+    paper_claim: "Worst slowdown against no file system journal: ext4 ordered about 20 %; ext4 \
+            data journaling about 73 % on the tablet and 58 % on the SSD; single-I/O data \
+            journaling 38 %; file-adaptive journaling at most 6 % in 23 of 24 cases, and 14 % in \
+            one. File-adaptive journaling is 7 % faster on average (4 % on the tablet, 9 % on the \
+            SSD).",
+    goal: "At most 1.06 times the time of ext4 without a journal in 23 cases, and 1.14 in one; \
+            with the SQLite extension in no case slower. On average 1.5 times as fast on `emmc`, \
+            where a flush takes 1.5 ms, and 1.1 times on `ssd311`.",
     run,
 };
 
 const TIME: Metric = Metric::lower("transaction time", "ms");
 const SIZE_MIB: u32 = 384;
 const JOURNAL_MODES: [(&str, &str); 2] = [("WAL", "WAL"), ("DELETE", "rollback journal")];
-const OURS: [&str; 3] = ["OneJournal", "OneJournal, SQLite extension", "OneJournal, order=sync"];
+const OURS: [&str; 4] = [
+    "OneJournal",
+    "OneJournal, SQLite extension",
+    "OneJournal, order=sync",
+    "OneJournal journal, file-adaptive",
+];
 const EXTENSION: &str = "SQLite extension";
+/// The paper's title result: a rollback journal in data journaling, WAL and database ordered.
+const FILE_ADAPTIVE: &str = ", file-adaptive";
 /// Lines that a client does in a turn when a line is one operation.
 const GROUP: usize = 10;
 
@@ -82,12 +101,18 @@ fn on_device(
     sizes: &[Size],
     samples: &mut Samples,
 ) -> Result<()> {
-    let recipes: [Box<dyn System>; 8] = [
+    let recipes: [Box<dyn System>; 10] = [
         Box::new(Ext4::no_journal()),
         Box::new(Ext4::ordered()),
         Box::new(Ext4::journal()),
+        Box::new(Ext4::journal_async()),
         Box::new(Xfs),
         Box::new(OneJournal::new().data("journal")),
+        Box::new(SqliteArguments {
+            system: Box::new(OneJournal::new().data("journal")),
+            suffix: FILE_ADAPTIVE,
+            arguments: &["--file-adaptive"],
+        }),
         Box::new(OneJournal::new()),
         Box::new(SqliteExtension(Box::new(OneJournal::new()), Log::BesideDatabase)),
         Box::new(OneJournal::new().order_sync()),
@@ -174,7 +199,11 @@ fn cases(samples: &Samples, device: &Device, sizes: &[Size], ours: &str) -> Resu
 fn judge_average(section: &mut Section, device: &Device, ours: &str, cases: &[Compared]) {
     let speeds: Vec<f64> = cases.iter().map(|one| 1.0 / one.ratio.of_medians).collect();
     // Of the models, this one has a flush of at least 1 ms.
-    let (wanted, paper) = if device.to_string() == "emmc" { (1.5, "1.04") } else { (1.1, "1.09") };
+    let (wanted, paper) = if device.to_string() == "emmc" {
+        (1.5, "1.04 (file-adaptive)")
+    } else {
+        (1.1, "1.09 (file-adaptive)")
+    };
     let claim =
         format!("{device}: {ours} {wanted} times as fast as ext4 without a journal on average");
     section.verdicts.push(
@@ -183,7 +212,8 @@ fn judge_average(section: &mut Section, device: &Device, ours: &str, cases: &[Co
     );
 }
 
-/// The paper's bounds: one case may be worse than all others. With the extension none may be slower.
+/// The paper's bounds: one case may be worse than all others. With the extension none may be
+/// slower.
 fn judge_worst(section: &mut Section, ours: &str, mut cases: Vec<Compared>) {
     cases.sort_by(|left, right| right.ratio.of_medians.total_cmp(&left.ratio.of_medians));
     let [worst, second, ..] = &cases[..] else { return };
@@ -196,7 +226,7 @@ fn judge_worst(section: &mut Section, ours: &str, mut cases: Vec<Compared>) {
     let is_reached = worst.ratio.of_medians <= of_worst && second.ratio.of_medians <= of_second;
     section.verdicts.push(Verdict {
         claim,
-        paper: "at most 1.06 in 23 of 24 cases, 1.14 in one".to_owned(),
+        paper: "file-adaptive: at most 1.06 in 23 of 24 cases, 1.14 in one".to_owned(),
         measured: format!("{:.2} and {:.2}", second.ratio.of_medians, worst.ratio.of_medians),
         outcome: if is_reached { Outcome::Reached } else { Outcome::Missed },
         sentence: format!(

@@ -11,19 +11,25 @@ use crate::programs::pgbench::{Session, Setup};
 use crate::programs::postgres::ClusterSettings;
 use crate::results::{Plot, Section};
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System, Xfs, XfsLogOn};
+use crate::values::ValuesArgs;
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "journal-device",
     title: "The journal on a second, faster device",
     paper: "",
     figure: "",
-    about: "A volume on a network disk, each write of which takes 1 ms (`cloud`: what AWS publishes of EBS gp3), with its journal on an NVMe disk with power-loss protection (`nvme`: a \
-            durable write takes 8 µs), made with `onejournal mkfs --journal`. Beside it: everything on the network disk, and the external journals of ext4 and XFS on the same NVMe disk. Ext4 with `data=ordered` \
-            and XFS write a file's data to the network disk before a sync returns, so an external journal speeds up their metadata only. Each external journal has 128 MiB.\n\n\
-            *PostgreSQL*: pgbench's TPC-B-like transactions. *etcd*: puts of 8 clients, and the mean time of a sync of its log. *SQLite*: transactions of one row with a WAL and \
-            `synchronous=FULL`.",
+    about: "A volume on a network disk, each write of which takes 1 ms (`cloud`: what AWS \
+            publishes of EBS gp3), with its journal on an NVMe disk with power-loss protection \
+            (`nvme`: a durable write takes 8 µs), made with `onejournal mkfs --journal`. Beside \
+            it: everything on the network disk, and the external journals of ext4 and XFS on the \
+            same NVMe disk. Ext4 with `data=ordered` and XFS write a file's data to the network \
+            disk before a sync returns, so an external journal speeds up their metadata only. Each \
+            external journal has 128 MiB.\n\n*PostgreSQL*: pgbench's TPC-B-like transactions. \
+            *etcd*: puts of 8 clients, and the mean time of a sync of its log. *SQLite*: \
+            transactions of one row with a WAL and `synchronous=FULL`.",
     paper_claim: "",
-    goal: "With the journal on the second device, at least 5 times as fast as ext4 ordered on the network disk in each case, all of which wait for synchronous commits.",
+    goal: "With the journal on the second device, at least 5 times as fast as ext4 ordered on the \
+            network disk in each case, all of which wait for synchronous commits.",
     run,
 };
 
@@ -115,7 +121,12 @@ impl Bench<'_> {
                 self.etcd(&mut rng, samples)?;
             }
             let (panel, count) = (self.sqlite_panel(), self.scale.pick(10, 40));
-            let one_row = OneRow { panel: &panel, arguments: &["--journal-mode", "WAL"], count };
+            let one_row = OneRow {
+                panel: &panel,
+                arguments: &["--journal-mode", "WAL"],
+                is_wal_in_use: true,
+                count,
+            };
             one_row.round(self.lab, self.running, &mut rng, samples)?;
             watch.end_round(self.running, section)?;
         }
@@ -164,6 +175,7 @@ impl Bench<'_> {
                 clients: ETCD_CLIENTS,
                 seconds: SECONDS,
                 value_bytes: 256,
+                values: ValuesArgs::random(self.lab.next_seed()),
                 disk_kib: 64,
                 check_perf: false,
                 environment: running.client.variables(),

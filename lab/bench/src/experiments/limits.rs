@@ -1,4 +1,5 @@
-//! What no FUSE server can beat: one that does nothing, beside a write and a flush without a journal.
+//! What no FUSE server can beat: one that does nothing, beside a write and a flush without a
+//! journal.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,10 +16,12 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "What bounds a write and its sync",
     paper: "",
     figure: "",
-    about: "A program overwrites 4 KiB of a file of 1 MiB and calls `fdatasync`, again and again. *Empty server* is a FUSE server that answers the \
-            two requests and does nothing. Ext4 without a journal does a bare write and a flush. Their sum is the floor: a server that makes \
-            a write durable before it answers the sync cannot need less time, unless the kernel sends it fewer requests. And 1 GiB, written in pieces of 1 MiB \
-            with an fsync at the end, and read with cold caches, on a device without latency.",
+    about: "A program overwrites 4 KiB of a file of 1 MiB and calls `fdatasync`, again and again. \
+            *Empty server* is a FUSE server that answers the two requests and does nothing. Ext4 \
+            without a journal does a bare write and a flush. Their sum is the floor: a server that \
+            makes a write durable before it answers the sync cannot need less time, unless the \
+            kernel sends it fewer requests. And 1 GiB, written in pieces of 1 MiB with an fsync at \
+            the end, and read with cold caches, on a device without latency.",
     paper_claim: "",
     goal: "On this machine's disk at most 1.1 times the floor.",
     run,
@@ -184,10 +187,8 @@ impl EmptyServer {
         std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
         let program = Program::new(program).arg("serve").arg(&dir).arg(THREADS);
         let mut child = program.time_limit(Duration::from_secs(60)).start()?;
-        match child.read_line()?.as_str() {
-            "ready" => Ok(EmptyServer { dir, child }),
-            line => Err(Error::other(format!("bare serve said `{line}`"))),
-        }
+        child.wait_until_ready()?;
+        Ok(EmptyServer { dir, child })
     }
 
     fn file(&self) -> PathBuf {

@@ -30,6 +30,7 @@ mod programs;
 mod rocksdb_fillsync;
 mod run;
 mod scale;
+mod sqlite_bytes;
 mod sqlite_clients;
 mod sqlite_extension;
 mod sqlite_nvram;
@@ -43,6 +44,8 @@ mod xlog_clients;
 mod xlog_leveldb;
 mod xlog_sqlite;
 
+#[cfg(test)]
+pub use run::read_described;
 pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
 pub use scale::Scale;
 
@@ -56,7 +59,7 @@ pub struct Experiment {
     /// Its subcommand, and the name of its files.
     pub id: &'static str,
     pub title: &'static str,
-    /// The paper that it repeats; empty for an experiment of this project.
+    /// The paper that it is about; empty for an experiment of this project.
     pub paper: &'static str,
     /// Figure or table of the paper.
     pub figure: &'static str,
@@ -97,6 +100,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     journal_device::EXPERIMENT,
     limits::EXPERIMENT,
     engine::EXPERIMENT,
+    sqlite_bytes::EXPERIMENT,
     sqlite_one_row::EXPERIMENT,
     sqlite_nvram::EXPERIMENT,
     atomic_writes::EXPERIMENT,
@@ -112,21 +116,24 @@ const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, F
 const DJFS: &str = "Kim, Lee, Song, Eom: DJFS: Providing Highly Reliable and High-Performance File System with Small-Sized NVRAM, ETRI Journal 2017";
 const OKEANOS: &str = "Hatzieleftheriou, Anastasiadis: Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage, \
                        USENIX ATC 2011";
-const XLOG: &str =
-    "xLog: fast transaction logging with qNVRAM for mobile databases and key-value stores";
+const XLOG: &str = "Luo, Jiang, Yan, Yang: Fast Transaction Logging for Smartphones, MSST 2016";
 
 impl Experiment {
-    /// A section with this description.
+    /// A section with this description, and without results.
     fn section(&self) -> Section {
-        Section {
-            id: self.id.to_owned(),
-            title: self.title.to_owned(),
-            paper: self.paper.to_owned(),
-            figure: self.figure.to_owned(),
-            about: self.about.to_owned(),
-            paper_claim: self.paper_claim.to_owned(),
-            goal: self.goal.to_owned(),
-            ..Section::default()
-        }
+        let mut section = Section { id: self.id.to_owned(), ..Section::default() };
+        self.describe(&mut section);
+        section
+    }
+
+    /// Replaces the texts of a section by this description.
+    fn describe(&self, section: &mut Section) {
+        let Experiment { title, paper, figure, about, paper_claim, goal, .. } = self;
+        section.title = (*title).to_owned();
+        section.paper = (*paper).to_owned();
+        section.figure = (*figure).to_owned();
+        section.about = (*about).to_owned();
+        section.paper_claim = (*paper_claim).to_owned();
+        section.goal = (*goal).to_owned();
     }
 }

@@ -33,7 +33,7 @@ pub fn ordered() -> String {
     Ext4::ordered().external().name()
 }
 
-/// The paper's mode.
+/// The mode with the paper's idea: the journal gets the bytes that were written.
 pub fn wasteless() -> String {
     OneJournal::new().data("wasteless").journal(Journal::SameKind).name()
 }

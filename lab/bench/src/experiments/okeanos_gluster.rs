@@ -1,4 +1,5 @@
-//! Okeanos, figures 5c and 5d: many processes write small records synchronously over a parallel file system.
+//! Okeanos, figures 5c and 5d: many processes write small records synchronously over a parallel
+//! file system.
 
 use super::programs::{self, Goal};
 use super::{Experiment, OKEANOS, Scale};
@@ -14,13 +15,15 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Records of many processes over a parallel file system",
     paper: OKEANOS,
     figure: "Figures 5c and 5d",
-    about: "GlusterFS with its brick on the file system under test, and clients in network namespaces of their own on a virtual bridge. \
-            Every process appends records of 1,024 bytes to a file of its own, opened with `O_SYNC`. Records a second of all processes \
-            together, and what the disk gets for each; making the volume is among the counts. The paper had PVFS2, thirteen client \
-            machines and 52 to 520 processes; here all share this machine's CPUs. Disks: a 7200 rpm disk (`hdd`) and an Intel 311 \
-            SSD (`ssd311`).",
-    paper_claim: "Wasteless journaling almost doubles the throughput of ordered mode; data and selective journaling lie between. Wasteless \
-                  writes 42 % less to the journal than data journaling, selective still less.",
+    about: "GlusterFS with its brick on the file system under test, and clients in network \
+            namespaces of their own on a virtual bridge. Every process appends records of 1,024 \
+            bytes to a file of its own, opened with `O_SYNC`. Records a second of all processes \
+            together, and what the disk gets for each; making the volume is among the counts. The \
+            paper had PVFS2, thirteen client machines and 52 to 520 processes; here all share this \
+            machine's CPUs. On a model of a 7200 rpm disk (`hdd`).",
+    paper_claim: "Wasteless journaling almost doubles the throughput of ordered mode; data and \
+            selective journaling lie between. Wasteless writes 42 % less to the journal than data \
+            journaling, and selective less than wasteless.",
     goal: "Twice the records a second of ext4 ordered.",
     run,
 };

@@ -14,12 +14,16 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Postmark with synchronous writes",
     paper: OKEANOS,
     figure: "Figure 5a",
-    about: "Postmark makes files of 500 bytes to 9.77 KiB, and in each transaction reads one or appends to one, and makes or deletes one; all \
-            writes with `O_SYNC`, in calls of the size on the axis. Several processes share the transactions, as the paper's threads did. \
-            Transactions a second, making and deleting of the files included; and what the disk gets for each. On a model of an Intel \
-            311 SSD (`ssd311`); the paper had a disk (`--device hdd`), where small calls take hours.",
-    paper_claim: "Wasteless journaling is faster than all other modes at all sizes, up to 738 transactions a second; selective lies between \
-                  data journaling and ordered, which are slower.",
+    about: "Postmark makes files of 500 bytes to 9.77 KiB, and in each transaction reads one or \
+            appends to one, and makes or deletes one; all writes with `O_SYNC`, in calls of the \
+            size on the axis. Ten processes share the transactions; the paper had 100 threads, 500 \
+            files and 10,000 transactions, and the journal on a disk of its own. Transactions a \
+            second, making and deleting of the files included; and what the disk gets for each. On \
+            a model of an Intel 311 SSD (`ssd311`); the paper had a disk (`--device hdd`), where \
+            small calls take hours.",
+    paper_claim: "Wasteless journaling is faster than all other modes at all sizes, up to 738 \
+            transactions a second; selective lies between data journaling and ordered, which are \
+            slower.",
     goal: "More transactions a second than ext4 in any mode, at all sizes.",
     run,
 };
@@ -99,16 +103,18 @@ fn on_device(
 }
 
 fn judge(section: &mut Section, samples: &Samples, device: &Device, sizes: &[u64]) -> Result<()> {
-    let theirs = [Ext4::ordered(), Ext4::writeback_async(), Ext4::journal()];
+    // The paper has no writeback, and none of its modes is `auto`.
+    let theirs =
+        [(Ext4::ordered(), "above 1"), (Ext4::writeback_async(), ""), (Ext4::journal(), "above 1")];
     for &block_bytes in sizes {
         for ours in ["wasteless", "auto"] {
-            for theirs in &theirs {
+            for (theirs, paper) in &theirs {
                 let goal = Goal {
                     key: key(device, block_bytes),
                     metric: RATE,
                     ours: OneJournal::new().data(ours).name(),
                     theirs: theirs.name(),
-                    paper: "above 1",
+                    paper: if ours == "wasteless" { paper } else { "" },
                     wanted: Some(1.0),
                 };
                 goal.judge(section, samples)?;

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -71,11 +71,27 @@ pub fn run_all(args: &RunArgs) -> Done {
 /// Draws the report.
 pub fn report(args: &ReportArgs) -> Done {
     let out = args.out.as_ref().unwrap_or(&args.dir);
-    Ok(report::write(out, &read(&args.dir)?)?)
+    let files = read_described(&args.dir)?;
+    Ok(report::write(out, &files)?)
 }
 
-fn read(dir: &std::path::Path) -> Result<Vec<SectionFile>> {
-    results::read_all(dir, EXPERIMENTS.iter().map(|experiment| experiment.id))
+/// A note below results whose set-up or goal was described in other words when they were measured.
+const DESCRIBED_LATER: &str = "What is done, or what is wanted, was described in other words when \
+                               this was measured. The verdicts are as they were then.";
+
+/// The results of a directory, in the order of the report, with the descriptions of this program:
+/// a corrected sentence needs no new measurement.
+pub fn read_described(dir: &Path) -> Result<Vec<SectionFile>> {
+    let mut files = results::read_all(dir, EXPERIMENTS.iter().map(|experiment| experiment.id))?;
+    for SectionFile { section, .. } in &mut files {
+        let experiment = EXPERIMENTS.iter().find(|experiment| experiment.id == section.id);
+        let Some(experiment) = experiment else { continue };
+        if (&*section.about, &*section.goal) != (experiment.about, experiment.goal) {
+            section.notes.push(DESCRIBED_LATER.to_owned());
+        }
+        experiment.describe(section);
+    }
+    Ok(files)
 }
 
 fn run(experiments: &[&Experiment], args: &RunArgs) -> Done {
@@ -94,7 +110,7 @@ fn run(experiments: &[&Experiment], args: &RunArgs) -> Done {
         let (schema, date) = (SCHEMA, date()?);
         let (machine, build) = (machine.clone(), build.clone());
         results::write(&args.out, &SectionFile { schema, date, machine, build, section })?;
-        report::write(&args.out, &read(&args.out)?)?;
+        report::write(&args.out, &read_described(&args.out)?)?;
     }
     if failed.is_empty() {
         return Ok(());
@@ -154,4 +170,34 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 
 fn date() -> Result<String> {
     Ok(Program::new("date").args(["-u", "+%Y-%m-%d %H:%M"]).run()?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The report of results that were stored with these words in place of `about`.
+    fn described(experiment: &Experiment, about: &str) -> Section {
+        let dir = tempfile::tempdir().unwrap();
+        let mut section = experiment.section();
+        section.about = about.to_owned();
+        section.paper_claim = "What the paper does not say.".to_owned();
+        section.seconds = 7.0;
+        let (machine, build) = (Machine::this(Path::new("/")), Build::this());
+        let date = "2026-01-31 13:00".to_owned();
+        let file = SectionFile { schema: SCHEMA, date, machine, build, section };
+        results::write(dir.path(), &file).unwrap();
+        let mut files = read_described(dir.path()).unwrap();
+        assert_eq!(files.len(), 1);
+        files.remove(0).section
+    }
+
+    #[test]
+    fn a_corrected_description_needs_no_new_measurement() {
+        let experiment = &EXPERIMENTS[0];
+        let expected = Section { seconds: 7.0, ..experiment.section() };
+        assert_eq!(described(experiment, experiment.about), expected);
+        let notes = vec![DESCRIBED_LATER.to_owned()];
+        assert_eq!(described(experiment, "Something else."), Section { notes, ..expected });
+    }
 }

@@ -36,14 +36,12 @@ impl<'a> SqliteClients<'a> {
         arguments: &[&str],
     ) -> Result<SqliteClients<'a>> {
         let mut all = Vec::new();
+        let seed = lab.next_seed().to_string();
         for running in systems {
             let path = running.dir.join(format!("{name}.db"));
             let program = running.client.apply_to_sqlite(lab.client("sqlite"));
-            let mut child = program.args(arguments).arg(&path).start()?;
-            let line = child.read_line()?;
-            if line != "ready" {
-                return Err(Error::other(format!("{}: the client said `{line}`", running.name)));
-            }
+            let mut child = program.args(arguments).args(["--seed", &seed]).arg(&path).start()?;
+            child.wait_until_ready()?;
             all.push((running, child, path));
         }
         Ok(SqliteClients { all })
@@ -121,14 +119,25 @@ fn micros_of(line: &str) -> Result<f64> {
 }
 
 /// Rows that exist when one-row transactions begin.
-const ROWS: usize = 2000;
+pub const ROWS: usize = 2000;
 const GROUP: usize = 10;
+
+/// Transactions after which the WAL of a table of [`ROWS`] rows has SQLite's size of a checkpoint,
+/// and is written again from its beginning. A WAL is in this state most of its life.
+pub fn until_wal_is_in_use() -> Vec<String> {
+    const TRANSACTIONS: usize = 30;
+    // Each changes nearly all of the table's 60 pages.
+    let keys: Vec<usize> = (0..ROWS).step_by(30).collect();
+    vec![transactions("update", &keys, ROWS); TRANSACTIONS].concat()
+}
 
 /// One-row transactions on a new table with some rows: a number of each operation, in turns of ten.
 pub struct OneRow<'a> {
     pub panel: &'a str,
     /// Arguments for the client, such as its journal mode.
     pub arguments: &'a [&'a str],
+    /// Whether the WAL is in use when they begin ([`until_wal_is_in_use`]).
+    pub is_wal_in_use: bool,
     /// Transactions of each operation.
     pub count: usize,
 }
@@ -153,6 +162,10 @@ impl OneRow<'_> {
         let rows = ROWS.to_string();
         let arguments = [self.arguments, &["--rows", &rows]].concat();
         let mut clients = SqliteClients::start(lab, systems, "one-row", &arguments)?;
+        if self.is_wal_in_use {
+            let lines = until_wal_is_in_use();
+            (0..systems.len()).try_for_each(|index| clients.tell(index, &lines))?;
+        }
         for operation in OPERATIONS {
             let first = if operation == "update" { 0 } else { 10 * ROWS };
             let mut keys: Vec<usize> = (first..first + self.count).collect();

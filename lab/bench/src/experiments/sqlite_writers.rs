@@ -53,14 +53,12 @@ impl<'a> Writers<'a> {
         for process in 0..load.processes {
             let database = |number| dir.join(format!("{process}-{number}.db"));
             let program = system.client.apply_to_sqlite(lab.client("sqlite"));
-            let program = program.args(arguments).args((0..load.databases).map(database));
+            let program = program.args(arguments).args(["--seed", &lab.next_seed().to_string()]);
+            let program = program.args((0..load.databases).map(database));
             clients.push(program.start()?);
         }
         for client in &mut clients {
-            let line = client.read_line()?;
-            if line != "ready" {
-                return Err(Error::other(format!("{}: the client said `{line}`", system.name)));
-            }
+            client.wait_until_ready()?;
         }
         Ok(Writers { system, clients, dir })
     }

@@ -1,4 +1,5 @@
-//! Clients of TPC-C (`onejournal-bench tpcc run`), one for each system, that take turns on copies of one database.
+//! Clients of TPC-C (`onejournal-bench tpcc run`), one for each system, that take turns on copies
+//! of one database.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -79,10 +80,7 @@ impl<'a> Client<'a> {
         let program = running.client.apply_to_sqlite(lab.client("tpcc").arg("run"));
         let program = program.args(["--turns", "--journal-mode", journal_mode]);
         let mut child = program.arg(database(running)).start()?;
-        let line = child.read_line()?;
-        if line != "ready" {
-            return Err(Error::other(format!("{}: the client said `{line}`", running.name)));
-        }
+        child.wait_until_ready()?;
         Ok(Client { running, child, turn_transactions: DECK })
     }
 

@@ -11,6 +11,9 @@ use crate::lab::{Child, Lab, Program, Teardown};
 use crate::programs::latency::Latency;
 use crate::systems::Running;
 
+/// The size of the lanes' pool: that of the paper's ring, and of the ring here.
+const POOL: &str = "10M";
+
 /// A way. The order is that of the figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
@@ -38,11 +41,6 @@ impl Way {
             Way::Fsync => "write + fsync",
             Way::Fdatasync => "write + fdatasync",
         }
-    }
-
-    /// Whether each record waits for the disk.
-    pub fn is_on_disk(self) -> bool {
-        matches!(self, Way::Fsync | Way::Fdatasync)
     }
 }
 
@@ -79,7 +77,8 @@ impl<'a> LogPlace<'a> {
         });
         let daemon = Program::new(&lab.programs().onejournal).args(["logd", "--dir"]);
         let daemon = daemon.arg(disk.join("log")).arg("--nvram").arg(memory.join("nvram"));
-        let daemon = daemon.args(["--durability", "process", "--memory"]).arg(&memory);
+        let daemon = daemon.args(["--pool", POOL, "--durability", "process", "--memory"]);
+        let daemon = daemon.arg(&memory);
         let daemon = daemon.arg("--listen").arg(memory.join("log.socket")).start()?;
         let mut place =
             LogPlace { lab, disk, memory, daemon: Some(daemon), count: 0, _teardown: teardown };
@@ -127,10 +126,7 @@ impl<'a> LogPlace<'a> {
     pub fn burst_client(&mut self, way: Way) -> Result<Child> {
         self.count += 1;
         let mut client = self.client("burst", way, self.count).start()?;
-        let line = client.read_line()?;
-        if line != "ready" {
-            return Err(Error::other(format!("the client said `{line}`")));
-        }
+        client.wait_until_ready()?;
         Ok(client)
     }
 
@@ -142,10 +138,8 @@ impl<'a> LogPlace<'a> {
         let service = self.lab.client("ringd").arg("--ring").arg(self.memory.join("ring"));
         let service = service.arg("--dir").arg(&self.disk);
         let mut service = service.arg("--listen").arg(self.memory.join("ring-socket")).start()?;
-        match service.read_line()?.as_str() {
-            "ready" => Ok(Some(service)),
-            line => Err(Error::other(format!("the ring's service said `{line}`"))),
-        }
+        service.wait_until_ready()?;
+        Ok(Some(service))
     }
 
     fn client(&self, what: &str, way: Way, number: u32) -> Program {

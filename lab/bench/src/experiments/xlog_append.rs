@@ -13,11 +13,18 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Latency of a durable append",
     paper: super::XLOG,
     figure: "Figure 3",
-    about: "A client appends records one after the other, each durable before the next: to a lane of the log service (through its daemon, the \
-            lane in tmpfs, which stands for NVRAM), to xLog's central ring (in the client's process, as the paper measured it, and behind a \
-            socket), and to a file on ext4 with fsync or fdatasync. All files are on the same ext4. Median time of an append; a run ends when all records are in files.",
-    paper_claim: "100-byte records 77 times as fast as write + fsync (20 µs), 1 KB 37, 10 KB 7, 100 KB 3 times; the IPC, 100 µs, not counted.",
-    goal: "At most 1 µs for 100 bytes; over write + fdatasync on this machine's disk 100 times for 100 bytes, 60 for 1 KB, 15 for 10 KB, 5 for 100 KB.",
+    about: "A client appends records one after the other, each durable before the next: to a lane \
+            of the log service (through its daemon, the lane in tmpfs, which stands for NVRAM), to \
+            xLog's central ring, rebuilt from the paper (in the client's process, as the paper \
+            measured it, and behind a socket), and to a file on ext4 with fsync or fdatasync. All \
+            files are on the same ext4. As in the paper, 100 MB of records go through a ring or \
+            pool of 10 MB, so the time includes the waits for the disk; the mean time of an \
+            append. Fewer records go through the socket (at most 200,000) and to files with syncs \
+            (200).",
+    paper_claim: "Mean time against write + fsync: 100-byte records 77 times as fast (20 µs), 1 KB \
+            37, 10 KB 7, 100 KB 3 times; the IPC, 100 µs, not counted.",
+    goal: "At most 1 µs for 100 bytes; over write + fdatasync on this machine's disk 100 times \
+            for 100 bytes, 60 for 1 KB, 15 for 10 KB, 5 for 100 KB.",
     run,
 };
 
@@ -63,18 +70,15 @@ fn on_device(
         for (size, ..) in SIZES {
             let key = Key::at(device.to_string(), f64::from(size));
             measure::in_turns(&mut rng, &mut Way::ALL.clone(), |_, way| {
-                // As much as the ring and the lanes' pool hold without waiting, so that appends are measured and not the disk.
-                let memory = scale.pick(2000, 20_000).min(8_000_000 / u64::from(size));
-                let records = if way.is_on_disk() { scale.pick(50, 200) } else { memory };
-                let appended = place.append(*way, size, records)?;
-                samples.add(&key, way.name(), TIME, appended.latency.p50_ns as f64 / 1e3);
+                let appended = place.append(*way, size, records(scale, *way, size))?;
+                samples.add(&key, way.name(), TIME, appended.latency.mean_ns as f64 / 1e3);
                 samples.count_named(
                     &key,
                     way.name(),
                     TIME,
                     1,
                     &[
-                        ("mean, µs", appended.latency.mean_ns as f64 / 1e3),
+                        ("median, µs", appended.latency.p50_ns as f64 / 1e3),
                         ("99th percentile, µs", appended.latency.p99_ns as f64 / 1e3),
                     ],
                 );
@@ -87,6 +91,16 @@ fn on_device(
     systems::stop(running)
 }
 
+/// The paper's 100 MB of records in a full run.
+fn records(scale: &Scale, way: Way, size: u32) -> u64 {
+    let all = scale.pick(30_000_000, 100_000_000) / u64::from(size);
+    match way {
+        Way::Fsync | Way::Fdatasync => scale.pick(50, 200),
+        Way::Ring => all.min(scale.pick(20_000, 200_000)),
+        Way::Lane | Way::Native => all,
+    }
+}
+
 fn judge(section: &mut Section, samples: &Samples, device: &Device) -> Result<()> {
     let is_here = *device == Device::Scratch;
     let outcome = |is_reached: bool| match is_reached {
@@ -97,29 +111,36 @@ fn judge(section: &mut Section, samples: &Samples, device: &Device) -> Result<()
     for (size, paper, wanted) in SIZES {
         let key = Key::at(device.to_string(), f64::from(size));
         let against = |way: Way| samples.ratio(&key, TIME, way.name(), Way::Lane.name());
-        let (fdatasync, ring) = (against(Way::Fdatasync)?, against(Way::Ring)?);
+        let fdatasync = against(Way::Fdatasync)?;
         section.verdicts.push(Verdict {
-            claim: format!("{device}: records of {size} bytes {wanted} times as fast as write + fdatasync"),
+            claim: format!(
+                "{device}: records of {size} bytes {wanted} times as fast as write + fdatasync"
+            ),
             paper: format!("{paper} (over write + fsync)"),
-            measured: format!("{:.0}", fdatasync.of_medians),
+            measured: format!("{:.1}", fdatasync.of_medians),
             outcome: outcome(fdatasync.of_medians >= wanted),
             sentence: format!(
-                "{:.0} to {:.0} from round to round; {:.0} times as fast as write + fsync, {:.0} as xLog's ring with its IPC.",
-                fdatasync.low, fdatasync.high, against(Way::Fsync)?.of_medians, ring.of_medians
+                "{:.1} to {:.1} from round to round; {:.1} times as fast as write + fsync, \
+                 {:.1} as xLog's ring with its IPC, {:.2} without.",
+                fdatasync.low,
+                fdatasync.high,
+                against(Way::Fsync)?.of_medians,
+                against(Way::Ring)?.of_medians,
+                against(Way::Native)?.of_medians
             ),
         });
     }
     let key = Key::at(device.to_string(), f64::from(SIZES[0].0));
     let times = samples.of(&key, Way::Lane.name(), TIME).unwrap_or_default();
-    let median = measure::statistics::median(times);
+    let mean = measure::statistics::median(times);
     section.verdicts.push(Verdict {
         claim: format!(
             "{device}: a record of 100 bytes in at most 1 µs from a process that is not the daemon"
         ),
         paper: "20 µs, and 100 µs of IPC".into(),
-        measured: format!("{median:.2} µs"),
-        outcome: if median <= LATENCY_MAX_US { Outcome::Reached } else { Outcome::Missed },
-        sentence: "Median of an append while the daemon flushes.".into(),
+        measured: format!("{mean:.2} µs"),
+        outcome: if mean <= LATENCY_MAX_US { Outcome::Reached } else { Outcome::Missed },
+        sentence: "Mean of an append while the daemon flushes.".into(),
     });
     Ok(())
 }

@@ -18,7 +18,7 @@ mod scratch;
 mod teardown;
 mod uring;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -53,6 +53,7 @@ pub struct Lab {
     scratch: Scratch,
     programs: Programs,
     parts: Rc<RefCell<Parts>>,
+    seeds: Cell<u64>,
 }
 
 impl Lab {
@@ -66,7 +67,13 @@ impl Lab {
         let scratch = Scratch::new(base)?;
         let mut settings = Teardown::default();
         uring::allow(&mut settings)?;
-        Ok(Lab { _settings: settings, scratch, programs, parts: Rc::default() })
+        Ok(Lab {
+            _settings: settings,
+            scratch,
+            programs,
+            parts: Rc::default(),
+            seeds: Cell::default(),
+        })
     }
 
     /// A folder on disk.
@@ -87,6 +94,13 @@ impl Lab {
     /// `onejournal-bench SUBCOMMAND`: clients are processes of their own.
     pub fn client(&self, subcommand: &str) -> Program {
         Program::new(&self.programs.bench).arg(subcommand)
+    }
+
+    /// A seed for the values of clients. Each call gives another one: a journal of deltas writes
+    /// nothing for bytes that it has already.
+    pub fn next_seed(&self) -> u64 {
+        self.seeds.set(self.seeds.get() + 1);
+        self.seeds.get()
     }
 
     /// An unused part of a block device. `teardown` releases it.

@@ -221,6 +221,14 @@ impl Child {
         }
     }
 
+    /// Reads the line `ready`, with which clients and servers say that they have begun.
+    pub fn wait_until_ready(&mut self) -> Result<()> {
+        match self.read_line()?.as_str() {
+            "ready" => Ok(()),
+            line => Err(self.failed(format!("said `{line}` in place of `ready`"))),
+        }
+    }
+
     /// Sends a line and reads the answer.
     pub fn ask(&mut self, line: &str) -> Result<String> {
         self.send(line)?;

@@ -20,6 +20,7 @@ use super::latency::Latency;
 use super::{Variable, need, unparsable};
 use crate::error::{Error, Result};
 use crate::lab::{Child, Program, interrupt};
+use crate::values::{BASE64, Values, ValuesArgs};
 
 /// Runs etcd in a directory
 #[derive(Debug, Clone, Args)]
@@ -35,6 +36,8 @@ pub struct EtcdArgs {
     /// Bytes of a value
     #[arg(long, default_value_t = 256)]
     pub value_bytes: usize,
+    #[command(flatten)]
+    pub values: ValuesArgs,
     /// KiB that the disk benchmark writes
     #[arg(long, default_value_t = 22 << 10)]
     pub disk_kib: u64,
@@ -194,7 +197,10 @@ fn put_all(server: SocketAddr, args: &EtcdArgs) -> Result<(Latency, f64)> {
     let end = begin + Duration::from_secs(args.seconds);
     let samples_ns = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..args.clients)
-            .map(|number| scope.spawn(move || put_until(end, server, number, args.value_bytes)))
+            .map(|number| {
+                let values = args.values.generator_of(u64::from(number));
+                scope.spawn(move || put_until(end, server, values, args.value_bytes))
+            })
             .collect();
         let joined = clients.into_iter().map(|client| client.join().expect("no panic"));
         joined.collect::<Result<Vec<_>>>()
@@ -209,15 +215,14 @@ fn put_all(server: SocketAddr, args: &EtcdArgs) -> Result<(Latency, f64)> {
 fn put_until(
     end: Instant,
     server: SocketAddr,
-    number: u32,
+    mut values: Values,
     value_bytes: usize,
 ) -> Result<Vec<u64>> {
-    let put = || -> std::io::Result<Vec<u64>> {
-        let mut random = fastrand::Rng::with_seed(u64::from(number));
+    let mut put = || -> std::io::Result<Vec<u64>> {
         let mut connection = Connection::open(server)?;
         let mut samples_ns = Vec::new();
         while Instant::now() < end && interrupt::check().is_ok() {
-            let body = put_request(&mut random, value_bytes);
+            let body = put_request(&mut values, value_bytes);
             let begin = Instant::now();
             connection.post("/v3/kv/put", &body)?;
             samples_ns.push(begin.elapsed().as_nanos() as u64);
@@ -227,12 +232,24 @@ fn put_until(
     put().map_err(Error::io("a put into etcd"))
 }
 
-/// Keys and values are in Base64, four letters for three bytes. Any letters are valid.
-fn put_request(random: &mut fastrand::Rng, value_bytes: usize) -> String {
-    let mut letters =
-        |count: usize| -> String { (0..count).map(|_| random.alphanumeric()).collect() };
-    let (key, value) = (letters(16), letters(value_bytes.div_ceil(3) * 4));
+/// Keys and values are in base64, as a request has them.
+fn put_request(values: &mut Values, value_bytes: usize) -> String {
+    let (key, value) = (base64(&values.next(12)), base64(&values.next(value_bytes)));
     format!(r#"{{"key":"{key}","value":"{value}"}}"#)
+}
+
+/// In base64 (RFC 4648), with padding.
+fn base64(text: &str) -> String {
+    let mut letters = String::new();
+    for three in text.as_bytes().chunks(3) {
+        let byte = |index: usize| u32::from(three.get(index).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for index in 0..4 {
+            let six = (bits >> (18 - 6 * index) & 63) as usize;
+            letters.push(if index > three.len() { '=' } else { char::from(BASE64[six]) });
+        }
+    }
+    letters
 }
 
 /// Counts of a Prometheus histogram: for each bound, the number of values that do not exceed it.
@@ -320,6 +337,14 @@ mod tests {
         assert_eq!(slow.p99_below_ms, None);
         assert!(before.since(&before).is_err());
         assert!(Histogram::parse("").is_err());
+    }
+
+    #[test]
+    fn base64_has_the_standard_s_vectors() {
+        let vectors = [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
+        for (text, letters) in vectors {
+            assert_eq!(base64(text), letters);
+        }
     }
 
     #[test]

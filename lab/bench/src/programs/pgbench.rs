@@ -85,8 +85,8 @@ impl Script {
 pub struct Setup<'a> {
     /// Branches.
     pub scale: u32,
-    /// Per cent of a page that is filled at first; 0: all of it, as pgbench does by itself. The rest
-    /// holds the new versions of its rows.
+    /// Per cent of a page that is filled at first; 0: all of it, as pgbench does by itself. The
+    /// rest holds the new versions of its rows.
     pub fill_percent: u32,
     pub script: Script,
     pub cluster: ClusterSettings<'a>,
@@ -101,8 +101,8 @@ pub struct PgbenchResult {
     /// Bytes that the server wrote to its write-ahead log, and the number of its syncs.
     pub wal_bytes: i64,
     pub wal_syncs: i64,
-    /// Transactions of the slowest quarter of a second, as a part of the median quarter's. `None` of a
-    /// short round.
+    /// Transactions of the slowest quarter of a second, as a part of the median quarter's. `None`
+    /// of a short round.
     pub slowest_window: Option<f64>,
 }
 
@@ -132,12 +132,20 @@ impl Session {
     /// Makes cluster and tables.
     pub fn start(dir: &Path, setup: &Setup<'_>) -> Result<Session> {
         let cluster = Cluster::create(dir, setup.cluster)?;
-        let mut make = cluster.client("pgbench").args(["-i", "-q", "-s", &setup.scale.to_string()]);
-        if setup.fill_percent > 0 {
-            make = make.args(["-F", &setup.fill_percent.to_string()]);
+        let session = Session { cluster, script: setup.script };
+        session.make(&["-I", "dt"], setup.fill_percent)?;
+        session.cluster.execute(&rows(setup.scale).each_ref().map(String::as_str))?;
+        session.make(&["-I", "vp"], 0)?;
+        Ok(session)
+    }
+
+    /// Runs steps of pgbench's initialization.
+    fn make(&self, steps: &[&str], fill_percent: u32) -> Result<()> {
+        let mut make = self.cluster.client("pgbench").args(["-i", "-q"]).args(steps);
+        if fill_percent > 0 {
+            make = make.args(["-F", &fill_percent.to_string()]);
         }
-        make.arg("postgres").time_limit(GRACE).run()?;
-        Ok(Session { cluster, script: setup.script })
+        make.arg("postgres").time_limit(GRACE).run().map(drop)
     }
 
     /// Sets `full_page_writes`, and makes a checkpoint, from which on it holds.
@@ -220,6 +228,30 @@ impl Session {
     }
 }
 
+/// pgbench's rows. Its own fillers are blanks, which compress to nothing; these are 84 characters
+/// of base64 that do not compress.
+fn rows(scale: u32) -> [String; 3] {
+    let filler = |key: &str| {
+        format!(
+            "left(translate(encode(sha512(convert_to({key}::text, 'UTF8')), 'base64'), \
+             E'\\n', ''), 84)"
+        )
+    };
+    let insert = |table: &str, columns: &str, values: &str, per_branch: u32| {
+        format!(
+            "insert into pgbench_{table}({columns}, filler) select {values}, {} \
+             from generate_series(1, {}) as i",
+            filler("i"),
+            u64::from(scale) * u64::from(per_branch)
+        )
+    };
+    [
+        insert("branches", "bid, bbalance", "i, 0", 1),
+        insert("tellers", "tid, bid, tbalance", "i, (i - 1) / 10 + 1, 0", 10),
+        insert("accounts", "aid, bid, abalance", "i, (i - 1) / 100000 + 1, 0", 100_000),
+    ]
+}
+
 /// The number of transactions, and of transactions each second.
 fn parse(output: &str) -> Result<(u64, f64)> {
     let field = |name: &str| {
@@ -238,8 +270,9 @@ fn parse(output: &str) -> Result<(u64, f64)> {
     Ok((transactions, rate))
 }
 
-/// Each transaction's nanoseconds, and the time at which it ended in microseconds. The third field of a
-/// line is its time in microseconds, the fifth and sixth are the end in seconds and microseconds.
+/// Each transaction's nanoseconds, and the time at which it ended in microseconds. The third field
+/// of a line is its time in microseconds, the fifth and sixth are the end in seconds and
+/// microseconds.
 fn read_logs(dir: &Path) -> Result<Vec<(u64, u64)>> {
     let mut samples = Vec::new();
     for entry in fs::read_dir(dir).map_err(Error::at(dir))?.flatten() {

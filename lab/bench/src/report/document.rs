@@ -1,6 +1,9 @@
 //! The content of the report, before it becomes Markdown or HTML. Texts are Markdown, but only with
 //! `code`, *emphasis*, **strong** and `[links](to)`.
 
+/// The folder of the figures.
+pub const PLOTS: &str = "plots";
+
 /// A piece of the page.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {

@@ -1,7 +1,6 @@
 //! The page as Markdown.
 
-use super::PLOTS;
-use super::document::{Block, Table};
+use super::document::{Block, PLOTS, Table};
 
 /// The whole page.
 pub fn render(blocks: &[Block]) -> String {

@@ -17,10 +17,8 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::results::SectionFile;
-use document::Block;
+use document::{Block, PLOTS};
 use palette::Palette;
-
-const PLOTS: &str = "plots";
 
 /// Draws the report again.
 pub fn write(dir: &Path, files: &[SectionFile]) -> Result<()> {
@@ -50,8 +48,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::experiments::EXPERIMENTS;
-    use crate::results;
+    use crate::experiments::{EXPERIMENTS, read_described};
 
     /// The largest file of raw results.
     const LARGEST: u64 = 400 << 10;
@@ -68,11 +65,10 @@ mod tests {
     }
 
     /// Checks that `onejournal-bench report docs/results` was run after the last change of the
-    /// results or of the report's code.
+    /// results, of a description, or of the report's code.
     #[test]
     fn the_stored_report_is_drawn_from_the_stored_results() {
-        let ids = EXPERIMENTS.iter().map(|experiment| experiment.id);
-        let files = results::read_all(&stored(), ids).expect("the stored results");
+        let files = read_described(&stored()).expect("the stored results");
         assert!(!files.is_empty());
         let blocks = sections::report(&files, &Palette::of(&files)).expect("a report");
         const AGAIN: &str = "run: onejournal-bench report docs/results";

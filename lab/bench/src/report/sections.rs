@@ -15,17 +15,19 @@ pub fn report(files: &[SectionFile], palette: &Palette) -> Result<Vec<Block>> {
     blocks.extend(summary::blocks(files));
     blocks.push(Block::heading(2, "Claims and what was measured", "verdicts"));
     blocks.push(Block::Paragraph(
-        "One line for each claim. *Paper* is the value that the paper reports. *Missed* means that OneJournal did not reach \
-         its goal; *shown* means that there was no goal."
+        "One line for each claim. *Paper* is the value that the paper reports, of its own system on \
+         its own machine. *Missed* means that OneJournal did not reach its goal; *shown* means that \
+         there was no goal."
             .into(),
     ));
     blocks.push(Block::Table(all_verdicts(files)));
     blocks.push(Block::heading(2, "How it was measured", "how"));
     blocks.push(Block::Paragraph(
-        "Each experiment of the papers is repeated with OneJournal and with its alternatives. The systems take turns in each \
-         round. A value is the median of the rounds; its quartiles are in brackets, and the whiskers of a figure show them too. \
-         Counts are device requests for each operation. `onejournal-bench report DIR` draws this page from the JSON files \
-         beside it."
+        "The experiments follow those of the papers, with OneJournal and its alternatives. The \
+         papers' own systems are not run; the sections say what else differs. The systems take \
+         turns in each round. A value is the median of the rounds; its quartiles are in brackets, \
+         and the whiskers of a figure show them too. Counts are device requests for each operation. \
+         `onejournal-bench report DIR` draws this page from the JSON files beside it."
             .into(),
     ));
     blocks.extend(machines(files));

@@ -28,7 +28,7 @@ pub struct Section {
     /// The name of its subcommand.
     pub id: String,
     pub title: String,
-    /// The paper that it repeats; empty for an experiment of this project.
+    /// The paper that it is about; empty for an experiment of this project.
     pub paper: String,
     /// Figure or table of the paper.
     pub figure: String,

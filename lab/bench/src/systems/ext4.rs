@@ -38,7 +38,7 @@ impl Ext4 {
         Ext4 { name: format!("ext4 {name}"), features, options, external: None }
     }
 
-    /// No journal: no consistency after a crash. This is the papers' upper bound.
+    /// No journal: no consistency after a crash. FAST'14 and DJFS (figure 2) compare with it.
     pub fn no_journal() -> Ext4 {
         Ext4::with("no journal", "^has_journal", "")
     }

@@ -26,6 +26,8 @@ pub struct OneJournal {
     data: &'static str,
     journal: Journal,
     has_uring: bool,
+    /// The size of an internal journal; `None`: what `onejournal mkfs` chooses.
+    journal_size_mib: Option<u32>,
     options: Vec<String>,
 }
 
@@ -33,7 +35,13 @@ impl OneJournal {
     /// The defaults: `data=auto`, the journal in the volume, io_uring where the kernel has it.
     pub fn new() -> OneJournal {
         let options = Vec::new();
-        OneJournal { data: "auto", journal: Journal::Internal, has_uring: true, options }
+        OneJournal {
+            data: "auto",
+            journal: Journal::Internal,
+            has_uring: true,
+            journal_size_mib: None,
+            options,
+        }
     }
 
     /// With another `data=`.
@@ -69,6 +77,12 @@ impl OneJournal {
         self
     }
 
+    /// With an internal journal of this size, which the name shows.
+    pub fn journal_size_mib(mut self, size_mib: u32) -> OneJournal {
+        self.journal_size_mib = Some(size_mib);
+        self
+    }
+
     /// With another mount option, which the name shows.
     pub fn option(mut self, option: &str) -> OneJournal {
         self.options.push(option.to_owned());
@@ -94,6 +108,9 @@ impl System for OneJournal {
         if !self.has_uring {
             name.push_str(", /dev/fuse");
         }
+        if let Some(size_mib) = self.journal_size_mib {
+            name.push_str(&format!(", journal of {size_mib} MiB"));
+        }
         for option in &self.options {
             name.push_str(&format!(", {option}"));
         }
@@ -111,6 +128,9 @@ impl System for OneJournal {
         if let Journal::On(preset) = self.journal {
             let journal = running.add_journal(lab, &Device::preset(preset), JOURNAL_MIB)?;
             make = make.arg("--journal").arg(journal);
+        }
+        if let Some(size_mib) = self.journal_size_mib {
+            make = make.args(["--journal-size", &format!("{size_mib}M")]);
         }
         make.arg(running.block()).run()?;
         let mut options = vec![

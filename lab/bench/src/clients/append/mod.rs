@@ -1,6 +1,6 @@
-//! A client that appends records durably, one after the other, in each of the ways that xLog's
-//! figures 3 and 4 compare: to a lane of the log service, to xLog's central ring (through its
-//! service, or in the same process), and to a file with a sync after each write.
+//! A client that appends records durably, one after the other: to a lane of the log service, to
+//! xLog's central ring (through its service, or in the same process), and to a file with a sync
+//! after each write. xLog's figures 3 and 4 compare the ring in the same process with the file.
 //!
 //! `run` measures the latency of each append. `burst` answers the lines `append NS` and `checksum
 //! NS` with the number of appends, or of checksums, which share nothing. The burst begins at that

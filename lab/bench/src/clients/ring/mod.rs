@@ -1,15 +1,17 @@
-//! xLog's own layout, to compare lanes with it: one ring in NVRAM for all clients, one logger
-//! thread that puts the records in order, an IPC request for each record, a flush worker, and a log
-//! file for each client.
+//! xLog's layout, rebuilt from its paper, to compare lanes with it: one ring in NVRAM for all
+//! clients, one logger thread that puts the records in order, an IPC request for each record, a
+//! flush worker, and a log file for each client. (The paper's worker flushes periodically, this one
+//! when enough bytes are valid.)
 //!
 //! ```text
 //! ring: | head u32 | valid bytes u32 | records, around the end:
 //!                                      length u32, client u32, number u64, crc32c u32, payload |
 //! ```
 //!
-//! Head and number of valid bytes change together, by one store of eight bytes, which makes a record
-//! valid. The ring is for measurements only: it has no recovery and trusts its clients. [`Service`]
-//! is the ring without IPC, as the paper measured it ("native"). [`run`] serves it on a Unix socket.
+//! Head and number of valid bytes change together, by one store of eight bytes, which makes a
+//! record valid. The ring is for measurements only: it has no recovery and trusts its clients.
+//! [`Service`] is the ring without IPC, as the paper measured it ("native"). [`run`] serves it on a
+//! Unix socket.
 
 mod layout;
 mod server;

@@ -1,4 +1,4 @@
-//! Table 1: the part of a block that is logged when the block changes.
+//! Section VI.2: the part of a block that is logged when the block changes.
 
 use serde_json::Value;
 
@@ -127,7 +127,8 @@ fn measure(
     client.turn_transactions = scale.pick(1, 20) * tpcc_clients::DECK;
     let mut before = None;
     for _ in 0..=scale.rounds() {
-        // The extension counts for its client, which tells after a turn; so the first is only a beginning.
+        // The extension counts for its client, which tells after a turn; so the first is only a
+        // beginning.
         let turn = client.turn()?;
         let now = match running.stat()? {
             Some(stat) => Logged::by_volume(&stat),

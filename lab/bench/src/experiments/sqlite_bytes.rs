@@ -1,0 +1,222 @@
+//! What a transaction of SQLite writes to the device, of values that do not compress and of prose.
+
+use super::sqlite_clients::transactions;
+use super::{Experiment, Scale};
+use crate::error::{Error, Result};
+use crate::lab::{Device, Lab, interrupt};
+use crate::measure::{self, Key, Metric, Samples, Watch, statistics};
+use crate::results::{Plot, Section, Verdict};
+use crate::systems::client::{Log, SqliteExtension};
+use crate::systems::{self, Btrfs, Ext4, OneJournal, Running, Site, System, Xfs};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "sqlite-bytes",
+    title: "Bytes written for a transaction of SQLite",
+    paper: "",
+    figure: "",
+    about: "What one transaction writes to the device, everything brought home. A table of 20,000 \
+            rows with an integer key and a value of 100 characters; `synchronous=FULL`; inserts in \
+            the order of the keys, and updates of rows at random. The values are random base64, \
+            which does not compress, or English words with the frequencies of prose (*text*). *WAL \
+            in use*: the WAL has been written again from its beginning, with SQLite's own \
+            checkpoints. *WAL that grows*: the first transactions of a new database, before any \
+            checkpoint. Two runs on new databases differ only in the number of transactions; each \
+            ends with the database closed and the file system unmounted. The difference of their \
+            bytes, divided by the difference of their transactions, is what a transaction costs, \
+            without the setup and with all that comes home later. All file systems have blocks of \
+            4 KiB.",
+    paper_claim: "",
+    goal: "",
+    run,
+};
+
+const BYTES: Metric = Metric::lower("bytes written for a transaction", "KiB");
+const SIZE_MIB: u32 = 768;
+const ROWS: usize = 20_000;
+const OPERATIONS: [&str; 2] = ["insert", "update"];
+const VALUES: [&str; 2] = ["random", "text"];
+/// The journal of OneJournal with copies: large enough that the pages of a database are in it.
+const COPIES_JOURNAL_MIB: u32 = 128;
+const OURS: &str = "OneJournal";
+
+/// A state of SQLite's journal.
+struct State {
+    name: &'static str,
+    journal_mode: &'static str,
+    /// Pages of a WAL after which SQLite checkpoints; 0: never before the database is closed.
+    autocheckpoint: &'static str,
+    /// Transactions of the two runs.
+    short: usize,
+    long: usize,
+}
+
+fn states(scale: &Scale) -> [State; 3] {
+    let (in_use, more) = scale.pick((1500, 2000), (1500, 4500));
+    [
+        State {
+            name: "WAL in use",
+            journal_mode: "WAL",
+            autocheckpoint: "1000",
+            short: in_use,
+            long: more,
+        },
+        State {
+            name: "WAL that grows",
+            journal_mode: "WAL",
+            autocheckpoint: "0",
+            short: 50,
+            long: 350,
+        },
+        State {
+            name: "DELETE",
+            journal_mode: "DELETE",
+            autocheckpoint: "1000",
+            short: 200,
+            long: scale.pick(400, 1700),
+        },
+    ]
+}
+
+fn recipes() -> [Box<dyn System>; 8] {
+    let copies = OneJournal::new().option("delta=copies").journal_size_mib(COPIES_JOURNAL_MIB);
+    [
+        Box::new(Ext4::ordered()),
+        Box::new(Ext4::journal()),
+        Box::new(Xfs),
+        Box::new(Btrfs),
+        Box::new(OneJournal::new()),
+        Box::new(copies),
+        Box::new(SqliteExtension(Box::new(Ext4::ordered()), Log::BesideDatabase)),
+        Box::new(SqliteExtension(Box::new(OneJournal::new()), Log::BesideDatabase)),
+    ]
+}
+
+fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
+    let states = states(scale);
+    // Bytes do not depend on the latency of a device.
+    for device in scale.devices(&["memory"]) {
+        let running = systems::start(lab, &recipes(), &Site::new(&device, SIZE_MIB), section)?;
+        let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
+        for round in 0..scale.rounds() {
+            scale.say_round(round, &device);
+            for state in &states {
+                for case in cases(&device, state) {
+                    case.round(lab, &running, &mut rng, samples)?;
+                }
+            }
+            watch.end_round(&running, section)?;
+        }
+        systems::stop(running)?;
+        for state in &states {
+            let cases = cases(&device, state);
+            for case in &cases {
+                case.show(section, samples)?;
+            }
+            let panels = cases.map(|case| case.key.panel).to_vec();
+            section.plots.push(Plot::bars(
+                format!("Bytes for a transaction, {}", state.name),
+                BYTES.name,
+                panels,
+            ));
+        }
+    }
+    Ok(())
+}
+
+struct Case<'a> {
+    key: Key,
+    state: &'a State,
+    operation: &'static str,
+    values: &'static str,
+}
+
+fn cases<'a>(device: &Device, state: &'a State) -> [Case<'a>; 4] {
+    let of = |operation, values| {
+        let panel = match scale_name(device) {
+            None => format!("{}, {values}", state.name),
+            Some(device) => format!("{device}: {}, {values}", state.name),
+        };
+        Case { key: Key::case(panel, operation), state, operation, values }
+    };
+    let [insert, update] = OPERATIONS;
+    let [random, text] = VALUES;
+    [of(insert, random), of(update, random), of(insert, text), of(update, text)]
+}
+
+/// The device's name where it is not the usual one.
+fn scale_name(device: &Device) -> Option<String> {
+    (*device != Device::Memory).then(|| device.to_string())
+}
+
+impl Case<'_> {
+    fn round(
+        &self,
+        lab: &Lab,
+        running: &[Running],
+        rng: &mut fastrand::Rng,
+        samples: &mut Samples,
+    ) -> Result<()> {
+        let seed = lab.next_seed();
+        let mut systems: Vec<&Running> = running.iter().collect();
+        measure::in_turns(rng, &mut systems, |_, system| {
+            let short = self.written(lab, system, seed, self.state.short)?;
+            let long = self.written(lab, system, seed, self.state.long)?;
+            let transactions = (self.state.long - self.state.short) as f64;
+            let kib = (long as f64 - short as f64) / 1024.0 / transactions;
+            samples.add(&self.key, &system.name, BYTES, kib);
+            Ok(())
+        })
+    }
+
+    /// The bytes that a new database and so many transactions write, until all are home.
+    fn written(&self, lab: &Lab, system: &Running, seed: u64, transactions: usize) -> Result<u64> {
+        interrupt::check()?;
+        let dir = system.dir.join("bytes");
+        std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
+        system.remount()?;
+        let before = system.counts()?.total().write_bytes;
+        let client = system.client.apply_to_sqlite(lab.client("sqlite"));
+        let client = client
+            .args(["--journal-mode", self.state.journal_mode])
+            .args(["--autocheckpoint", self.state.autocheckpoint])
+            .args(["--rows", &ROWS.to_string(), "--values", self.values])
+            .args(["--seed", &seed.to_string()]);
+        let mut client = client.arg(dir.join("test.db")).start()?;
+        client.wait_until_ready()?;
+        for line in self.lines(seed, transactions) {
+            client.ask(&line)?;
+        }
+        client.finish()?;
+        system.unmount()?;
+        let after = system.counts()?.total().write_bytes;
+        system.mount_again()?;
+        std::fs::remove_dir_all(&dir).map_err(Error::at(&dir))?;
+        Ok(after - before)
+    }
+
+    /// The shorter list is the beginning of the longer one.
+    fn lines(&self, seed: u64, count: usize) -> Vec<String> {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let key = |index: usize| match self.operation {
+            "update" => rng.usize(..ROWS),
+            _ => ROWS + index,
+        };
+        let keys: Vec<usize> = (0..count).map(key).collect();
+        transactions(self.operation, &keys, 1)
+    }
+
+    /// How many times the bytes of OneJournal ext4 writes.
+    fn show(&self, section: &mut Section, samples: &Samples) -> Result<()> {
+        let peer = Ext4::ordered().name();
+        let ratio = samples.ratio(&self.key, BYTES, &peer, OURS)?;
+        let claim =
+            format!("{}, {}: bytes of {peer} over {OURS}'s", self.key.panel, self.operation);
+        let of = |system: &str| {
+            let all = samples.of(&self.key, system, BYTES).unwrap_or_default();
+            format!("{system} {:.2} KiB", statistics::median(all))
+        };
+        let sentence = format!("{}, {}.", of(&peer), of(OURS));
+        section.verdicts.push(Verdict::shown(claim, "", ratio.of_medians).saying(sentence));
+        Ok(())
+    }
+}
