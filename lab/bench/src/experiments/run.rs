@@ -53,6 +53,9 @@ pub struct ReportArgs {
     /// Where the report is written, in place of the directory
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Also write the figures that README.md and docs/ of this directory quote
+    #[arg(long, value_name = "ROOT")]
+    documents: Option<PathBuf>,
 }
 
 type Done = Result<(), Box<dyn StdError>>;
@@ -72,7 +75,11 @@ pub fn run_all(args: &RunArgs) -> Done {
 pub fn report(args: &ReportArgs) -> Done {
     let out = args.out.as_ref().unwrap_or(&args.dir);
     let files = read_described(&args.dir)?;
-    Ok(report::write(out, &files)?)
+    report::write(out, &files)?;
+    if let Some(root) = &args.documents {
+        report::quoted::write(root, &files)?;
+    }
+    Ok(())
 }
 
 /// A note below results whose set-up or goal was described in other words when they were measured.

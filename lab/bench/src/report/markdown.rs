@@ -28,7 +28,8 @@ fn one(block: &Block) -> String {
     }
 }
 
-fn of_table(table: &Table) -> String {
+/// A table.
+pub fn of_table(table: &Table) -> String {
     let row = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
         format!("| {} |\n", cells.join(" | "))

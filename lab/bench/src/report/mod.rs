@@ -9,6 +9,8 @@ mod html;
 mod markdown;
 mod number;
 mod palette;
+mod place;
+pub mod quoted;
 mod sections;
 mod summary;
 

@@ -25,9 +25,10 @@ pub fn report(files: &[SectionFile], palette: &Palette) -> Result<Vec<Block>> {
     blocks.push(Block::Paragraph(
         "The experiments follow those of the papers, with OneJournal and its alternatives. The \
          papers' own systems are not run; the sections say what else differs. The systems take \
-         turns in each round. A value is the median of the rounds; its quartiles are in brackets, \
-         and the whiskers of a figure show them too. Counts are device requests for each operation. \
-         `onejournal-bench report DIR` draws this page from the JSON files beside it."
+         turns in each round. A value is the median of the rounds. Its quartiles are in brackets \
+         if one differs from it by more than 3 %, and the whiskers of a figure show them. Counts \
+         are device requests for each operation. `onejournal-bench report DIR` draws this page from \
+         the JSON files beside it."
             .into(),
     ));
     blocks.extend(machines(files));
@@ -90,6 +91,16 @@ fn outcome(outcome: Outcome) -> &'static str {
         Outcome::Reached => "reached",
         Outcome::Missed => "**missed**",
         Outcome::Shown => "shown",
+    }
+}
+
+/// The median, and the quartiles if they are not close to it.
+fn median_of(row: &Row) -> String {
+    let is_close = |value: f64| (value - row.median).abs() <= 0.03 * row.median.abs();
+    let median = shown(row.median);
+    match is_close(row.low) && is_close(row.high) {
+        true => median,
+        false => format!("{median} ({} to {})", shown(row.low), shown(row.high)),
     }
 }
 
@@ -206,9 +217,7 @@ fn values(rows: &[&Row]) -> Table {
             );
             table.rows.push(cells);
         };
-        line("", &|row| {
-            format!("{} ({} to {})", shown(row.median), shown(row.low), shown(row.high))
-        });
+        line("", &median_of);
         let names = unique(
             rows.iter()
                 .filter(|row| row.case == case)

@@ -1,0 +1,435 @@
+//! The figures that documents quote from the results. In a document
+//!
+//! ```text
+//! <!-- results: NAME -->
+//! | a table |
+//! <!-- end of results -->
+//! ```
+//!
+//! holds the table or the number of that name, and `onejournal-bench report DIR --documents ROOT`
+//! writes it. A test compares, so that no document says another figure than the report.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::document::Table;
+use super::markdown;
+use super::number::shown;
+use super::place::Place;
+use crate::error::{Error, Result};
+use crate::results::SectionFile;
+
+const EXT4: &str = "ext4 ordered";
+const XFS: &str = "XFS";
+const VOLUME: &str = "OneJournal";
+const BOTH: &str = "OneJournal, SQLite extension";
+const EXTENSION: &str = "ext4 ordered, SQLite extension";
+const ATOMIC: &str = "OneJournal, atomic_writes";
+/// A cell that was not measured.
+const NONE: &str = "";
+
+/// A quoted table: for each row a place in the results, and a system for each column.
+struct Quoted {
+    name: &'static str,
+    columns: &'static [&'static str],
+    rows: &'static [Line],
+}
+
+struct Line {
+    what: &'static str,
+    place: Place,
+    systems: &'static [&'static str],
+}
+
+const fn line(what: &'static str, place: Place, systems: &'static [&'static str]) -> Line {
+    Line { what, place, systems }
+}
+
+const WAL_INSERT: Place = Place::bytes("WAL in use, random", "insert");
+const WAL_UPDATE: Place = Place::bytes("WAL in use, random", "update");
+const WAL_UPDATE_TEXT: Place = Place::bytes("WAL in use, text", "update");
+const WAL_GROWS: Place = Place::bytes("WAL that grows, random", "insert");
+const DELETE_UPDATE: Place = Place::bytes("DELETE, random", "update");
+const REUSED: Place = one_row("ssd311: WAL", "update");
+const GROWING: Place = one_row("ssd311: WAL that grows", "insert");
+const PGBENCH: Place = clients("16");
+const COPIES: &str = "OneJournal, journal of 128 MiB, delta=copies";
+const ALL: &[&str] = &[EXT4, XFS, VOLUME, COPIES, EXTENSION, BOTH];
+const THREE_AND_BOTH: &[&str] = &[EXT4, XFS, VOLUME, BOTH];
+const FOUR: &[&str] = &[EXT4, XFS, VOLUME, EXTENSION];
+const MANY: Place = Place::time("sqlite-extension", "ssd311", "8 processes, 64 databases")
+    .metric("transactions of all writers", "commits/s");
+
+const fn cases(panel: &'static str, case: &'static str) -> Place {
+    Place::time("fast14-cases", panel, case)
+}
+
+const fn one_row(panel: &'static str, case: &'static str) -> Place {
+    Place::time("sqlite-one-row", panel, case)
+}
+
+const fn clients(count: &'static str) -> Place {
+    Place::time("pgbench", "ssd840", count).metric("transactions a second", "tx/s")
+}
+
+const fn tpcc(panel: &'static str) -> Place {
+    Place::time("djfs-tpcc", panel, "all transactions").metric("tpmC", "")
+}
+
+const TABLES: &[Quoted] = &[
+    Quoted {
+        name: "gained",
+        columns: &["kernel ext4", "XFS", "volume", "SQLite extension on ext4"],
+        rows: &[
+            line("Bytes written for a commit of SQLite, WAL, insert of one row", WAL_INSERT, FOUR),
+            line("the same, update of a random row", WAL_UPDATE, FOUR),
+            line("the same, DELETE mode, update of a random row", DELETE_UPDATE, FOUR),
+            line(
+                "Time of a commit, DELETE mode, update of one row, SATA SSD",
+                one_row("ssd311: DELETE", "update"),
+                &[EXT4, XFS, VOLUME, NONE],
+            ),
+            line(
+                "Time of a commit, DELETE mode with `-o atomic_writes`, eMMC",
+                Place::time("atomic-writes", "emmc: DELETE", "update"),
+                &[EXT4, NONE, ATOMIC, NONE],
+            ),
+            line(
+                "8 processes with 64 SQLite databases, WAL, SATA SSD",
+                MANY,
+                &[EXT4, NONE, VOLUME, EXTENSION],
+            ),
+            line(
+                "16 processes that append 200 bytes and call `fsync`, SATA SSD",
+                Place::time("group-commit", "ssd311: append 200 bytes and fsync", "16")
+                    .metric("syncs a second", "syncs/s"),
+                &[EXT4, XFS, VOLUME, NONE],
+            ),
+        ],
+    },
+    Quoted {
+        name: "lost",
+        columns: &["kernel ext4", "XFS", "volume"],
+        rows: &[
+            line(
+                "Time of a commit of SQLite, WAL, update of one row, SATA SSD",
+                REUSED,
+                &[EXT4, XFS, VOLUME],
+            ),
+            line(
+                "1,000 updates of random rows in one commit, WAL, SATA SSD",
+                cases("ssd311: WAL, 1000 op/txn", "update"),
+                &[EXT4, XFS, VOLUME],
+            ),
+            line("PostgreSQL (`pgbench`), 16 clients, SATA SSD", PGBENCH, &[EXT4, XFS, VOLUME]),
+            line(
+                "Unpack an archive of 10,000 small files, disk in memory",
+                Place::time("bulk", "small files", "unpack").metric("time", "s"),
+                &[EXT4, NONE, VOLUME],
+            ),
+            line(
+                "Read a file of 1 GiB, disk in memory",
+                Place::time("bulk", "large file", "read").metric("time", "s"),
+                &[EXT4, NONE, VOLUME],
+            ),
+            line(
+                "Random writes of 4 KiB that are never synced, SATA SSD",
+                Place::time("djfs-fio", "ssd840", "never").metric("writes a second", "writes/s"),
+                &[EXT4, XFS, VOLUME],
+            ),
+        ],
+    },
+    Quoted {
+        name: "one-insert",
+        columns: &["kernel ext4", "volume"],
+        rows: &[
+            line("writes to the disk", GROWING.count("writes", ""), &[EXT4, VOLUME]),
+            line("flushes", GROWING.count("flushes", ""), &[EXT4, VOLUME]),
+            line("bytes, all brought home later included", WAL_GROWS, &[EXT4, VOLUME]),
+        ],
+    },
+    Quoted {
+        name: "sqlite-bytes",
+        columns: &[
+            "kernel ext4",
+            "XFS",
+            "volume",
+            "volume, `delta=copies`",
+            "extension on ext4",
+            "both",
+        ],
+        rows: &[
+            line("WAL, insert", WAL_INSERT, ALL),
+            line("WAL, update of a random row", WAL_UPDATE, ALL),
+            line("the same, values of English words", WAL_UPDATE_TEXT, ALL),
+            line("WAL that grows, insert", WAL_GROWS, ALL),
+            line("DELETE, insert", Place::bytes("DELETE, random", "insert"), ALL),
+            line("DELETE, update of a random row", DELETE_UPDATE, ALL),
+        ],
+    },
+    Quoted {
+        name: "sqlite-times",
+        columns: &["kernel ext4", "XFS", "volume", "volume and extension"],
+        rows: &[
+            line(
+                "eMMC, WAL that grows, insert of one row (1)",
+                cases("emmc: WAL, 1 op/txn", "insert"),
+                THREE_AND_BOTH,
+            ),
+            line(
+                "eMMC, DELETE, update of one row (1)",
+                cases("emmc: rollback journal, 1 op/txn", "update"),
+                THREE_AND_BOTH,
+            ),
+            line("SSD, WAL in use, update of one row (2)", REUSED, &[EXT4, XFS, VOLUME, NONE]),
+            line(
+                "SSD, DELETE, update of one row (1)",
+                cases("ssd311: rollback journal, 1 op/txn", "update"),
+                THREE_AND_BOTH,
+            ),
+            line(
+                "SSD, WAL, 1,000 updates of random rows (1)",
+                cases("ssd311: WAL, 1000 op/txn", "update"),
+                THREE_AND_BOTH,
+            ),
+            line(
+                "SSD, DELETE, 1,000 updates of random rows (1)",
+                cases("ssd311: rollback journal, 1000 op/txn", "update"),
+                THREE_AND_BOTH,
+            ),
+        ],
+    },
+    Quoted {
+        name: "sqlite-rates",
+        columns: &["kernel ext4", "volume", "volume and extension", "extension on ext4"],
+        rows: &[
+            line(
+                "SSD, WAL, 8 processes with 64 databases (3)",
+                MANY,
+                &[EXT4, VOLUME, BOTH, EXTENSION],
+            ),
+            line(
+                "TPC-C on the model of a Samsung 840 SSD, WAL: new orders a minute (4)",
+                tpcc("ssd840: WAL"),
+                &[EXT4, VOLUME, BOTH, NONE],
+            ),
+            line(
+                "the same, PERSIST (4)",
+                tpcc("ssd840: rollback journal (PERSIST)"),
+                &[EXT4, VOLUME, BOTH, NONE],
+            ),
+        ],
+    },
+    Quoted {
+        name: "sd-card-bytes",
+        columns: &["kernel ext4", "volume", "SQLite extension on ext4"],
+        rows: &[
+            line("WAL, insert of one row", WAL_INSERT, &[EXT4, VOLUME, EXTENSION]),
+            line("WAL, update of a random row", WAL_UPDATE, &[EXT4, VOLUME, EXTENSION]),
+            line("DELETE, update of a random row", DELETE_UPDATE, &[EXT4, VOLUME, EXTENSION]),
+        ],
+    },
+    Quoted {
+        name: "sd-card-times",
+        columns: &["kernel ext4", "volume", "volume and SQLite extension"],
+        rows: &[
+            line(
+                "WAL that grows, insert of one row",
+                cases("emmc: WAL, 1 op/txn", "insert"),
+                &[EXT4, VOLUME, BOTH],
+            ),
+            line(
+                "DELETE, update of one row",
+                cases("emmc: rollback journal, 1 op/txn", "update"),
+                &[EXT4, VOLUME, BOTH],
+            ),
+            line(
+                "WAL, 1,000 updates of random rows",
+                cases("emmc: WAL, 1000 op/txn", "update"),
+                &[EXT4, VOLUME, BOTH],
+            ),
+        ],
+    },
+];
+
+/// How many times better one system is than its peer.
+struct Gain {
+    name: &'static str,
+    place: Place,
+    peer: &'static str,
+    ours: &'static str,
+}
+
+const fn gain(
+    name: &'static str,
+    place: Place,
+    (peer, ours): (&'static str, &'static str),
+) -> Gain {
+    Gain { name, place, peer, ours }
+}
+
+const GAINS: &[Gain] = &[
+    gain("gain sqlite wal grows emmc", cases("emmc: WAL, 1 op/txn", "insert"), (EXT4, VOLUME)),
+    gain("gain sqlite wal grows ssd", cases("ssd311: WAL, 1 op/txn", "insert"), (EXT4, VOLUME)),
+    gain("gain sqlite wal ssd", REUSED, (EXT4, VOLUME)),
+    gain("gain sqlite 1000 ssd", cases("ssd311: WAL, 1000 op/txn", "update"), (EXT4, VOLUME)),
+    gain(
+        "gain sqlite 1000 ssd extension",
+        cases("ssd311: WAL, 1000 op/txn", "update"),
+        (EXT4, BOTH),
+    ),
+    gain("gain bytes insert", WAL_INSERT, (EXT4, VOLUME)),
+    gain("gain bytes update", WAL_UPDATE, (EXT4, VOLUME)),
+    gain("gain bytes delete", DELETE_UPDATE, (EXT4, VOLUME)),
+    gain("gain bytes insert extension", WAL_INSERT, (EXT4, EXTENSION)),
+    gain("gain bytes update extension", WAL_UPDATE, (EXT4, EXTENSION)),
+];
+
+const BEGIN: &str = "<!-- results: ";
+const END: &str = "<!-- end of results -->";
+
+/// Writes all quoted figures of the documents below `root` again.
+pub fn write(root: &Path, files: &[SectionFile]) -> Result<()> {
+    for path in documents(root)? {
+        let text = fs::read_to_string(&path).map_err(Error::at(&path))?;
+        let new = renewed(&text, files)
+            .map_err(|text| Error::other(format!("{}: {text}", path.display())))?;
+        if new != text {
+            fs::write(&path, new).map_err(Error::at(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// README and the pages in `docs`, but not the report.
+fn documents(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut all = vec![root.join("README.md")];
+    let mut folders = vec![root.join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(Error::at(&folder))?.flatten() {
+            let path = entry.path();
+            if path.is_dir() && !path.ends_with("results") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                all.push(path);
+            }
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// The text with its quoted figures as the results have them.
+fn renewed(text: &str, files: &[SectionFile]) -> std::result::Result<String, String> {
+    let mut new = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (name, after) = after.split_once(" -->").ok_or("a mark without an end")?;
+        let (old, after) = after.split_once(END).ok_or(format!("{name}: no {END}"))?;
+        let figures = figures(name, files).ok_or(format!("{name}: not among the results"))?;
+        let lines = if old.starts_with('\n') { "\n" } else { "" };
+        new.push_str(&format!("{before}{BEGIN}{name} -->{lines}{figures}{END}"));
+        rest = after;
+    }
+    new.push_str(rest);
+    Ok(new)
+}
+
+/// The table or number of this name.
+fn figures(name: &str, files: &[SectionFile]) -> Option<String> {
+    if let Some(table) = TABLES.iter().find(|table| table.name == name) {
+        return Some(markdown::of_table(&table.draw(files)?));
+    }
+    let gain = GAINS.iter().find(|gain| gain.name == name)?;
+    let value = gain.place.gain(files, gain.peer, gain.ours)?;
+    Some(if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") })
+}
+
+impl Quoted {
+    fn draw(&self, files: &[SectionFile]) -> Option<Table> {
+        let columns = self.columns.iter().map(|column| (*column).to_owned());
+        let header = std::iter::once(String::new()).chain(columns).collect();
+        let rows = self.rows.iter().map(|line| line.cells(files)).collect::<Option<Vec<_>>>()?;
+        Some(Table { header, rows, left_columns: 1 })
+    }
+}
+
+impl Line {
+    /// The best value is in bold.
+    fn cells(&self, files: &[SectionFile]) -> Option<Vec<String>> {
+        let value = |system: &&str| match *system {
+            NONE => Some(None),
+            system => self.place.value(files, system).map(Some),
+        };
+        let values = self.systems.iter().map(value).collect::<Option<Vec<_>>>()?;
+        let is_lower_good = self.place.is_lower_good(files, self.systems.first()?)?;
+        let order = |left: &f64, right: &f64| match is_lower_good {
+            true => right.total_cmp(left),
+            false => left.total_cmp(right),
+        };
+        let best = values.iter().flatten().copied().max_by(order)?;
+        let cell = |value: &Option<f64>| match value {
+            None => String::new(),
+            Some(value) => {
+                let text = format!("{} {}", shown(*value), self.place.unit);
+                if *value == best { format!("**{}**", text.trim()) } else { text.trim().to_owned() }
+            }
+        };
+        Some(std::iter::once(self.what.to_owned()).chain(values.iter().map(cell)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::EXPERIMENTS;
+    use crate::results;
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    fn stored() -> Vec<SectionFile> {
+        let ids = EXPERIMENTS.iter().map(|experiment| experiment.id);
+        results::read_all(&root().join("docs/results"), ids).expect("the stored results")
+    }
+
+    #[test]
+    fn documents_say_what_the_results_say() {
+        let files = stored();
+        let mut quoted = 0;
+        for path in documents(&root()).expect("documents") {
+            let text = fs::read_to_string(&path).expect("a document");
+            quoted += text.matches(BEGIN).count();
+            let new =
+                renewed(&text, &files).unwrap_or_else(|text| panic!("{}: {text}", path.display()));
+            let again = "run: onejournal-bench report docs/results --documents .";
+            assert!(new == text, "{}: {again}", path.display());
+        }
+        assert!(quoted >= TABLES.len(), "{quoted} quotations");
+    }
+
+    #[test]
+    fn every_quotation_is_in_a_document() {
+        let documents = documents(&root()).expect("documents");
+        let texts: Vec<String> =
+            documents.iter().map(|path| fs::read_to_string(path).expect("a document")).collect();
+        let names = TABLES.iter().map(|table| table.name).chain(GAINS.iter().map(|gain| gain.name));
+        for name in names {
+            let mark = format!("{BEGIN}{name} -->");
+            assert!(texts.iter().any(|text| text.contains(&mark)), "{name}");
+        }
+    }
+
+    #[test]
+    fn another_figure_or_name_is_found() {
+        let files = stored();
+        let gain = GAINS[0].name;
+        let text = format!("a {BEGIN}{gain} -->0.0{END} b");
+        let new = renewed(&text, &files).expect("a name");
+        assert!(new.starts_with("a ") && new.ends_with(" b") && !new.contains("-->0.0<"), "{new}");
+        assert_eq!(renewed(&new, &files).as_ref(), Ok(&new));
+        assert!(renewed(&format!("{BEGIN}nothing -->{END}"), &files).is_err());
+        assert!(renewed(&format!("{BEGIN}{gain} -->1"), &files).is_err());
+    }
+}
