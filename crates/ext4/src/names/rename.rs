@@ -58,12 +58,15 @@ fn rename(
     let (from_dir, to_dir) = (read_dir_inode(op, from.parent)?, read_dir_inode(op, to.parent)?);
     let moved = find_target(op, &from_dir, from.name)?.ok_or(Error::NotFound)?;
     let target = find_target(op, &to_dir, to.name)?;
+    // As Linux has it, before all other checks.
+    if target.is_some() && matches!(how, RenameHow::NoReplace) {
+        return Err(Error::Exists);
+    }
     lookup::check_removable_from(&from_dir)?;
     lookup::check_addable_to(&to_dir)?;
     lookup::check_linkable(&moved.1)?;
     check_no_loop(op, &moved.1, from.parent, to.parent)?;
     match (target, how) {
-        (Some(_), RenameHow::NoReplace) => Err(Error::Exists),
         (None, RenameHow::Exchange) => Err(Error::NotFound),
         // Two names of one inode: POSIX wants nothing to happen.
         (Some(target), _) if target.1.ino == moved.1.ino => Ok(None),

@@ -102,3 +102,12 @@ fn regression_fsync_covers_the_rename_of_a_directory_above() {
         }
     }
 }
+
+/// A rename that may not replace, of a directory into itself, to a name that exists: Linux reports
+/// the name first.
+#[test]
+fn regression_a_name_that_exists_is_reported_before_a_loop() {
+    let (from, to) = ("a".into(), "a/f".into());
+    let make_dir = Op::MakeDir { path: "a".into(), mode: 0o755 };
+    check(&[make_dir, create("a/f"), Op::Rename { from, to, kind: RenameKind::NoReplace }]);
+}
