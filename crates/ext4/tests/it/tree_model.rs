@@ -141,11 +141,13 @@ impl Model {
     fn rename(&mut self, from: (InodeNo, &[u8]), to: (InodeNo, &[u8]), how: RenameHow) -> Outcome {
         let moved = self.child(from.0, from.1).ok_or("NotFound")?;
         let target = self.child(to.0, to.1);
+        if target.is_some() && matches!(how, RenameHow::NoReplace) {
+            return Err("Exists");
+        }
         if self.is_dir(moved) && from.0 != to.0 && self.is_below(to.0, moved) {
             return Err("InvalidArgument");
         }
         match (target, how) {
-            (Some(_), RenameHow::NoReplace) => return Err("Exists"),
             (None, RenameHow::Exchange) => return Err("NotFound"),
             (Some(target), _) if target == moved => return Ok(()),
             (Some(target), RenameHow::Exchange) => {
@@ -158,7 +160,7 @@ impl Model {
                 self.attach(to.0, to.1, moved);
                 return Ok(());
             }
-            (Some(target), RenameHow::Replace | RenameHow::Whiteout(_)) => {
+            (Some(target), _) => {
                 match (self.is_dir(moved), self.is_dir(target)) {
                     (true, false) => return Err("NotDirectory"),
                     (false, true) => return Err("IsDirectory"),
