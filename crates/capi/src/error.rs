@@ -32,7 +32,7 @@ impl From<LogError> for Failure {
     fn from(error: LogError) -> Failure {
         let code = match &error {
             LogError::Io(_) => -1,
-            LogError::System { .. } => -2,
+            LogError::System { .. } | LogError::NoMemory(_) => -2,
             LogError::Aborted(_) => -3,
             LogError::Busy(_) => -4,
             LogError::Full { .. } | LogError::NoRoom(_) => -5,

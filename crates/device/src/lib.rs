@@ -76,7 +76,7 @@ pub use access::Access;
 pub use below::file_system::file_system_durability;
 pub use below::list::{ListedDevice, block_devices, share_bytes};
 pub use below::loop_device::{LoopDevice, LoopOptions};
-pub use below::mount_table::{MountEntry, mounts_in, own_mounts, parse_mounts};
+pub use below::mount_table::{MountEntry, mount_of, mounts_in, own_mounts, parse_mounts};
 pub use block::block_device::{BlockDevice, check_span};
 pub use block::memory::MemoryDevice;
 pub use block::metered::{Counters, Metered};

@@ -54,6 +54,9 @@ pub enum LogError {
     /// The file system of the log is full. Nothing was written, and the stream can be used further.
     #[error("{0}. Nothing is lost: free some space and try again")]
     NoRoom(String),
+    /// The directory for shared memory has no room, or is not on a tmpfs. Nothing was appended.
+    #[error("{0}")]
+    NoMemory(String),
     /// The stream holds something damaged, with valid records after it.
     #[error("stream {stream} is damaged at {at}: {what}")]
     Damaged {
@@ -148,6 +151,7 @@ impl LogError {
             | LogError::Truncated { .. }
             | LogError::PastEnd { .. }
             | LogError::InUse(_)
+            | LogError::NoMemory(_)
             | LogError::Incompatible(_)
             | LogError::Usage(_)
             | LogError::WrongProcess

@@ -92,6 +92,7 @@
 //! | [`Busy`](LogError::Busy) | another process writes the stream | wait for it, or close the stream there |
 //! | [`Full`](LogError::Full) | no chunk of the pool became free in time | try again; make logs with a larger `pool_bytes` |
 //! | [`NoRoom`](LogError::NoRoom) | the file system is full | free some space and try again |
+//! | [`NoMemory`](LogError::NoMemory) | the directory for shared memory has no room, or is not on a tmpfs | make it larger, or name another one in [`Options::memory`] |
 //! | [`TooLarge`](LogError::TooLarge) | a record of more than 16 MiB, or an append of more than half the pool | append less at a time |
 //! | [`Usage`](LogError::Usage) | a name, a size or an option that cannot be | correct the call |
 //! | [`WrongProcess`](LogError::WrongProcess) | a process was forked after the log was opened | open the log again in the new process |

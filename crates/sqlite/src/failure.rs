@@ -83,6 +83,11 @@ impl Failure {
         }
     }
 
+    /// Whether the reason is that there is no place for the log's shared memory.
+    pub fn is_of_memory(&self) -> bool {
+        matches!(self, Failure::Log(LogError::NoMemory(_)))
+    }
+
     /// SQLite's result code; `default` if there is no better one.
     pub fn code(&self, default: c_int) -> c_int {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};

@@ -27,6 +27,7 @@ use std::time::SystemTime;
 use device::Folder;
 use serde::{Deserialize, Serialize};
 
+use crate::directory::room::Room;
 use crate::directory::slots::Slots;
 use crate::host::{DirectoryId, Settings};
 use crate::media::files::{
@@ -156,9 +157,15 @@ pub(crate) fn remove_memory(memory: &Folder) -> Result<()> {
 }
 
 /// Makes shared memory for the service in `root`, a directory in `memory` that others may not
-/// enter.
-pub(crate) fn make_memory(root: &Folder, slots: &Slots, memory: &Path) -> Result<Folder> {
+/// enter, if there is `room`.
+pub(crate) fn make_memory(
+    root: &Folder,
+    slots: &Slots,
+    memory: &Path,
+    room: Room,
+) -> Result<Folder> {
     slots.refuse_if_joined("a process uses it with other shared memory: end that process first")?;
+    room.check(memory)?;
     make_directory(memory, 0o700)?;
     let memory = fs::canonicalize(memory).map_err(at(memory))?;
     let memory = memory.join(format!("{PREFIX}{}", random_name()?));

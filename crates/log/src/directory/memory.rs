@@ -21,11 +21,13 @@ use std::sync::Arc;
 use device::{Access, Folder, SharedWords};
 
 use crate::directory::incarnation::CONTROL;
+use crate::directory::room::Room;
 use crate::error::{LogError, Result};
 use crate::faults::{self, Fault};
 use crate::media::files::{open_reserved, remove_if_there, reserve, within};
 use crate::media::open::chunk_name;
 use crate::types::StreamId;
+use crate::words::client_copy::make_remote_words;
 use crate::words::{Control, FileMark, LaneWords};
 
 /// A service's shared memory.
@@ -34,17 +36,20 @@ pub(crate) struct SharedMemory {
     control: Control,
     /// Device and inode of the file with the service's words.
     id: (u64, u64),
+    room: Room,
 }
 
 impl SharedMemory {
     /// Opens the memory in `folder`, whose words are in the file `control_name`. The file is made
     /// if there is none.
-    pub(crate) fn open(folder: Folder, control_name: &str) -> Result<SharedMemory> {
-        let file = open_reserved(&folder, control_name, Control::COUNT as u64 * 8)?;
+    pub(crate) fn open(folder: Folder, control_name: &str, room: Room) -> Result<SharedMemory> {
+        let len_bytes = Control::COUNT as u64 * 8;
+        let file = open_reserved(&folder, control_name, len_bytes);
+        let file = file.map_err(|e| room.or_full(e, &folder, len_bytes))?;
         let found = file.metadata().map_err(within(&folder, control_name))?;
         let words = SharedWords::of_file(&file, Control::COUNT)?;
         let control = Control::new(Arc::new(words));
-        Ok(SharedMemory { folder, control, id: (found.dev(), found.ino()) })
+        Ok(SharedMemory { folder, control, id: (found.dev(), found.ino()), room })
     }
 
     /// Its directory.
@@ -95,16 +100,33 @@ impl SharedMemory {
         if mark.is_set() && !faults::is(Fault::MissingFileMadeAgain) {
             let file = self.folder.file(name, Access::ReadWrite);
             let file = file.map_err(|e| self.missing(name, e))?;
-            reserve(&self.folder, name, &file, len_bytes)?;
-            return Ok(file);
+            let reserved = reserve(&self.folder, name, &file, len_bytes);
+            return reserved.map(|()| file).map_err(|e| self.or_full(e, len_bytes));
         }
-        let file = open_reserved(&self.folder, name, len_bytes)?;
+        let file = open_reserved(&self.folder, name, len_bytes);
+        let file = file.map_err(|e| self.or_full(e, len_bytes))?;
         mark.set();
         // A process that saw no mark, because the file was removed before, has made another one.
         match file.metadata().map_err(within(&self.folder, name))?.nlink() {
             0 => Err(self.missing(name, ErrorKind::NotFound.into())),
             _ => Ok(file),
         }
+    }
+
+    /// Makes the words of a client's lease, a copy of the lane's words.
+    pub(crate) fn make_remote_words(
+        &self,
+        stream: StreamId,
+        serial: u64,
+        words: &LaneWords,
+    ) -> Result<File> {
+        let made = make_remote_words(&self.folder, stream, serial, words);
+        made.map_err(|e| self.or_full(e, LaneWords::COUNT as u64 * 8))
+    }
+
+    /// The error of a file that takes `len_bytes`. If there is no room for it, the error says so.
+    fn or_full(&self, error: LogError, len_bytes: u64) -> LogError {
+        self.room.or_full(error, &self.folder, len_bytes)
     }
 
     /// The error of a file that cannot be opened. If it was removed, the memory is gone for all

@@ -5,6 +5,7 @@ pub(crate) mod look;
 pub(crate) mod memory;
 pub(crate) mod options;
 pub(crate) mod permit;
+pub(crate) mod room;
 pub(crate) mod served;
 pub(crate) mod service_directory;
 pub(crate) mod slots;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use device::{Durability, Folder, Trust};
 
 use crate::directory::incarnation::{is_uuid, random_name};
+use crate::directory::room::Room;
 use crate::format::group::GROUP_BYTES_MIN;
 use crate::host::{DirectoryId, Settings};
 use crate::media::files::{parse, within, write_whole};
@@ -85,6 +86,18 @@ impl Options {
         }
     }
 
+    /// Data bytes of a chunk, and the number of chunks.
+    fn chunks(&self) -> (u64, u32) {
+        let count = (self.pool_bytes / (128 << 10)).clamp(16, 512);
+        let chunk_bytes = self.pool_bytes / count / 4096 * 4096;
+        (chunk_bytes, u32::try_from(count).expect("512 at most"))
+    }
+
+    /// The shared memory that a new service needs.
+    pub(crate) fn room(&self) -> Room {
+        Room::with_chunks(self.nvram.is_none().then(|| self.chunks()))
+    }
+
     fn settings(&self, directory: DirectoryId) -> Result<Settings> {
         let refuse = |what: &str, found: u64, least: u64| {
             Err(LogError::Usage(format!("{what} of {found} bytes: at least {least} are needed")))
@@ -98,15 +111,14 @@ impl Options {
         if self.group_bytes < GROUP_BYTES_MIN {
             return refuse("a group log", self.group_bytes, GROUP_BYTES_MIN);
         }
-        let chunk_count = (self.pool_bytes / (128 << 10)).clamp(16, 512);
-        let chunk_bytes = self.pool_bytes / chunk_count / 4096 * 4096;
+        let (chunk_bytes, chunk_count) = self.chunks();
         Ok(Settings {
             format: FORMAT,
             uuid: random_name()?,
             nvram: self.nvram.clone(),
             durability: self.durability.map(|class| class.name().to_owned()),
             chunk_bytes,
-            chunk_count: u32::try_from(chunk_count).expect("512 at most"),
+            chunk_count,
             segment_bytes: self.segment_bytes,
             group_bytes: self.group_bytes / 4096 * 4096,
             directory: Some(directory),

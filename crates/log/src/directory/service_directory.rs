@@ -39,6 +39,7 @@ use crate::directory::incarnation::{
 };
 use crate::directory::memory::SharedMemory;
 use crate::directory::options::{Options, SETTINGS, settings_of};
+use crate::directory::room::Room;
 use crate::directory::served::{Serving, refuse_if_served};
 use crate::directory::slots::{Lock, OPEN_LIMIT, Slots, USE_LIMIT};
 use crate::format::chunk::DATA_OFFSET;
@@ -50,7 +51,7 @@ use crate::media::files::{
     write_whole,
 };
 use crate::media::open::{check_nvram, chunk_name, class_of, open_group};
-use crate::words::client_copy::{RemoteWords, leases_in, make_remote_words};
+use crate::words::client_copy::{RemoteWords, leases_in};
 use crate::words::{CLIENT_COUNT_MAX, ChunkState, Client, Control, LaneWords, STREAM_COUNT_MAX};
 use crate::{LogError, Result, StreamId, StreamName, clock};
 
@@ -101,10 +102,12 @@ impl ServiceDirectory {
         socket: Option<&Path>,
         recover: impl FnOnce(Arc<ServiceDirectory>) -> Result<()>,
     ) -> Result<Arc<ServiceDirectory>> {
-        if let Some(nvram) = &options.nvram
-            && !path.join(SETTINGS).exists()
-        {
-            check_nvram(nvram, options.durability)?;
+        // A log that cannot be used is not made.
+        if !path.join(SETTINGS).exists() {
+            if let Some(nvram) = &options.nvram {
+                check_nvram(nvram, options.durability)?;
+            }
+            options.room().check(&options.memory)?;
         }
         let root = open_or_make_root(path, options.trust())?;
         ServiceDirectory::join_root(&root, options, socket, recover)
@@ -149,7 +152,8 @@ impl ServiceDirectory {
                 Found::Memory(memory) => Some(memory),
             };
             let is_new = found.is_none();
-            let memory = found.map_or_else(|| make_memory(root, &slots, &options.memory), Ok)?;
+            let make = || make_memory(root, &slots, &options.memory, Room::of(&settings));
+            let memory = found.map_or_else(make, Ok)?;
             let root = root.clone();
             let joined = ServiceDirectory::open((root, slots, settings), memory, is_new, serving)?;
             if is_new {
@@ -171,7 +175,7 @@ impl ServiceDirectory {
     ) -> Result<Arc<ServiceDirectory>> {
         let streams = make_folder(&root, "streams")?;
         let control_name = if is_new { NEW_CONTROL } else { CONTROL };
-        let memory = SharedMemory::open(memory, control_name)?;
+        let memory = SharedMemory::open(memory, control_name, Room::of(&settings))?;
         let control = memory.control().clone();
         let (client, slot) = slots.take(&control)?;
         let may_hold = has_streams(&streams)?;
@@ -468,7 +472,7 @@ impl Host for ServiceDirectory {
     }
 
     fn make_remote_words(&self, stream: StreamId, serial: u64, words: &LaneWords) -> Result<File> {
-        make_remote_words(self.memory.folder(), stream, serial, words)
+        self.memory.make_remote_words(stream, serial, words)
     }
 
     fn remote_leases(&self) -> Result<Vec<(StreamId, u64)>> {

@@ -244,6 +244,7 @@ mod status {
     pub(super) const PAST_END: u16 = 14;
     pub(super) const DAMAGED_MEMORY: u16 = 15;
     pub(super) const IN_USE: u16 = 16;
+    pub(super) const NO_MEMORY: u16 = 17;
 }
 
 /// The answer that carries an error.
@@ -276,6 +277,7 @@ pub(crate) fn refusal(error: &LogError) -> Reply {
             (status::DAMAGED_MEMORY, [0; 2], format!("{stream}\n{what}"))
         }
         LogError::InUse(text) => (status::IN_USE, [0; 2], text.clone()),
+        LogError::NoMemory(text) => (status::NO_MEMORY, [0; 2], text.clone()),
     };
     let mut data = text.into_bytes();
     data.truncate(DATA_BYTES_MAX);
@@ -316,6 +318,7 @@ pub(crate) fn accepted(reply: Reply) -> Result<Reply> {
             LogError::DamagedMemory { stream, what }
         }
         status::IN_USE => LogError::InUse(text()),
+        status::NO_MEMORY => LogError::NoMemory(text()),
         _ => LogError::Daemon(text()),
     })
 }
@@ -468,6 +471,7 @@ mod tests {
             LogError::PastEnd { stream: "s".into(), at: Lsn(9), end: Lsn(7) },
             LogError::DamagedMemory { stream: "s".into(), what: "no chunk".into() },
             LogError::InUse("by a daemon".into()),
+            LogError::NoMemory("full".into()),
         ];
         for error in errors {
             let there = accepted(refusal(&error)).expect_err("an error");

@@ -677,8 +677,10 @@ fn memory_that_is_full_is_an_error_and_no_signal() {
     let other = tempfile::tempdir().expect("directory");
     let errors = [log.stream("a").err(), Log::open(other.path(), &options).err()];
     for error in errors {
-        let error = error.expect("no memory").to_string();
-        assert!(error.contains("No space left"), "{error}");
+        let error = error.expect("no memory");
+        assert!(matches!(error, LogError::NoMemory(_)), "{error}");
+        let (error, directory) = (error.to_string(), memory.0.path().display().to_string());
+        assert!(error.contains(&directory) && error.contains("0 KiB of 4096 KiB"), "{error}");
     }
     std::fs::remove_file(memory.0.path().join("filler")).expect("remove");
     let stream = log.stream("a").expect("stream");

@@ -147,6 +147,7 @@ impl Database {
         let log = match self.settings.exists() {
             true => match logs::open_log(&self.settings) {
                 Err(e) if e.is_read_only() => return self.on_read_only_medium(main, &attribute),
+                Err(e) if e.is_of_memory() => return self.without_memory(&attribute, file, e),
                 opened => Some(opened?),
             },
             false if attribute == Attribute::None => return Ok(self.nothing()),
@@ -223,6 +224,24 @@ impl Database {
                 self.path.display(),
                 self.settings.directory.display()
             ))),
+        }
+    }
+
+    /// The log cannot be opened, because there is no place for its shared memory. A database that
+    /// the log holds nothing of needs no log.
+    fn without_memory(
+        &self,
+        attribute: &Attribute,
+        file: u128,
+        why: Failure,
+    ) -> Result<Found, Failure> {
+        let is_ours = |name: &String| names::is_of(&self.path, file, name);
+        let streams = self.settings.stream_names();
+        let may_hold = *attribute != Attribute::None
+            || streams.map_or(true, |streams| streams.iter().any(is_ours));
+        match may_hold {
+            true => Err(why),
+            false => Ok(Found::Plain(why.to_string())),
         }
     }
 
@@ -345,6 +364,13 @@ impl Database {
     /// the attribute of the database, before this returns.
     pub(crate) fn bind(&self) -> Result<Found, Failure> {
         let Some(file) = self.file.lasting else { return Ok(Found::Plain(NO_IDENTITY.into())) };
+        match self.bind_file(file) {
+            Err(e) if e.is_of_memory() => Ok(Found::Plain(e.to_string())),
+            bound => bound,
+        }
+    }
+
+    fn bind_file(&self, file: u128) -> Result<Found, Failure> {
         let log = logs::open_log(&self.settings)?;
         let name = self.new_name(&log, file)?;
         let stream = Stream::new(log.stream(&name)?, self.stamp()?);

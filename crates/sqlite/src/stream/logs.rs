@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn regression_opening_a_log_does_not_delay_another() {
-        let home = tempfile::tempdir().expect("directory");
+        let home = tempfile::tempdir_in("/dev/shm").expect("directory");
         let of = |name: &str| {
             let path = home.path().join(name);
             std::fs::create_dir(&path).expect("directory");

@@ -43,6 +43,13 @@ pub fn beginning(path: &Path, log: &str) -> String {
     format!("db-{}-{}-", plain(path), short(log))
 }
 
+/// Whether `name` may be that of the stream of the file `id` at `path`, or of the file that this
+/// one is a copy of, in whatever log.
+pub fn is_of(path: &Path, id: u128, name: &str) -> bool {
+    let is_like = name.starts_with(&format!("db-{}-", plain(path)));
+    is_of_file(name) && (is_like || name.ends_with(&format!("-{id:032x}")))
+}
+
 /// Whether `name` is one that [`of_file`] returns, and not that of a stream beside it.
 pub fn is_of_file(name: &str) -> bool {
     let id = name.rsplit_once('-').map_or("", |(_, id)| id);
@@ -61,6 +68,8 @@ mod tests {
         assert!(name.starts_with(&beginning(Path::new("/b/app.db"), log)));
         assert!(!name.starts_with(&beginning(Path::new("/b/app.db"), "1123")));
         assert!(name.ends_with(&ending(log, 7)) && !name.ends_with(&ending(log, 8)));
+        assert!(is_of(Path::new("/b/app.db"), 8, &name) && is_of(Path::new("/b.db"), 7, &name));
+        assert!(!is_of(Path::new("/a/app"), 8, &name));
         assert!(is_of_file(&name) && !is_of_file(&format!("{name}.doubt")));
         let odd = of_file(Path::new(&format!("/a/ä b{}.db", "x".repeat(300))), log, u128::MAX);
         assert!(odd.starts_with("db-__b") && odd.parse::<log::StreamName>().is_ok(), "{odd}");

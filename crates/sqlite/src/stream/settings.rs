@@ -118,6 +118,15 @@ impl Settings {
         log::Look::at(&self.directory, user).ok().map(|look| look.uuid)
     }
 
+    /// The names of the log's streams, without opening it.
+    pub fn stream_names(&self) -> std::io::Result<Vec<String>> {
+        let found = match std::fs::read_dir(self.directory.join("streams")) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            found => found?,
+        };
+        found.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
     /// Whether a daemon serves the log.
     pub fn is_socket(&self) -> bool {
         self.is_socket

@@ -28,6 +28,7 @@ mod refusal;
 mod refused_record;
 mod removed_memory;
 mod requests;
+mod shared_memory;
 mod stacked;
 mod unread_uri;
 mod users;
