@@ -35,6 +35,8 @@ const NO_IDENTITY: &str = "its file system does not say which file it is";
 pub enum Found {
     /// Its stream.
     Open(Service),
+    /// Its stream, which was found by its name: the database's attribute does not name it.
+    Unmarked(Service),
     /// It has none.
     Nothing,
     /// Transactions that have to be in the database before it gets another stream.
@@ -103,6 +105,12 @@ impl Database {
         };
         match found {
             Found::Open(service) => state.service = Some(service),
+            Found::Unmarked(service) => {
+                if may_bind {
+                    self.mark(&service);
+                }
+                state.service = Some(service);
+            }
             Found::Plain(why) => self.use_no_log(why),
             // A connection that only reads leaves it to the next one that may write.
             Found::Left(left) if may_bind => {
@@ -161,7 +169,10 @@ impl Database {
             Ok(Found::Left(Left { service, settings: settings.clone(), then }))
         };
         match (verdict, log) {
-            (Verdict::Same(name), Some(log)) => self.same(&log, &name),
+            (Verdict::Same(name), Some(log)) => match self.same(&log, &name)? {
+                Found::Open(service) if !is_own(&attribute, file) => Ok(Found::Unmarked(service)),
+                found => Ok(found),
+            },
             (Verdict::CopiedWithLog(name), Some(log)) => {
                 left(&log, &name, &self.settings, Then::Remove)
             }
@@ -287,8 +298,7 @@ impl Database {
     ) -> Result<Verdict, Failure> {
         let (mut named, mut copied) = (Vec::new(), Vec::new());
         let copied_from = log.map_or(&[][..], Log::copied_from);
-        let is_own = matches!(attribute, Attribute::Binding(it) if it.file == file);
-        if let (false, Some(log)) = (is_own, log) {
+        if let (false, Some(log)) = (is_own(attribute, file), log) {
             let all = log.stream_names()?;
             let all = all.iter().map(|name| name.as_str()).filter(|name| names::is_of_file(name));
             let ending = names::ending(log.uuid(), file);
@@ -374,18 +384,30 @@ impl Database {
         let log = logs::open_log(&self.settings)?;
         let name = self.new_name(&log, file)?;
         let stream = Stream::new(log.stream(&name)?, self.stamp()?);
+        match self.write_attribute(file, &log, &stream) {
+            Ok(()) => Ok(Found::Open((log, stream))),
+            Err(why) => Ok(Found::Plain(format!("its attribute cannot be written: {why}"))),
+        }
+    }
+
+    fn write_attribute(&self, file: u128, log: &Log, stream: &Stream) -> std::io::Result<()> {
         let binding = Binding {
             log: log.uuid().to_owned(),
             file,
-            stream: name,
+            stream: stream.name().as_str().to_owned(),
             directory: self.settings.directory.clone(),
         };
-        match binding.write(&self.path, &self.file) {
-            Ok(()) => Ok(Found::Open((log, stream))),
-            Err(errno) => {
-                let why = std::io::Error::from(errno);
-                Ok(Found::Plain(format!("its attribute cannot be written: {why}")))
-            }
+        Ok(binding.write(&self.path, &self.file)?)
+    }
+
+    /// Writes the attribute of a database again whose stream was found by its name. A tool may have
+    /// removed it.
+    pub(crate) fn mark(&self, (log, stream): &Service) {
+        let Some(file) = self.file.lasting else { return };
+        if let Err(why) = self.write_attribute(file, log, stream) {
+            // The name finds the stream the next time, too.
+            let path = self.path.display();
+            tell(SQLITE_WARNING, &format!("{path}: its attribute cannot be written: {why}"));
         }
     }
 
@@ -416,6 +438,11 @@ impl Database {
             true => Ok(names::of_file(&self.path, log.uuid(), file ^ u128::from(self.file.device))),
         }
     }
+}
+
+/// Whether the attribute was written for this file.
+fn is_own(attribute: &Attribute, file: u128) -> bool {
+    matches!(attribute, Attribute::Binding(it) if it.file == file)
 }
 
 /// Whether a stream has transactions that its database may lack, also after a restart of the

@@ -35,6 +35,13 @@ impl Database {
                     self.state().service.get_or_insert(service);
                     return self.recover(main, is_writable);
                 }
+                Found::Unmarked(service) => {
+                    if is_writable {
+                        self.mark(&service);
+                    }
+                    self.state().service.get_or_insert(service);
+                    return self.recover(main, is_writable);
+                }
                 Found::Nothing => return Ok(()),
                 Found::Plain(why) => {
                     self.use_no_log(why);
@@ -83,7 +90,7 @@ impl Database {
             match self.bind()? {
                 Found::Open(service) => drop(self.state().service.get_or_insert(service)),
                 Found::Plain(why) => self.use_no_log(why),
-                Found::Nothing | Found::Left(_) => {}
+                Found::Unmarked(_) | Found::Nothing | Found::Left(_) => {}
             }
         }
         Ok(())

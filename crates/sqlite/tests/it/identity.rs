@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common::crash_vfs::{self, Recorder};
-use crate::common::{copy_tree, count, load, told};
+use crate::common::{Place, copy_tree, count, load, told};
 use crate::grounds::{Ground, GroundKind};
 use onejournal_sqlite::Fault;
 use onejournal_testing::{again_words, has_namespaces, lose_memory, tier};
@@ -832,4 +832,38 @@ fn a_closed_database_opens_on_a_read_only_medium() {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     Connection::open_with_flags(uri("&mode=ro&immutable=1"), flags).expect_err("refused");
     assert!(told().iter().any(|text| text.contains("Open it once where both can be written")));
+}
+
+/// A tool removed the attribute, or wrote that of another file there.
+#[test]
+fn a_lost_attribute_is_written_again() {
+    onejournal_testing::own_process!();
+    load();
+    const ATTRIBUTE: &str = "user.onejournal";
+    let place = Place::new(false);
+    let path = place.path("a.db");
+    let read = |path: &Path| {
+        let mut value = vec![0; 3000];
+        let found = rustix::fs::getxattr(path, ATTRIBUTE, value.as_mut_slice());
+        found.ok().map(|len_bytes| value[..len_bytes].to_owned())
+    };
+    drop(place.wal("a.db"));
+    drop(place.wal("b.db"));
+    let first = read(&path).expect("an attribute");
+    let others = read(&place.path("b.db")).expect("an attribute");
+    for lost in [None, Some(others)] {
+        match &lost {
+            None => rustix::fs::removexattr(&path, ATTRIBUTE).expect("removed"),
+            Some(others) => {
+                let flags = rustix::fs::XattrFlags::empty();
+                rustix::fs::setxattr(&path, ATTRIBUTE, others, flags).expect("written over");
+            }
+        }
+        let reader = place.try_open("a.db", "&mode=ro").expect("open");
+        assert_eq!(count(&reader), 0);
+        drop(reader);
+        assert_eq!(read(&path), lost, "a reader writes nothing");
+        drop(place.open("a.db"));
+        assert_eq!(read(&path).as_ref(), Some(&first));
+    }
 }
