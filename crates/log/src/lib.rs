@@ -208,6 +208,7 @@ pub use directory::permit::permit;
 pub use error::{Effect, LogError, Result};
 pub use format::record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
 pub use host::{DirectoryId, Settings, StreamMeta};
+pub use media::denied::system_at;
 pub use orphans::{Orphan, Outcome, collect_orphans};
 pub use server::{Limits, Server, ServerOptions};
 pub use stat::{LogStat, StreamStat};

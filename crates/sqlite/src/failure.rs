@@ -83,6 +83,12 @@ impl Failure {
         }
     }
 
+    /// Whether a file that this user may not use is the reason.
+    pub fn is_denied(&self) -> bool {
+        let is_it = |e: &std::io::Error| e.kind() == std::io::ErrorKind::PermissionDenied;
+        matches!(self, Failure::Log(LogError::System { source, .. }) if is_it(source))
+    }
+
     /// Whether the reason is that there is no place for the log's shared memory.
     pub fn is_of_memory(&self) -> bool {
         matches!(self, Failure::Log(LogError::NoMemory(_)))

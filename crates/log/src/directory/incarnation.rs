@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use device::Folder;
+use rustix::fs::{Stat, fstat, lstat};
 use serde::{Deserialize, Serialize};
 
 use crate::directory::room::Room;
@@ -130,13 +131,27 @@ pub(crate) fn find_memory(root: &Folder, slots: &Slots) -> Result<Found> {
         );
         return Ok(Found::None);
     }
-    let Some(memory) = own_memory(root, &incarnation.memory)? else {
-        let used = slots.refuse_if_joined(&format!(
-            "a process uses it with the shared memory {}, which was removed or cannot be seen from here (another \
-             /dev/shm, in a container): end that process first, or let both see the same",
-            incarnation.memory.display()
-        ));
-        return Ok(used.map_or_else(Found::Used, |()| Found::None));
+    let path = incarnation.memory.display();
+    let unless_used = |why: String| {
+        let used = slots.refuse_if_joined(&why);
+        Ok(used.map_or_else(Found::Used, |()| Found::None))
+    };
+    let memory = match own_memory(root, &incarnation.memory)? {
+        Named::Own(memory) => memory,
+        Named::Nothing => {
+            return unless_used(format!(
+                "a process uses it with the shared memory {path}, which was removed or cannot be \
+                 seen from here (another /dev/shm, in a container): end that process first, or let \
+                 both see the same"
+            ));
+        }
+        Named::OfUser(uid) => {
+            tracing::warn!("the shared memory {path} belongs to user {uid} and is left alone");
+            return unless_used(format!(
+                "a process uses it with the shared memory {path} of user {uid}: end that process \
+                 first"
+            ));
+        }
     };
     if incarnation.boot == boot()?
         && memory.stat(CONTROL).map_err(within(&memory, CONTROL))?.is_some()
@@ -166,7 +181,7 @@ pub(crate) fn make_memory(
 ) -> Result<Folder> {
     slots.refuse_if_joined("a process uses it with other shared memory: end that process first")?;
     room.check(memory)?;
-    make_directory(memory, 0o700)?;
+    make_directory(memory, 0o700, root)?;
     let memory = fs::canonicalize(memory).map_err(at(memory))?;
     let memory = memory.join(format!("{PREFIX}{}", random_name()?));
     let incarnation = Incarnation { memory, boot: boot()?, directory: MountedDirectory::of(root)? };
@@ -240,9 +255,19 @@ pub(crate) fn is_memory_of(root: &Folder, memory: &Path) -> Result<bool> {
         && incarnation.directory == MountedDirectory::of(root)?)
 }
 
-/// The directory `memory`, if it looks as [`make_memory`] makes it, and belongs to this process's
-/// user or to the owner of `root`.
-fn own_memory(root: &Folder, memory: &Path) -> Result<Option<Folder>> {
+/// What is at the path that an incarnation names.
+enum Named {
+    /// Its memory.
+    Own(Folder),
+    Nothing,
+    /// Something of a user who does not own the log. The log's directory was given away, and the
+    /// memory was not.
+    OfUser(u32),
+}
+
+/// The directory `memory`, if it looks as [`make_memory`] makes it, and belongs to the owner of
+/// `root`. Root owns the memory of other logs, too, and a user may name that in a log of his own.
+fn own_memory(root: &Folder, memory: &Path) -> Result<Named> {
     let refuse = |why: String| {
         Err(LogError::Incompatible(format!(
             "{}, the shared memory of the log, {why}: end all processes that use the log and remove {}",
@@ -253,14 +278,23 @@ fn own_memory(root: &Folder, memory: &Path) -> Result<Option<Folder>> {
     if !is_named_as_ours(memory) {
         return refuse("is not named as it should be".into());
     }
+    let owner = fstat(root).map_err(|e| at(root.path())(e.into()))?.st_uid;
+    let other = |found: Stat| (found.st_uid != owner).then_some(Named::OfUser(found.st_uid));
     let folder = match Folder::open(memory, root.trust()) {
         Ok(folder) => folder,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return refuse(e.to_string()),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Named::Nothing),
+        Err(e) => {
+            let others = lstat(memory).ok().and_then(other);
+            return others.map_or_else(|| refuse(e.to_string()), Ok);
+        }
     };
-    let mode = rustix::fs::fstat(&folder).map_err(|e| at(memory)(e.into()))?.st_mode & 0o7777;
+    let found = fstat(&folder).map_err(|e| at(memory)(e.into()))?;
+    if let Some(others) = other(found) {
+        return Ok(others);
+    }
+    let mode = found.st_mode & 0o7777;
     match mode & 0o077 {
-        0 => Ok(Some(folder)),
+        0 => Ok(Named::Own(folder)),
         _ => refuse(format!("can be entered by other users (mode {mode:o})")),
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use device::{Access, Durability, Folder, Trust, file_system_durability};
 
 use crate::host::Settings;
-use crate::media::files::{parse, within};
+use crate::media::files::{at, parse, within};
 use crate::{LogError, Result};
 
 /// What a log's directory says about itself.
@@ -34,7 +34,7 @@ impl Look {
         const SETTINGS: &str = "service.json";
         const GROUP: &str = "group.log";
         let root = Folder::open(path, Trust::own_and(uid, gid));
-        let root = root.map_err(|e| LogError::system(path.display().to_string(), e))?;
+        let root = root.map_err(at(path))?;
         let text = root.read(SETTINGS).map_err(within(&root, SETTINGS))?;
         let none = || LogError::NotFound(format!("{} is no directory of a log", path.display()));
         let settings: Settings = parse(&root.at(SETTINGS), &text.ok_or_else(none)?)?;

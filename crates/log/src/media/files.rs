@@ -1,12 +1,12 @@
 //! Files and directories of a service, made durably.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use device::{Folder, Trust};
 
+use super::denied::system_at;
 use crate::{LogError, Result};
 
 /// Opens a file, or makes it. It has at least `len_bytes` afterwards; new bytes are zeros.
@@ -50,9 +50,15 @@ pub(crate) fn open_or_make_root(path: &Path, trust: Trust) -> Result<Folder> {
     Ok(root)
 }
 
-/// Makes the directory at `path`, which the user named, and the missing directories above it.
-pub(crate) fn make_directory(path: &Path, mode: u32) -> Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(at(path))
+/// Makes the directory at `path`, which the user named, and the missing directories above it. If
+/// root makes them, they belong to the owner of `root`.
+pub(crate) fn make_directory(path: &Path, mode: u32, root: &Folder) -> Result<()> {
+    let is_missing = |it: &&Path| !it.as_os_str().is_empty() && !it.exists();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    for path in missing.into_iter().rev() {
+        Folder::open_or_make(path, mode, root.trust()).map_err(at(path))?;
+    }
+    Ok(())
 }
 
 /// The directory `name` in a log's directory. Makes it if there is none.
@@ -107,7 +113,7 @@ pub(crate) fn parse<T: serde::de::DeserializeOwned>(path: &Path, text: &[u8]) ->
 
 /// An error of the system at `path`.
 pub(crate) fn at(path: &Path) -> impl Fn(std::io::Error) -> LogError + '_ {
-    move |e| LogError::system(path.display().to_string(), e)
+    move |e| system_at(path, e)
 }
 
 /// An error of the system at `name` in a folder.

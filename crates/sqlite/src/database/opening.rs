@@ -338,8 +338,10 @@ impl Database {
         if there.is_socket() {
             return if there.directory.exists() { Place::There } else { Place::Nowhere };
         }
-        if there.uuid().as_ref() == Some(&binding.log) {
-            return Place::There;
+        match there.uuid() {
+            Ok(uuid) if uuid == binding.log => return Place::There,
+            Err(e) if e.is_denied() => return Place::Closed,
+            Ok(_) | Err(_) => {}
         }
         let is_beside = binding.directory == Settings::beside(&self.path);
         match is_beside && !there.exists() {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use device::{Durability, Folder, Trust};
-use log::{LogError, Options};
+use log::Options;
 
 use crate::failure::Failure;
 
@@ -108,14 +108,14 @@ impl Settings {
         Settings { directory, is_socket, is_named: true, nvram, durability, ..self.clone() }
     }
 
-    /// The UUID of the log, if its directory is there and this user can look. A daemon's log is
-    /// `None`.
-    pub fn uuid(&self) -> Option<String> {
+    /// The UUID of the log, if its directory is there and this user can look. With a daemon, this
+    /// is an error.
+    pub fn uuid(&self) -> Result<String, Failure> {
         let user = self.owner.unwrap_or_else(|| {
             let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
             (uid.as_raw(), gid.as_raw())
         });
-        log::Look::at(&self.directory, user).ok().map(|look| look.uuid)
+        Ok(log::Look::at(&self.directory, user)?.uuid)
     }
 
     /// The names of the log's streams, without opening it.
@@ -156,7 +156,7 @@ impl Settings {
         match self.foreign_owner() {
             None if is_missing => Ok(()),
             Some(_) if is_missing && self.is_named => Ok(()),
-            None => Err(LogError::system(self.directory.display().to_string(), refusal).into()),
+            None => Err(log::system_at(&self.directory, refusal).into()),
             Some(uid) => Err(Failure::CannotOpen(format!(
                 "the log {}: {refusal}. The database belongs to user {uid}, and only that user and root can write it with this \
                  extension. For several users, let a daemon serve a log (onejournal logd --dir DIR, and log=DIR/socket in \

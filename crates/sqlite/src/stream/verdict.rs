@@ -51,6 +51,8 @@ pub enum Place {
     There,
     /// It lay beside the database, and is not there any more.
     RemovedBeside,
+    /// It is another user's, who keeps this one out.
+    Closed,
     /// It cannot be found.
     Nowhere,
 }
@@ -63,6 +65,7 @@ pub enum Place {
 /// | | a log that is found elsewhere | elsewhere |
 /// | | a log that this one is a copy of, which is found nowhere | the copied stream |
 /// | | a log that lay beside the database and was removed | none; it is told |
+/// | | a log that this user may not read | unknown; it is told how to use it |
 /// | | any other log | unknown |
 /// | is another file's: this one is a copy | a stream of a log that this one is a copy of | the copied stream |
 /// | | anything else | as if it were missing, but for copied streams |
@@ -100,9 +103,16 @@ fn own(facts: &Facts<'_>, binding: &Binding) -> Verdict {
             Verdict::CopiedWithLog(binding.stream.clone())
         }
         Place::RemovedBeside => Verdict::LogRemoved(binding.directory.clone()),
+        Place::Closed => Verdict::Unknown(format!(
+            "it was last written with the log {}, which this user may not read: commits that are \
+             only in that log are missing. Name that log (log=), and do what the error says. Or \
+             open the database with recover=discard to go on without",
+            binding.directory.display()
+        )),
         Place::Nowhere => Verdict::Unknown(format!(
-            "it was last written with the log {}, which is not there: commits that are only in that \
-             log are missing. Open it once with that log, or with recover=discard to go on without",
+            "it was last written with the log {}, which is not there: commits that are only in \
+             that log are missing. Open it once with that log, or with recover=discard to go on \
+             without",
             binding.directory.display()
         )),
     }
@@ -156,20 +166,22 @@ mod tests {
     #[test]
     fn an_attribute_of_this_file_is_believed() {
         let of = |log, stream, place| verdict(&binding(FILE, log, stream), place, &[], &[]);
-        for place in [Place::There, Place::RemovedBeside, Place::Nowhere] {
+        for place in [Place::There, Place::RemovedBeside, Place::Closed, Place::Nowhere] {
             assert_eq!(of(LOG, "there", place), Verdict::Same("there".into()));
         }
         for (log, stream) in [("other", "there"), (FORMER, "there"), (FORMER, "gone")] {
             assert!(matches!(of(log, stream, Place::There), Verdict::Elsewhere(_)));
         }
-        for place in [Place::RemovedBeside, Place::Nowhere] {
+        for place in [Place::RemovedBeside, Place::Closed, Place::Nowhere] {
             let copied = Verdict::CopiedWithLog("there".into());
             assert_eq!(of(FORMER, "there", place), copied);
         }
         for (log, stream) in [("other", "there"), (FORMER, "gone")] {
             let removed = of(log, stream, Place::RemovedBeside);
             assert_eq!(removed, Verdict::LogRemoved("/l".into()));
-            assert!(is_unknown(&of(log, stream, Place::Nowhere)));
+            for place in [Place::Closed, Place::Nowhere] {
+                assert!(is_unknown(&of(log, stream, place)));
+            }
         }
     }
 

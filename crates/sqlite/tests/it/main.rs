@@ -21,6 +21,7 @@ mod killed;
 mod last_close;
 mod messages;
 mod no_descriptors;
+mod owners;
 mod power_cut;
 mod processes;
 mod python;

@@ -4,12 +4,10 @@
 
 use crate::common;
 
-use std::fs::Permissions;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::{MetadataExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
+use common::actor::{act, give, permit, public_place, said};
 use common::{Place, copy_tree, count, load};
 use onejournal_testing::is_root;
 use rusqlite::Connection;
@@ -18,63 +16,6 @@ use rusqlite::Connection;
 const NOBODY: u32 = 65_534;
 /// Two users who do not trust each other.
 const OTHER: u32 = 65_533;
-
-fn permit(path: &Path, mode: u32) {
-    std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("permissions");
-}
-
-/// Gives a tree away.
-fn give(path: &Path, uid: u32) {
-    lchown(path, Some(uid), Some(uid)).expect("given");
-    if path.is_dir() && !path.is_symlink() {
-        for entry in std::fs::read_dir(path).expect("directory") {
-            give(&entry.expect("entry").path(), uid);
-        }
-    }
-}
-
-/// A place whose directories everybody may use as /tmp.
-fn public_place() -> Place {
-    let place = Place::new(false);
-    for path in [&place.root, &place.memory] {
-        permit(path, 0o1777);
-    }
-    place
-}
-
-/// Runs a step of the tests below as another user.
-fn act(place: &Place, uid: u32, step: &str, more: &[(&str, &str)]) -> Output {
-    let program = tempfile::tempdir().expect("directory");
-    permit(program.path(), 0o755);
-    let copy = program.path().join("act");
-    // A child copies it. A file that this process had open for writing could be inherited by a
-    // child that another test starts at the same time, and running the copy would fail with "text
-    // file busy".
-    let program_path = std::env::current_exe().expect("this program");
-    let copied = Command::new("cp").args([&program_path, &copy]).status().expect("cp");
-    assert!(copied.success(), "copy");
-    let mut command = Command::new(&copy);
-    command
-        .args(["--exact", &format!("users::{step}"), "--ignored", "--nocapture"])
-        .current_dir("/")
-        .uid(uid)
-        .gid(uid);
-    place.tell(&mut command);
-    command.envs(more.iter().copied()).output().expect("run")
-}
-
-/// What a process printed. The pieces of a long message of the extension are put together.
-fn said(output: &Output) -> String {
-    let text = [&output.stdout[..], &output.stderr[..]].concat();
-    let mut said = String::new();
-    for line in String::from_utf8_lossy(&text).lines() {
-        let (gap, line) =
-            line.split_once(" onejournal: ... ").map_or(("\n", line), |it| (" ", it.1));
-        said.push_str(gap);
-        said.push_str(line);
-    }
-    said
-}
 
 fn last_told(place: &Place) -> String {
     let about = [&place.root, &place.memory].map(|path| path.display().to_string());
@@ -164,7 +105,7 @@ fn a_prepared_log_is_not_joined_and_nobody_waits_for_it() {
         .execute_batch("CREATE TABLE t(id, v)")
         .expect("table");
     // A whole service, made by the attacker, who keeps its lock.
-    let made = act(&place, NOBODY, "attacker_makes_a_log", &[]);
+    let made = act(&place, NOBODY, "users::attacker_makes_a_log", &[]);
     assert!(said(&made).contains("made"), "{}", said(&made));
     let lock = std::fs::File::open(place.path(".onejournal/lock")).expect("lock");
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("kept");
@@ -256,14 +197,45 @@ fn shared_memory_of_another_user_is_not_mapped() {
     permit(&forged, 0o700);
     for (path, mode) in [(forged.clone(), 0o700), (forged.join("control"), 0o600)] {
         permit(&path, mode);
-        chown(&path, Some(NOBODY), None).expect("given");
-        refused(&killed, "belongs to user 65534");
-        chown(&path, Some(0), None).expect("taken back");
+        if path != forged {
+            chown(&path, Some(NOBODY), None).expect("given");
+            refused(&killed, "belongs to user 65534");
+            chown(&path, Some(0), None).expect("taken back");
+        }
         permit(&path, mode | 0o022);
         refused(&killed, "by other users");
         permit(&path, mode);
     }
     assert_eq!(count(&killed.open("a.db")), 1, "it was good");
+}
+
+/// A user's log names memory that is root's, but of another log.
+#[test]
+fn roots_memory_of_another_log_is_not_used() {
+    onejournal_testing::own_process!();
+    if !is_root() {
+        return;
+    }
+    load();
+    let (roots, place) = (Place::new(false), public_place());
+    let kept = roots.wal("a.db");
+    let incarnation = |place: &Place| -> serde_json::Value {
+        let text = std::fs::read_to_string(place.path(".onejournal/incarnation"));
+        serde_json::from_str(&text.expect("incarnation")).expect("JSON")
+    };
+    let memory = incarnation(&roots)["memory"].clone();
+    let log = PathBuf::from(memory.as_str().expect("a path")).join("log");
+    let before = std::fs::read_to_string(&log).expect("its log");
+    drop(place.wal("a.db"));
+    give(&place.root, OTHER);
+    let mut forged = incarnation(&place);
+    forged["memory"] = memory;
+    std::fs::write(place.path(".onejournal/incarnation"), forged.to_string()).expect("written");
+    let connection = place.open("a.db");
+    connection.execute_batch("INSERT INTO t(v) VALUES (1); INSERT INTO t(v) VALUES (2)").expect("");
+    assert_eq!(std::fs::read_to_string(&log).expect("its log"), before);
+    kept.execute_batch("INSERT INTO t(v) VALUES (1)").expect("insert");
+    assert_eq!((count(&connection), count(&kept)), (2, 1));
 }
 
 #[test]
@@ -274,7 +246,7 @@ fn root_and_the_owner_of_a_database_use_it_together() {
     }
     load();
     let place = public_place();
-    let made = act(&place, OTHER, "owner_makes_the_database", &[]);
+    let made = act(&place, OTHER, "users::owner_makes_the_database", &[]);
     assert!(said(&made).contains("made"), "{}", said(&made));
     // Root comes first to the log, and stays.
     let connection = place.open("a.db");
@@ -288,7 +260,7 @@ fn root_and_the_owner_of_a_database_use_it_together() {
     for part in ["streams", &stream, "clients", "clients/000", "group.log", "lock", "incarnation"] {
         owned(&place.path(".onejournal").join(part));
     }
-    let joined = act(&place, OTHER, "owner_writes", &[]);
+    let joined = act(&place, OTHER, "users::owner_writes", &[]);
     assert!(said(&joined).contains("written"), "{}", said(&joined));
     connection.execute_batch("INSERT INTO t(v) VALUES ('again')").expect("insert");
     assert_eq!(count(&connection), 3);
@@ -297,7 +269,7 @@ fn root_and_the_owner_of_a_database_use_it_together() {
     for name in ["a.db-wal", "a.db-shm"] {
         permit(&place.path(name), 0o666);
     }
-    let third = act(&place, NOBODY, "owner_writes", &[]);
+    let third = act(&place, NOBODY, "users::owner_writes", &[]);
     assert!(
         said(&third).contains("For several users") && said(&third).contains("onejournal logd"),
         "{}",
@@ -305,7 +277,7 @@ fn root_and_the_owner_of_a_database_use_it_together() {
     );
     drop(connection);
     std::fs::remove_dir_all(place.path(".onejournal")).expect("removed");
-    let third = act(&place, NOBODY, "owner_writes", &[]);
+    let third = act(&place, NOBODY, "users::owner_writes", &[]);
     assert!(
         said(&third).contains("For several users") && !said(&third).contains("written"),
         "{}",
@@ -332,12 +304,12 @@ fn a_daemon_admits_another_user_when_the_stream_says_so() {
         said(&act(&place, uid, step, &[("ONEJOURNAL_LOG", &socket)]))
     };
     let server = serve();
-    let made = act_through(OTHER, "owner_makes_the_database");
+    let made = act_through(OTHER, "users::owner_makes_the_database");
     assert!(made.contains("made"), "{made}");
-    let written = act_through(OTHER, "owner_writes");
+    let written = act_through(OTHER, "users::owner_writes");
     assert!(written.contains("written"), "{written}");
     permit(&place.path("a.db"), 0o666);
-    let refused = act_through(NOBODY, "owner_writes");
+    let refused = act_through(NOBODY, "users::owner_writes");
     assert!(
         refused.contains("user 65533 made it") && refused.contains("run: onejournal log permit"),
         "{refused}"
@@ -350,7 +322,7 @@ fn a_daemon_admits_another_user_when_the_stream_says_so() {
     }
     let server = serve();
     for uid in [NOBODY, OTHER] {
-        let written = act_through(uid, "owner_writes");
+        let written = act_through(uid, "users::owner_writes");
         assert!(written.contains("written"), "{written}");
     }
     server.stop().expect("stopped");

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::undocumented_unsafe_blocks, missing_docs)]
 
+pub mod actor;
 pub mod crash_vfs;
 pub mod race;
 pub mod world;
