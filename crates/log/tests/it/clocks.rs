@@ -39,7 +39,7 @@ fn process_with_another_clock() {
     let mut options = TestDirectory::new(false).options();
     options.memory = std::env::var_os(MEMORY).expect("its memory").into();
     let log = Log::open(path, &options).expect("open");
-    println!("usn {}", append(&log, "other").0);
+    println!("\nusn {}", append(&log, "other").0);
     log.close().expect("close");
 }
 
