@@ -47,6 +47,9 @@ pub struct Database {
     pub has_writers: AtomicBool,
     /// Whether transactions of pages become records.
     pub has_batches: AtomicBool,
+    /// Whether the log failed when a commit was last to be a record. The WAL does not begin again
+    /// meanwhile, because the log has to know its generation.
+    pub log_fails: AtomicBool,
     /// Why it has no log in this process, for good.
     pub plain: OnceLock<String>,
     /// Its background syncs.
@@ -79,6 +82,7 @@ impl Database {
             connections: AtomicUsize::new(0),
             has_writers: AtomicBool::new(false),
             has_batches: AtomicBool::new(false),
+            log_fails: AtomicBool::new(false),
             plain: OnceLock::new(),
             background: Background::default(),
             state: Mutex::default(),

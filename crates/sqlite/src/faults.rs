@@ -43,6 +43,12 @@ pub enum Fault {
     RestartsDuringCheckpoint = 19,
     /// A checkpoint copies although the WAL began again since the checkpoint began.
     CopiesAfterRestart = 20,
+    /// The log takes no record: no mistake of the extension, but what it has to bear.
+    LogTakesNothing = 21,
+    /// The log takes records, and makes none durable.
+    LogSyncsNothing = 22,
+    /// The log takes no record, and the WAL begins again nevertheless.
+    RestartsWithoutLog = 23,
 }
 
 fault::switches!(Fault);

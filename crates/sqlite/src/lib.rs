@@ -97,6 +97,12 @@
 //!    nothing of it. The second one makes the file durable, and *durable* says so. So a connection
 //!    that commits once and closes makes no more syncs than without the extension.
 //!
+//! 10. While the log fails, commits are syncs of the file, and the WAL does not begin again: SQLite
+//!     is told that the locks of the readers are busy (`vfs::methods`), and appends to the WAL. The
+//!     database would otherwise go on without the log, whose records of the old generation would be
+//!     compared with it after a power cut. If the log fails for the first time just when a
+//!     generation begins, transactions fail until it works.
+//!
 //! A commit does not read the files. `pending` keeps what the transaction wrote, and `versions`
 //! keeps the pages that were logged last. `tail` and `versions` check both against the WAL's chain
 //! of checksums. A commit does not sum a page either: SQLite wrote the sum with the page, and the

@@ -2,6 +2,9 @@
 
 use std::ops::Deref;
 
+use log::{LogError, Lsn};
+
+use crate::faults::{self, Fault};
 use crate::stream::header::StreamHeader;
 use crate::stream::stamp::Stamp;
 
@@ -16,6 +19,24 @@ impl Stream {
     /// A stream of a database.
     pub fn new(stream: log::Stream, stamp: Stamp) -> Stream {
         Stream { stream, stamp }
+    }
+
+    /// Appends a record.
+    pub fn append(&self, record: &[u8]) -> log::Result<Lsn> {
+        let fails = [Fault::LogTakesNothing, Fault::RestartsWithoutLog].into_iter().any(faults::is);
+        match fails {
+            true => Err(LogError::Aborted("a fault".into())),
+            false => self.stream.append(record),
+        }
+    }
+
+    /// Makes the record at `lsn` and all before it durable.
+    pub fn sync(&self, lsn: Lsn) -> log::Result<()> {
+        let fails = [Fault::LogTakesNothing, Fault::LogSyncsNothing].into_iter().any(faults::is);
+        match fails {
+            true => Err(LogError::Aborted("a fault".into())),
+            false => self.stream.sync(lsn),
+        }
     }
 
     /// Writes the header.

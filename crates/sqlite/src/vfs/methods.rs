@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crate::batch::{self, Then};
 use crate::failure::{Failure, guard};
+use crate::faults::{self, Fault};
 use crate::ffi::*;
 use crate::frames::wal_index::HEADERS_BYTES;
 use crate::real::file::call;
@@ -335,9 +336,26 @@ unsafe extern "C" fn shm_lock(
         }
         _ => {}
     }
+    let call = Call { offset, count, flags };
+    // SAFETY: as above.
+    if call.begins_wal() && unsafe { log_fails(file) } {
+        // SQLite then appends to the WAL, as it does while another connection reads it.
+        return SQLITE_BUSY;
+    }
     // SAFETY: as above.
     let (locks, below) = unsafe { (index_locks(file), real_file(file.cast())) };
-    guard(SQLITE_IOERR, || locks.change(below, Call { offset, count, flags }))
+    guard(SQLITE_IOERR, || locks.change(below, call))
+}
+
+/// Whether the log of the database failed when it was last needed.
+///
+/// # Safety
+/// `file` is an open file of this VFS.
+unsafe fn log_fails(file: *mut sqlite3_file) -> bool {
+    // SAFETY: the caller's promise.
+    let role = unsafe { role(file) };
+    let Role::Main(connection) = role else { return false };
+    connection.database.log_fails.load(Ordering::Relaxed) && !faults::is(Fault::RestartsWithoutLog)
 }
 
 unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {

@@ -121,6 +121,11 @@ impl Call {
         self.offset == WAL_READER_LOCK + 1 && self.count == WAL_READERS - 1
     }
 
+    /// Whether the WAL may begin again once the call succeeds.
+    pub fn begins_wal(self) -> bool {
+        self.flags == LOCK && self.is_of_all_readers()
+    }
+
     /// Whether it is about the lock that a checkpoint has while it copies.
     fn is_for_copying(self) -> bool {
         self.offset == WAL_READER_LOCK && self.count == 1

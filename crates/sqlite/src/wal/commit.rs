@@ -1,6 +1,8 @@
 //! A commit in WAL mode: the frames since the last sync become one record, or the file itself is
 //! synced.
 
+use std::sync::atomic::Ordering;
+
 use log::Lsn;
 
 use crate::counters::COUNTERS;
@@ -67,7 +69,11 @@ impl Database {
     /// If the log fails, the file is synced instead. The log then lacks frames that the file has,
     /// which the next commit finds out, because it begins after them (`must_be_real`).
     pub fn sync_wal(&self, files: Files, pending: &mut Pending) -> Result<(), Failure> {
-        match self.sync_through_log(files, pending) {
+        let synced = self.sync_through_log(files, pending);
+        if matches!(synced, Err(Failure::Log(_))) {
+            self.log_fails.store(true, Ordering::Relaxed);
+        }
+        match synced {
             Err(Failure::Log(e)) if self.may_sync_instead() => {
                 let path = self.path.display();
                 tell(
@@ -80,11 +86,17 @@ impl Database {
         }
     }
 
-    /// Whether a sync of the WAL counts. It does not after one that failed (rule 8).
+    /// Whether a sync of the WAL counts. It does not after one that failed (rule 8). If the
+    /// stream never had a record, no sync is known to have failed.
     fn may_sync_instead(&self) -> bool {
-        let found = self.with_stream(find_header).ok().flatten();
-        matches!(found, Some(SharedHeader::Whole(shared)) if !shared.is_unsynced)
-            && !faults::is(Fault::FailsWithLog)
+        let may = self.with_stream(|stream| {
+            Ok(match find_header(stream)? {
+                SharedHeader::Whole(shared) => !shared.is_unsynced,
+                SharedHeader::Unset => stream.appended() == stream.head(),
+                SharedHeader::Torn => false,
+            })
+        });
+        matches!(may, Ok(Some(true))) && !faults::is(Fault::FailsWithLog)
     }
 
     fn sync_through_log(&self, files: Files, pending: &mut Pending) -> Result<(), Failure> {
@@ -96,6 +108,7 @@ impl Database {
         };
         let lease = Lease::take(stream)?;
         let shared = header_or_default(stream)?;
+        let last_lsn = shared.last_lsn;
         let mut logged_frames = None;
         let shared = match Tail::find(&header, files.wal, &shared, pending)? {
             None => self.sync_without_commit(stream, &header, files.wal, shared)?,
@@ -131,6 +144,9 @@ impl Database {
         drop(lease);
         if shared.salts == header.salts {
             stream.sync(Lsn(shared.last_lsn))?;
+            if shared.last_lsn != last_lsn {
+                self.log_fails.store(false, Ordering::Relaxed);
+            }
             // A later truncation frees what this one did not.
             let _ = truncate(stream, &shared);
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use common::crash_vfs::{Event, Recorder};
 use common::world::{World, cut_wal};
 use common::{Place, count, is_sound, set_up};
+use onejournal_sqlite::Fault;
 use rusqlite::{Connection, OpenFlags, ffi};
 
 fn open(world: &World, page_bytes: usize) -> Connection {
@@ -44,7 +45,10 @@ fn checkpoint(connection: &Connection, how: &str) -> rusqlite::Result<[i64; 3]> 
 
 /// The rows that are there after a cut.
 fn recovered(home: tempfile::TempDir) -> Result<Rows, String> {
-    let world = World { home, is_nvram: true };
+    recovered_in(World { home, is_nvram: true })
+}
+
+fn recovered_in(world: World) -> Result<Rows, String> {
     let connection = world.try_open("onejournal").map_err(|e| e.to_string())?;
     let check: Result<String, _> =
         connection.query_row("PRAGMA integrity_check", [], |row| row.get(0));
@@ -65,11 +69,11 @@ impl<T: Clone + Default + PartialEq + Send + 'static> Cuts<T> {
     fn begin(world: &World, now: T) -> Cuts<T> {
         let cuts = Cuts { now: Arc::new(Mutex::new(now)), cuts: Arc::default() };
         let (now, all) = (cuts.now.clone(), cuts.cuts.clone());
-        let home = world.home.path().to_owned();
+        let (home, is_nvram) = (world.home.path().to_owned(), world.is_nvram);
         let hook = move |recorder: &Recorder| {
             let now = now.lock().expect("now");
             if *now != T::default() {
-                let left = cut_wal(&home, true, recorder);
+                let left = cut_wal(&home, is_nvram, recorder);
                 all.lock().expect("cuts").push((now.clone(), left));
             }
         };
@@ -148,6 +152,71 @@ fn regression_a_generation_begins_in_a_wal_that_was_emptied() {
     for (number, (wanted, home)) in cuts.end().into_iter().enumerate() {
         let found = recovered(home).unwrap_or_else(|e| panic!("cut {number}: {e}"));
         assert!(wanted.contains(&found), "cut {number}: rows that nobody left");
+    }
+}
+
+/// While the log fails, commits are syncs and the WAL goes on. At every operation the power may be
+/// cut. Afterwards it begins again, and commits are records.
+#[test]
+fn the_wal_does_not_begin_again_while_the_log_fails() {
+    onejournal_testing::own_process!();
+    set_up();
+    for fault in [Fault::LogTakesNothing, Fault::LogSyncsNothing] {
+        for how in ["PASSIVE", "RESTART", "TRUNCATE"] {
+            for is_nvram in [true, false] {
+                go_on_without_log(fault, how, &World::new(is_nvram));
+            }
+        }
+    }
+}
+
+#[test]
+fn canary_a_wal_that_begins_again_while_the_log_fails() {
+    onejournal_testing::own_process!();
+    set_up();
+    let world = World::new(true);
+    let connection = open(&world, 4096);
+    put(&connection, 0, 100, 1).expect("put");
+    put(&connection, 0, 100, 2).expect("put");
+    fault::with(Fault::RestartsWithoutLog, || {
+        put(&connection, 0, 100, 3).expect("it is synced");
+        let _ = checkpoint(&connection, "PASSIVE").expect("checkpoint");
+        put(&connection, 0, 100, 4).expect_err("no generation begins");
+    });
+}
+
+fn go_on_without_log(fault: Fault, how: &str, world: &World) {
+    let connection = open(world, 4096);
+    let put = |last| put(&connection, 0, 100, last).expect("put");
+    (1..9).for_each(put);
+    let cuts = Cuts::begin(world, Vec::new());
+    fault::with(fault, || {
+        for last in 9..14 {
+            let mut next = rows(&connection);
+            next[0].1[99] = last;
+            cuts.now(|now| *now = vec![rows(&connection), next.clone()]);
+            put(last);
+            cuts.now(|now| *now = vec![next]);
+            // The database has what the log does not know. The WAL could begin again.
+            let _ = checkpoint(&connection, how);
+        }
+    });
+    cuts.now(|now| *now = Vec::new());
+    let wal_header = || {
+        std::fs::read(world.data().join("a.db-wal")).expect("a WAL").get(..32).map(<[u8]>::to_vec)
+    };
+    let before = wal_header();
+    for last in 14..17 {
+        let _ = checkpoint(&connection, how).expect("checkpoint");
+        put(last);
+    }
+    assert_ne!(wal_header(), before, "the WAL began again");
+    cuts.now(|now| *now = vec![rows(&connection)]);
+    for (number, (wanted, home)) in cuts.end().into_iter().enumerate() {
+        let when = format!("{fault:?}, {how}, NVRAM {}, cut {number}", world.is_nvram);
+        let found = recovered_in(World { home, is_nvram: world.is_nvram });
+        let found = found.unwrap_or_else(|e| panic!("{when}: {e}"));
+        assert!(wanted.contains(&found), "{when}: rows that nobody left");
     }
 }
 
