@@ -1,5 +1,5 @@
-//! The data mode of a file that is looked up while another thread sets it, and blocks that change
-//! owners.
+//! The data mode of a file that is looked up while another thread sets it, blocks that change
+//! owners, and the size that `selective` compares.
 
 use std::sync::Arc;
 
@@ -112,4 +112,23 @@ fn regression_a_new_block_is_not_logged_as_a_change_of_what_it_held() {
     drop(volume); // a crash
     let volume = bench.open();
     assert!(read_all(&volume, ino, 4096) == data, "made out of what was never there");
+}
+
+/// The size of the write counts, not that of its part of each block: `docs/explanation/papers.md`.
+#[test]
+fn selective_writes_a_large_write_in_place_with_its_part_of_a_block() {
+    let bench = Bench::new(DataMode::Selective, 64, 1);
+    let (volume, ino) = (bench.open(), bench.files[0]);
+    volume.write(ino, 0, &[1; 16 << 12]).expect("a write");
+    volume.sync().expect("a sync");
+    volume.journal().checkpoint().expect("a checkpoint");
+    // Bytes, and then the bytes written in place and the blocks logged.
+    for (len_bytes, in_place_bytes, logged_blocks) in [(6144, 8192, 0), (2048, 0, 1)] {
+        let before = volume.journal().stats();
+        volume.write(ino, 0, &[2; 6144][..len_bytes]).expect("a write");
+        volume.sync().expect("a sync");
+        let after = volume.journal().stats();
+        assert_eq!(after.in_place_bytes - before.in_place_bytes, in_place_bytes, "{len_bytes}");
+        assert_eq!(after.extent_blocks - before.extent_blocks, logged_blocks, "{len_bytes}");
+    }
 }
