@@ -27,12 +27,13 @@ pub const EXPERIMENT: Experiment = Experiment {
             single-I/O data journaling, but not the same: one write commits, and data are logged \
             as whole blocks, but metadata are logged as deltas, and small records are compressed \
             (LZ4). With *file-adaptive* the database and a WAL are ordered, and a rollback journal \
-            is in data journaling, as the paper's SQLite sets the modes of its files. *OneJournal* \
-            has its default, which decides for each write. With the *SQLite extension* SQLite \
-            leaves out syncs, because the volume keeps the order of writes; the paper's SQLite has \
-            all its syncs. With *order=sync* the kernel collects writes, which saves requests and \
-            keeps order by syncs only. What each costs in requests of the kernel is counted. The \
-            ceiling is ext4 without a journal, which keeps nothing consistent.",
+            is in data journaling, as the paper's SQLite sets the mode of its log file. (The paper \
+            does not say which mode the database has.) *OneJournal* has its default, which decides \
+            for each write. With the *SQLite extension* SQLite leaves out syncs, because the \
+            volume keeps the order of writes; the paper's SQLite has all its syncs. With \
+            *order=sync* the kernel collects writes, which saves requests and keeps order by syncs \
+            only. What each costs in requests of the kernel is counted. The ceiling is ext4 \
+            without a journal, which keeps nothing consistent.",
     paper_claim: "Worst slowdown against no file system journal: ext4 ordered about 20 %; ext4 \
             data journaling about 73 % on the tablet and 58 % on the SSD; single-I/O data \
             journaling 38 %; file-adaptive journaling at most 6 % in 23 of 24 cases, and 14 % in \
@@ -54,7 +55,8 @@ const OURS: [&str; 4] = [
     "OneJournal journal, file-adaptive",
 ];
 const EXTENSION: &str = "SQLite extension";
-/// The paper's title result: a rollback journal in data journaling, WAL and database ordered.
+/// The paper's title result: a rollback journal in data journaling, a WAL ordered; and here the
+/// database ordered.
 const FILE_ADAPTIVE: &str = ", file-adaptive";
 /// Lines that a client does in a turn when a line is one operation.
 const GROUP: usize = 10;
