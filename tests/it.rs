@@ -45,6 +45,7 @@ mod sqlite;
 mod sqlite_volume;
 mod support;
 mod surroundings;
+mod sync;
 mod tidy;
 mod unmount;
 mod untorn;

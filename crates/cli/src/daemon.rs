@@ -24,7 +24,7 @@ use crate::messages::{self, Outlet};
 use crate::mount_options::{self, Parsed};
 use crate::namespaces::ByProcess;
 use crate::service_manager::notify;
-use crate::{CliError, MountArgs, Result, ending, guard, remount, target};
+use crate::{CliError, MountArgs, Result, ending, guard, page_writer, remount, sync, target};
 
 const READY: &str = "ready";
 
@@ -55,6 +55,7 @@ fn start(args: &MountArgs) -> Result<u8> {
     let stdout = child.stdout.take().expect("it was asked for");
     let _ = BufReader::new(stdout).read_line(&mut line);
     if line.trim() == READY {
+        sync::tell_if_unheard(&args.dir);
         return Ok(0);
     }
     let status = child.wait().map_err(|error| CliError::new(error.to_string()))?;
@@ -143,6 +144,9 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         session.serve_metrics(listener);
     }
     session.guarded_by(Arc::new(guard::ByProcess::default()));
+    if let Some(device) = session.handle().device() {
+        session.write_pages_by(Arc::new(page_writer::ByProcess::of(device)));
+    }
     let handle = session.handle().unmounted_by(Arc::new(ByProcess));
     let dir = handle.dir().display().to_string();
     let begun = ending::on_signals(signals, handle, session.closer(), tell_of(&outlet));
@@ -150,7 +154,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         Some(outlet) => announce(outlet, &path, journal_target.as_deref()),
         None => {
             say_mounted(&path, &dir);
-            Ok(())
+            tell_if_unheard(&dir)
         }
     });
     if let Err(error) = begun {
@@ -213,6 +217,15 @@ fn tell_of(outlet: &Option<Arc<Outlet>>) -> fn(&str) {
 fn tell(text: &str) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+}
+
+/// Another process asks, because this one has to answer.
+fn tell_if_unheard(dir: &str) -> Result<()> {
+    let failed = |error: std::io::Error| CliError::new(format!("sync --check: {error}"));
+    let mut teller = sync::teller(Path::new(dir)).stdout(Stdio::null()).spawn().map_err(failed)?;
+    let builder = std::thread::Builder::new().name("oj-teller".into());
+    builder.spawn(move || teller.wait()).map_err(failed)?;
+    Ok(())
 }
 
 fn say_mounted(path: &Path, dir: &str) {

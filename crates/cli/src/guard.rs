@@ -5,13 +5,14 @@
 //! guard's end. So a killed daemon always loses that thread, whatever its other threads are blocked
 //! in. A pipe would not work: a blocked thread keeps all files of the daemon open.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use clap::Args;
 use mount::Guard;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
@@ -19,7 +20,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-use crate::{CliError, GuardArgs, Result};
+use crate::error::{CliError, Result};
 
 /// The guard has opened what it is to abort.
 const WATCHING: &str = "watching";
@@ -29,6 +30,13 @@ const CONFIRMED: &str = "confirmed";
 
 /// The directory in which the kernel's connections can be aborted, if that file system is mounted.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+#[derive(Args)]
+pub struct GuardArgs {
+    /// The number of its device, MAJOR:MINOR
+    #[arg(value_parser = parse_device)]
+    device: (u32, u32),
+}
 
 /// Starts the daemon's guard as a process.
 #[derive(Debug, Default)]
@@ -123,7 +131,8 @@ pub fn run(args: &GuardArgs) -> Result<u8> {
     // Those that end the daemon come to its whole group, and it may take long to end.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]);
     let mut signals = signals.map_err(|error| failed("signals", error))?;
-    let mut abort = open_abort(args.device).map_err(|error| failed("fusectl", error))?;
+    let abort = open_control(args.device, "abort", OFlags::WRONLY);
+    let mut abort = abort.map_err(|error| failed("fusectl", error))?;
     std::env::set_current_dir("/").map_err(|error| failed("/", error))?;
     // A signal to the daemon's process group is not meant for the guard.
     let _ = rustix::process::setsid();
@@ -145,18 +154,27 @@ pub fn run(args: &GuardArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Opens the file that aborts the connection. It belongs to the user who mounted. Root does not
+/// MAJOR:MINOR as an argument.
+pub fn parse_device(text: &str) -> std::result::Result<(u32, u32), String> {
+    let numbers = text.split_once(':').map(|(major, minor)| (major.parse(), minor.parse()));
+    match numbers {
+        Some((Ok(major), Ok(minor))) => Ok((major, minor)),
+        _ => Err("give MAJOR:MINOR".into()),
+    }
+}
+
+/// Opens a file of the connection in `fusectl`. It belongs to the user who mounted. Root does not
 /// need a mounted `fusectl`.
-fn open_abort((major, minor): (u32, u32)) -> io::Result<File> {
-    let name = format!("{}/abort", u64::from(major) << 20 | u64::from(minor));
-    let opened = OpenOptions::new().write(true).open(format!("{CONNECTIONS}/{name}"));
+pub fn open_control((major, minor): (u32, u32), name: &str, how: OFlags) -> io::Result<File> {
+    let name = format!("{}/{name}", u64::from(major) << 20 | u64::from(minor));
+    let how = how | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(format!("{CONNECTIONS}/{name}"), how, Mode::empty());
     if opened.is_ok() || !rustix::process::geteuid().is_root() {
-        return opened;
+        return Ok(File::from(opened?));
     }
     let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     let root = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    let abort = rustix::fs::openat(&root, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    Ok(File::from(abort))
+    Ok(File::from(rustix::fs::openat(&root, name, how, Mode::empty())?))
 }

@@ -12,7 +12,7 @@
 //! ```text
 //!   helpers                    what mount(8) and fsck(8) start
 //!   daemon logd                the commands that serve: `mount` and `logd`
-//!   mkfs fsck dump umount remount mode set_journal mount_options
+//!   mkfs fsck dump umount remount mode set_journal mount_options sync
 //!                              the other commands for volumes, and the options of a mount
 //!   ls stat/ top/ probe/ log_commands
 //!                              the commands that show, measure, and manage logs
@@ -22,7 +22,8 @@
 //!   target journal_search      the device or file of a command; the journal of a volume
 //!   volumes                    the volume that a path means
 //!   namespaces ending          mount namespaces; the signals that end a server
-//!   claimant counters guard messages occupant output service_manager signals units users
+//!   claimant counters guard messages occupant output page_writer service_manager signals units
+//!   users
 //!   error
 //! ```
 
@@ -51,6 +52,7 @@ mod namespaces;
 mod occupant;
 mod output;
 mod own_journal;
+mod page_writer;
 pub mod pages;
 mod probe;
 mod remount;
@@ -58,6 +60,7 @@ mod service_manager;
 mod set_journal;
 mod signals;
 mod stat;
+mod sync;
 mod target;
 mod top;
 mod umount;
@@ -96,10 +99,18 @@ enum Command {
     Detach(DetachArgs),
     /// Abort the connection of a file system to its daemon when that dies (internal)
     #[command(hide = true)]
-    Guard(GuardArgs),
+    Guard(guard::GuardArgs),
+    /// Have the kernel write back the pages that it holds of a file system (internal)
+    #[command(hide = true)]
+    WritePages(page_writer::PageWriterArgs),
     /// Answer each line of standard input with what a mount says (internal)
     #[command(hide = true)]
     Ask(inventory::AskArgs),
+    /// Make everything durable that programs have written to mounted volumes
+    ///
+    /// Like sync(1) for these volumes, on every kernel: before Linux 6.18 a volume does not hear of
+    /// sync(1) and syncfs(2).
+    Sync(sync::SyncArgs),
     /// Recover a volume, then check it with e2fsck
     ///
     /// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a damaged journal, or
@@ -212,27 +223,12 @@ struct UmountArgs {
 }
 
 #[derive(Args)]
-struct GuardArgs {
-    /// The number of its device, MAJOR:MINOR
-    #[arg(value_parser = parse_device)]
-    device: (u32, u32),
-}
-
-#[derive(Args)]
 struct DetachArgs {
     /// The number of the device, MAJOR:MINOR
-    #[arg(value_parser = parse_device)]
+    #[arg(value_parser = guard::parse_device)]
     device: (u32, u32),
     /// What to do about mounts that programs use
     manner: namespaces::Manner,
-}
-
-fn parse_device(text: &str) -> std::result::Result<(u32, u32), String> {
-    let numbers = text.split_once(':').map(|(major, minor)| (major.parse(), minor.parse()));
-    match numbers {
-        Some((Ok(major), Ok(minor))) => Ok((major, minor)),
-        _ => Err("give MAJOR:MINOR".into()),
-    }
 }
 
 #[derive(Args)]
@@ -347,6 +343,8 @@ pub fn main() -> ExitCode {
         Command::Umount(args) => umount::run(&args.path),
         Command::Detach(args) => namespaces::run_detach(&args),
         Command::Guard(args) => guard::run(&args),
+        Command::WritePages(args) => page_writer::run(&args),
+        Command::Sync(args) => sync::run(&args),
         Command::Ask(args) => inventory::run_ask(&args),
         Command::Fsck(args) => fsck::run(args),
         Command::Dump(args) => dump::run(&args),

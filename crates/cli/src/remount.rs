@@ -12,7 +12,7 @@ use rustix::fs::StatVfsMountFlags;
 use crate::counters::{parse, read_attribute};
 use crate::mount_options::{self, Parsed, split, words};
 use crate::volumes::ServedVolume;
-use crate::{Cli, CliError, Command, Result, umount};
+use crate::{Cli, CliError, Command, Result, sync, umount};
 
 /// The options that the kernel decides.
 const CHANGEABLE: [&str; 8] = ["ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec"];
@@ -47,6 +47,10 @@ pub fn run(dir: &Path, options: &[String]) -> Result<u8> {
         check_writable(dir)?;
     }
     mount::remount(dir, &flags).map_err(|error| CliError::new(error.to_string()))?;
+    if flags.read_only {
+        // Before Linux 6.18 the volume does not hear of it.
+        sync::volume(dir)?;
+    }
     Ok(0)
 }
 

@@ -99,6 +99,7 @@ pub use files::trust::Trust;
 pub use files::virtual_attribute::{
     VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, virtual_attribute,
 };
+pub use files::volume_sync::{VOLUME_SYNC_IOCTL, sync_volume};
 pub use mapping::words::SharedWords;
 pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, line_count,

@@ -21,7 +21,7 @@
 //!   one_file         a mount with one file
 //!   session_options  what a mounted volume can be asked for
 //!   access_lists     files that a mount without extended attributes refuses
-//!   closing convert daemon_gone errno metrics_server
+//!   closing convert daemon_gone errno metrics_server page_writer
 //! ```
 
 mod access_lists;
@@ -34,6 +34,7 @@ mod errno;
 mod metrics;
 mod metrics_server;
 mod one_file;
+mod page_writer;
 mod session;
 mod session_options;
 mod stat;
@@ -50,6 +51,7 @@ pub use fuse::{
 pub use metrics::MetricsText;
 pub use metrics_server::{listen as listen_for_metrics, serve_during as serve_metrics_during};
 pub use one_file::{MountedFile, OneFile};
+pub use page_writer::PageWriter;
 pub use session::{Closer, Session, SessionError};
 pub use session_options::{Order, SessionOptions};
 pub use stat::{

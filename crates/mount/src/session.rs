@@ -13,6 +13,7 @@ use crate::closing::mark_closing;
 use crate::daemon_gone::with_advice;
 use crate::declared::{self, MayTear};
 use crate::metrics_server::serve_during;
+use crate::page_writer::PageWriter;
 use crate::session_options::{Order, SessionOptions};
 use crate::stat::StatSource;
 
@@ -108,6 +109,11 @@ impl Session {
     /// `guard` watches over the connection from when pages are dropped for the first time.
     pub fn guarded_by(&self, guard: Arc<dyn Guard>) {
         self.connection.guarded_by(guard);
+    }
+
+    /// `writer` has the kernel send its pages before a sync of the whole volume is answered.
+    pub fn write_pages_by(&mut self, writer: Arc<dyn PageWriter>) {
+        self.adapter.write_pages_by(writer);
     }
 
     /// The mount. Any thread can unmount it, which ends [`Session::run`].

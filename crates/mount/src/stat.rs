@@ -61,6 +61,7 @@ pub enum JournalCounters {
 pub(crate) struct AdapterCounters {
     pub(crate) requests: AtomicU64,
     pub(crate) fsyncs: AtomicU64,
+    pub(crate) syncfs: AtomicU64,
     pub(crate) app_writes: AtomicU64,
     pub(crate) app_bytes: AtomicU64,
     pub(crate) atomic_commits: AtomicU64,
@@ -130,6 +131,7 @@ pub(crate) struct Stat<'a> {
     pub(crate) mount_time_s: u64,
     pub(crate) requests: u64,
     pub(crate) fsyncs: u64,
+    pub(crate) syncfs: u64,
     pub(crate) app_writes: u64,
     pub(crate) app_bytes: u64,
     pub(crate) atomic_commits: u64,
@@ -308,6 +310,7 @@ impl<'a> Stat<'a> {
             mount_time_s: counters.opening.time_s,
             requests: load(&counters.requests),
             fsyncs: load(&counters.fsyncs),
+            syncfs: load(&counters.syncfs),
             app_writes: load(&counters.app_writes),
             app_bytes: load(&counters.app_bytes),
             atomic_commits: load(&counters.atomic_commits),

@@ -9,7 +9,15 @@ use crate::units::{bytes, count, nanoseconds};
 const GROUPS: [(&str, &[&str]); 8] = [
     (
         "Requests",
-        &["requests", "fsyncs", "app_writes", "app_bytes", "atomic_commits", "atomic_aborts"],
+        &[
+            "requests",
+            "fsyncs",
+            "syncfs",
+            "app_writes",
+            "app_bytes",
+            "atomic_commits",
+            "atomic_aborts",
+        ],
     ),
     ("Commits", &["commits", "handles", "syncs", "syncs_without_io", "syncs_per_commit"]),
     ("Latency", &["commit_latency_ns", "stalls", "stall_ns"]),

@@ -7,3 +7,4 @@ pub(crate) mod range_write;
 pub(crate) mod trust;
 pub(crate) mod trusted_file;
 pub(crate) mod virtual_attribute;
+pub(crate) mod volume_sync;

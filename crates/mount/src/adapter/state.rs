@@ -16,6 +16,7 @@ use crate::adapter::forgets::Forgets;
 use crate::adapter::lost_writes::LostWrites;
 use crate::adapter::range_parts::RangeParts;
 use crate::metrics;
+use crate::page_writer::PageWriter;
 use crate::session_options::Order;
 use crate::stat::{AdapterCounters, Opening, Stat, StatSource};
 
@@ -37,6 +38,8 @@ pub(crate) struct Adapter {
     pub(super) range_parts: RangeParts,
     /// `None`: not offered.
     pub(super) atomic: Option<AtomicWrites>,
+    /// What has the kernel send its pages before SYNCFS is answered.
+    pub(super) page_writer: Option<Arc<dyn PageWriter>>,
     pub(super) stat_source: StatSource,
     /// The flags of `abi::init` that hold for this connection.
     pub(super) agreed_flags: u64,
@@ -66,6 +69,7 @@ impl Adapter {
             lost_writes: LostWrites::default(),
             range_parts: RangeParts::default(),
             atomic,
+            page_writer: None,
             stat_source,
             agreed_flags,
             offers_xattrs: true,
@@ -76,6 +80,10 @@ impl Adapter {
     /// Whether files have extended attributes here; they have unless this says no.
     pub(crate) fn offer_xattrs(&mut self, offers_xattrs: bool) {
         self.offers_xattrs = offers_xattrs;
+    }
+
+    pub(crate) fn write_pages_by(&mut self, writer: Arc<dyn PageWriter>) {
+        self.page_writer = Some(writer);
     }
 
     /// At most so many threads wait for the space of deleted files.

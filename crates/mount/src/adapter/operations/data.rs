@@ -1,11 +1,13 @@
 //! File data: reading, writing, allocating, and making it durable.
 
+use std::sync::atomic::Ordering;
+
 use ext4::{Allocate, Error, InodeNo, SeekTo, SetAttr};
-use fuse::PAGE_BYTES;
 use fuse::abi::{
     FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
     WRITE_KILL_SUIDGID, WriteIn, WriteOut,
 };
+use fuse::{Answer, PAGE_BYTES};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -202,7 +204,25 @@ impl Call<'_, '_> {
         Ok(self.volume.fsync(ino, fsync.fsync_flags & FSYNC_FDATASYNC != 0)?)
     }
 
+    /// SYNCFS. The volume promises nothing about data that the kernel has not sent.
     pub(super) fn syncfs(&mut self) -> Outcome {
+        let counters = &self.adapter.counters;
+        AdapterCounters::add(&counters.syncfs, 1);
+        if let Some(writer) = &self.adapter.page_writer {
+            let _flush = self.adapter.flushes.begin().ok_or(Errno::BUSY)?;
+            let writes = || counters.app_writes.load(Ordering::Relaxed);
+            let write_back = || writer.write_back(self.header.pid, &writes);
+            let written = self.reply.block_in_place(write_back);
+            let written = written.map_err(|answer| match answer {
+                Answer::Later => Failure::Later,
+                _ => Errno::BUSY.into(),
+            })?;
+            if let Err(error) = written {
+                tracing::error!("sync: {error}");
+                self.volume.sync()?;
+                return Err(Errno::IO.into());
+            }
+        }
         Ok(self.volume.sync()?)
     }
 
@@ -251,12 +271,41 @@ impl Call<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use ext4::DataMode;
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use ext4::{DataMode, InodeNo};
     use fuse::Answer;
     use fuse::abi::WriteIn;
     use zerocopy::IntoBytes;
 
+    use crate::PageWriter;
     use crate::adapter::harness::{adapter, full, serve};
+
+    const SYNCFS: u32 = 50;
+
+    /// Fails the first time.
+    #[derive(Debug, Default)]
+    struct FailsOnce(AtomicU32);
+
+    impl PageWriter for FailsOnce {
+        fn write_back(&self, _sender: u32, _writes: &dyn Fn() -> u64) -> io::Result<()> {
+            match self.0.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(io::ErrorKind::TimedOut.into()),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_sync_of_pages_that_may_not_have_come_fails() {
+        let mut adapter = adapter(DataMode::Journal);
+        adapter.write_pages_by(Arc::new(FailsOnce::default()));
+        let answers = [(); 2].map(|()| serve(&adapter, SYNCFS, InodeNo::ROOT, &[0; 8]));
+        assert_eq!(answers, [Answer::Failed(rustix::io::Errno::IO), Answer::Done]);
+        adapter.close().unwrap();
+    }
 
     /// The kernel takes an answer about pages that it writes back for success, however much was written.
     #[test]

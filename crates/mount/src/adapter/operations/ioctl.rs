@@ -1,7 +1,7 @@
 //! The ioctls of `lsattr` and `chattr` (inode flags, the generation), those of data modes, and those
 //! of F2FS for atomic writes.
 
-use device::{VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL};
+use device::{VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, VOLUME_SYNC_IOCTL};
 use ext4::{DataMode, InodeNo, SetAttr};
 use fuse::abi::{IoctlIn, IoctlOut};
 use fuse::{CAP_FOWNER, CAP_LINUX_IMMUTABLE, Caller};
@@ -113,6 +113,10 @@ impl Call<'_, '_> {
                 self.check_owner(ino, &Caller::of(&self.header))?;
                 self.volume.set_data_mode(ino, mode)?;
                 self.push_changed(ino)
+            }
+            VOLUME_SYNC_IOCTL => {
+                self.volume.sync()?;
+                self.push_result(&ioctl, &[])
             }
             VIRTUAL_ATTRIBUTE_IOCTL => {
                 let name = input.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -1,0 +1,127 @@
+//! `onejournal sync`: makes everything durable that programs have written to a mounted volume.
+//!
+//! sync(1) does it on newer kernels. Before Linux 6.18 the kernel does not tell a FUSE file system
+//! of it, and sends only the pages that it holds.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::fs::{Mode, OFlags};
+
+use crate::counters::{Counters, parse, read_attribute};
+use crate::error::{CliError, Result};
+use crate::guard::open_control;
+
+/// From this version on syncfs(2) waits until the volume has the pages. Older ones send copies, and
+/// wait for none.
+const WAITS_SINCE: (u32, u32) = (6, 16);
+/// How long it waits for copies of pages. They are few, but others may come meanwhile.
+const COPIES_PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Args)]
+pub struct SyncArgs {
+    /// Only say whether sync(1) reaches the volume, if it does not
+    #[arg(long, hide = true)]
+    check: bool,
+    /// Directories or files of the volumes
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+}
+
+pub fn run(args: &SyncArgs) -> Result<u8> {
+    if args.check {
+        args.paths.iter().for_each(|path| tell_if_unheard(path));
+        return Ok(0);
+    }
+    args.paths.iter().try_for_each(|path| volume(path)).map(|()| 0)
+}
+
+/// Makes everything durable that the volume at `path` and the kernel have of it.
+pub fn volume(path: &Path) -> Result<()> {
+    // Elsewhere there is an error that says so.
+    read_attribute(path, mount::PID_XATTR)?;
+    let failed = |errno| CliError::at(path, errno);
+    let file = open(path).map_err(failed)?;
+    rustix::fs::syncfs(&file).map_err(failed)?;
+    if kernel_version().is_none_or(|version| version < WAITS_SINCE) {
+        wait_for_copies(path, &file)?;
+    }
+    device::sync_volume(&file).map_err(failed)
+}
+
+/// Says so if the volume on `dir` was just mounted by root, and does not hear of sync(1). A kernel
+/// that sends SYNCFS has sent it when this returns.
+pub fn tell_if_unheard(dir: &Path) {
+    let synced = open(dir).and_then(rustix::fs::syncfs);
+    if synced.is_ok() && rustix::process::geteuid().is_root() && is_unheard(dir) {
+        let dir = dir.display();
+        eprintln!(
+            "onejournal: this kernel does not tell {dir} of sync(1) and syncfs(2): use fsync(2), \
+             or `onejournal sync {dir}` (Linux 6.18 is the first that does)"
+        );
+    }
+}
+
+fn is_unheard(dir: &Path) -> bool {
+    let stat = read_attribute(dir, mount::STAT_XATTR).and_then(|text| parse(dir, &text));
+    stat.is_ok_and(|stat| Counters(stat).number("syncfs") == 0)
+}
+
+/// The process that says so while this one serves the volume.
+pub fn teller(dir: &Path) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["sync", "--check"]).arg(dir);
+    command
+}
+
+fn open(path: &Path) -> rustix::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map(File::from)
+}
+
+/// The kernel's version, as far as it matters.
+fn kernel_version() -> Option<(u32, u32)> {
+    version_of(&std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?)
+}
+
+fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Returns when the kernel has sent all that it had to send. There is no other way to learn that
+/// copies of pages have arrived.
+fn wait_for_copies(path: &Path, file: &File) -> Result<()> {
+    let failed = |error: std::io::Error| CliError::at(path, format!("fusectl: {error}"));
+    let found = rustix::fs::fstat(file).map_err(|errno| failed(errno.into()))?;
+    let device = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
+    let begun = Instant::now();
+    while begun.elapsed() < COPIES_PATIENCE {
+        let mut text = String::new();
+        let mut waiting = open_control(device, "waiting", OFlags::RDONLY).map_err(failed)?;
+        waiting.read_to_string(&mut text).map_err(failed)?;
+        if text.trim() == "0" {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let text = "programs write so much that this kernel (before Linux 6.16) cannot tell whether \
+                everything was sent: stop them for a moment, or use fsync(2)";
+    Err(CliError::at(path, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(version_of("6.1.0-56-amd64"), Some((6, 1)));
+        assert_eq!(version_of("7.2-rc1"), Some((7, 2)));
+        assert_eq!(version_of("strange"), None);
+    }
+}
