@@ -25,6 +25,8 @@ const VOLUME: &str = "OneJournal";
 const BOTH: &str = "OneJournal, SQLite extension";
 const EXTENSION: &str = "ext4 ordered, SQLite extension";
 const ATOMIC: &str = "OneJournal, atomic_writes";
+const NVRAM: &str = "OneJournal, NVRAM";
+const NVME: &str = "OneJournal, journal on nvme";
 /// A cell that was not measured.
 const NONE: &str = "";
 
@@ -70,6 +72,11 @@ const fn one_row(panel: &'static str, case: &'static str) -> Place {
 
 const fn clients(count: &'static str) -> Place {
     Place::time("pgbench", "ssd840", count).metric("transactions a second", "tx/s")
+}
+
+const fn network(count: &'static str) -> Place {
+    Place::time("journal-device", "cloud: PostgreSQL", count)
+        .metric("transactions a second", "tx/s")
 }
 
 const fn tpcc(panel: &'static str) -> Place {
@@ -122,6 +129,7 @@ const TABLES: &[Quoted] = &[
                 &[EXT4, XFS, VOLUME],
             ),
             line("PostgreSQL (`pgbench`), 16 clients, SATA SSD", PGBENCH, &[EXT4, XFS, VOLUME]),
+            line("the same on a network disk", network("16 clients"), &[EXT4, XFS, VOLUME]),
             line(
                 "Unpack an archive of 10,000 small files, disk in memory",
                 Place::time("bulk", "small files", "unpack").metric("time", "s"),
@@ -218,6 +226,17 @@ const TABLES: &[Quoted] = &[
                 tpcc("ssd840: rollback journal (PERSIST)"),
                 &[EXT4, VOLUME, BOTH, NONE],
             ),
+        ],
+    },
+    Quoted {
+        name: "pgbench",
+        columns: &["kernel ext4", "XFS", "volume", "volume, journal on a faster medium"],
+        rows: &[
+            line("SSD, 1 client", clients("1"), &[EXT4, XFS, VOLUME, NVRAM]),
+            line("SSD, 16 clients", PGBENCH, &[EXT4, XFS, VOLUME, NVRAM]),
+            line("SSD, 64 clients", clients("64"), &[EXT4, XFS, VOLUME, NVRAM]),
+            line("network disk, 1 client", network("1 client"), &[EXT4, XFS, VOLUME, NVME]),
+            line("network disk, 16 clients", network("16 clients"), &[EXT4, XFS, VOLUME, NVME]),
         ],
     },
     Quoted {
