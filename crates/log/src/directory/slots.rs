@@ -37,8 +37,8 @@ impl Lock {
                 Err(Errno::WOULDBLOCK) if begin.elapsed() < limit => std::thread::sleep(POLL),
                 Err(Errno::WOULDBLOCK) => {
                     let what = format!(
-                        "{}: a process that is opening the log holds it and does not go on, perhaps \
-                         because it is stopped (fuser shows its number)",
+                        "{}: another process holds it and does not go on, perhaps because it is \
+                         stopped (fuser shows its number)",
                         root.at(LOCK).display()
                     );
                     let waited = format!("for {limit:?}");

@@ -2,11 +2,18 @@
 //! progress, by putting the records aside, in the stream's quarantine.
 //!
 //! The quarantine counts as part of the group log, so the records are where recovery looks for
-//! them. They stay in the chunks until the stream is drained. Processes write the quarantine under
-//! the service's lock. Two words of the lane are about it:
+//! them. They stay in the chunks until the stream is drained. Two words of the lane are about it:
 //!
 //! - `aside_bytes`: where its last whole piece ends. 0: the file has to be read.
 //! - `aside_end`: it holds all records from `drained` up to here.
+//!
+//! Invariants:
+//!
+//! 1. A process holds the service's lock from when it reads these words until the records count as
+//!    synced. `discard_damaged` makes a stream shorter under the same lock. So records that were
+//!    given up are not put aside, however long a process is stopped.
+//! 2. Each piece begins at `drained` or `aside_end`, whichever is larger. So each record is put
+//!    aside once, and the file is removed when all of it is drained.
 
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
@@ -18,74 +25,87 @@ use crate::format::quarantine;
 use crate::types::Lsn;
 use crate::words::after_reads;
 
+/// Most bytes of one piece. The longest record is half of it.
+const PIECE_BYTES_MAX: u64 = 32 << 20;
+
 impl Service {
-    /// Makes the lane durable up to `end` without the group log.
-    pub(crate) fn sync_alone(&self, lane: &Lane, end: u64) -> Result<()> {
+    /// Makes all that was appended to the lane durable without the group log.
+    pub(crate) fn sync_alone(&self, lane: &Lane) -> Result<()> {
         match self.drain_within(lane, others_limit(lane)) {
-            Err(e) if is_stall(&e) => self.sync_aside(lane, end),
+            Err(e) if is_stall(&e) => self.sync_aside(lane),
             drained => drained,
         }
     }
 
-    /// Makes the lane durable up to `end` while another process is its drainer.
-    pub(crate) fn sync_aside(&self, lane: &Lane, end: u64) -> Result<()> {
-        loop {
-            lane.check()?;
-            let lsn = lane.words.synced();
-            if lsn >= end {
-                return Ok(());
-            }
-            if let Some(bytes) = copy_undrained(lane, lsn, end)? {
-                self.put_aside(lane, lsn, bytes)?;
-                lane.words.mark_synced(end);
-            }
-        }
-    }
-
-    /// Puts the synced records aside that the lane's log files do not have, so that the group log
-    /// need not keep them.
-    pub(crate) fn put_synced_aside(&self, lane: &Lane) -> Result<()> {
-        loop {
-            lane.check()?;
-            let lsn = lane.words.drained().max(lane.words.aside_end());
-            let end = lane.words.synced();
-            if lsn >= end {
-                return Ok(());
-            }
-            if let Some(bytes) = copy_undrained(lane, lsn, end)? {
-                self.put_aside(lane, lsn, bytes)?;
-            }
-        }
-    }
-
-    /// Adds the records `bytes`, which begin at `lsn`, to the quarantine of the lane's stream,
-    /// durably.
-    pub(crate) fn put_aside(&self, lane: &Lane, lsn: u64, bytes: Vec<u8>) -> Result<()> {
-        if faults::is(Fault::AsideNotWritten) {
-            lane.words.raise_aside_end(lsn + bytes.len() as u64);
-            return Ok(());
-        }
-        let (words, identity) = (&lane.words, lane.identity());
-        let end = lsn + bytes.len() as u64;
-        let piece = Piece { stream: identity.stream, lsn, bytes };
-        let store = self.host.store(&lane.name)?;
+    /// The same while another process is the lane's drainer.
+    pub(crate) fn sync_aside(&self, lane: &Lane) -> Result<()> {
         self.host.locked(&mut || {
-            let at = words.aside_bytes();
-            words.check()?;
-            let at = quarantine::append(&*store, identity, &piece, at)?;
-            words.set_aside_bytes(at);
-            if lsn <= words.drained().max(words.aside_end()) {
-                words.raise_aside_end(end);
-            }
+            lane.check()?;
+            let end = lane.words.appended();
+            self.put_aside(lane, end)?;
+            lane.check()?;
+            lane.words.mark_synced(end);
             Ok(())
         })
     }
+
+    /// Puts the synced records aside that the lane's log files do not have, so that the group log
+    /// need not keep them. If the lane is found damaged, puts aside what is before the damage, and
+    /// aborts the lane: other streams go on.
+    pub(crate) fn put_synced_aside(&self, lane: &Lane) -> Result<()> {
+        match self.host.locked(&mut || self.put_aside(lane, lane.words.synced())) {
+            Err(e) if e.is_of_one_stream() => {
+                lane.abort_after(&e);
+                Ok(())
+            }
+            put => put,
+        }
+    }
+
+    /// Makes the quarantine of the lane's stream hold all records from `drained` up to `end`,
+    /// durably. The caller holds the service's lock.
+    fn put_aside(&self, lane: &Lane, end: u64) -> Result<()> {
+        let (words, identity) = (&lane.words, lane.identity());
+        loop {
+            let lsn = words.drained().max(words.aside_end());
+            words.check()?;
+            if lsn >= end || lane.is_removed() {
+                return Ok(());
+            }
+            let Some(bytes) = copy_undrained(lane, lsn, end)? else { continue };
+            let piece = Piece { stream: identity.stream, lsn, bytes };
+            if !faults::is(Fault::AsideNotWritten) {
+                self.remove_drained(lane)?;
+                let at = words.aside_bytes();
+                words.check()?;
+                let at = quarantine::append(&*lane.store, identity, &piece, at)?;
+                words.set_aside_bytes(at);
+            }
+            words.set_aside_end(lsn + piece.bytes.len() as u64);
+        }
+    }
+
+    /// Removes the quarantine if the log files have all its records.
+    fn remove_drained(&self, lane: &Lane) -> Result<()> {
+        let words = &lane.words;
+        if words.aside_bytes() == 0 || words.drained() < words.aside_end() {
+            return Ok(());
+        }
+        words.check()?;
+        // A process that dies after the next line leaves a file that the next one reads.
+        words.set_aside_bytes(0);
+        quarantine::remove(&*lane.store)
+    }
 }
 
-/// The records of [`lsn`, `end`), which are in chunks. `None`: they were drained meanwhile, so that
-/// the chunks may be others'.
+/// The whole records of [`lsn`, `end`), which are in chunks, as many as one piece may have. Stops
+/// before damage. `None`: they were drained meanwhile, so that the chunks may be others'.
 fn copy_undrained(lane: &Lane, lsn: u64, end: u64) -> Result<Option<Vec<u8>>> {
-    let read = copy_whole_records(lane, lsn, end);
+    let read = match copy_whole_records(lane, lsn, end.min(lsn + PIECE_BYTES_MAX)) {
+        // It is damage only if the next piece cannot begin there.
+        Err(LogError::Damaged { at, .. }) if at.0 > lsn => copy_whole_records(lane, lsn, at.0),
+        read => read,
+    };
     after_reads(&lane.words);
     match lane.words.drained() > lsn || lane.is_removed() {
         true => Ok(None),
@@ -118,7 +138,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::engine::writer::{ChunkAllocator, Writer};
     use crate::test_directory::{TestDirectory, make_lane};
+    use crate::words::Abort;
 
     /// A directory whose users wait for a stopped process for ever.
     fn patient() -> TestDirectory {
@@ -161,6 +183,9 @@ mod tests {
         assert!(service.control.claim_leader(stopped.host.client(), |_| false));
         (100..150).for_each(|number| append(&service, &lane, &payload(number)));
         assert_eq!(lane.words.drained(), 0, "nothing was drained");
+        let quarantine = test_dir.path().join("streams/a/quarantine");
+        let len_bytes = || std::fs::metadata(&quarantine).expect("a quarantine").len();
+        let first = len_bytes();
         // The process goes on, and is stopped for a second time.
         service.control.release_leader();
         drop(drainer);
@@ -169,6 +194,7 @@ mod tests {
         let _drainer = stopped.claim_drainer(&its).expect("it drains");
         assert!(service.control.claim_leader(stopped.host.client(), |_| false));
         (151..160).for_each(|number| append(&service, &lane, &payload(number)));
+        assert!(len_bytes() < first / 2, "what was drained meanwhile was removed");
     }
 
     #[test]
@@ -177,6 +203,71 @@ mod tests {
         sync_while_the_drainer_is_stopped(test_dir);
         let found = records_after_restart(test_dir, "a");
         assert!(found == (0..160).map(payload).collect::<Vec<_>>(), "{}", found.len());
+    }
+
+    /// The group log begins again when a stream has failed, and its drainer was stopped.
+    fn begin_round_with_a_failed_stream(test_dir: &TestDirectory) {
+        let ((_, service), (_, stopped)) = (test_dir.join(), test_dir.join());
+        let [failed, sound] = ["failed", "sound"].map(|name| make_lane(&service, name));
+        append(&service, &failed, &payload(0));
+        let its = stopped.lane(&failed.name, &failed.meta).expect("lane");
+        let _drainer = stopped.claim_drainer(&its).expect("it drains");
+        failed.words.abort(Abort::Io);
+        service.empty_group().expect("the failed one is put aside");
+        append(&service, &sound, &payload(1));
+    }
+
+    #[test]
+    fn a_failed_stream_whose_drainer_was_stopped_keeps_no_other_from_the_group_log() {
+        let test_dir = &patient();
+        begin_round_with_a_failed_stream(test_dir);
+        assert_eq!(records_after_restart(test_dir, "failed"), [payload(0)]);
+    }
+
+    /// Damages the first record in a stream's log files.
+    fn damage_first_file(test_dir: &TestDirectory, name: &str) {
+        let path = test_dir.path().join(format!("streams/{name}/0000000000000000.seg"));
+        let file = std::fs::OpenOptions::new().write(true).open(path).expect("a log file");
+        std::os::unix::fs::FileExt::write_all_at(&file, &[7; 64], 64).expect("write");
+    }
+
+    /// A stream's damaged part is given up while a stopped leader has records of it.
+    fn discard_while_the_leader_is_stopped(test_dir: &TestDirectory) {
+        let ((_, service), (_, stopped)) = (test_dir.join(), test_dir.join());
+        let lane = make_lane(&service, "a");
+        append(&service, &lane, &payload(0));
+        service.drain(&lane).expect("drain");
+        let write = |writer: &mut Writer, allocator: &dyn ChunkAllocator| {
+            writer.append(allocator, &payload(1))
+        };
+        service.with_writer(&lane, write).expect("append");
+        service.release(&lane);
+        let end = lane.words.appended();
+        lane.words.want(end);
+        damage_first_file(test_dir, "a");
+        // It is stopped after it has read the stream's records.
+        let its = stopped.lane(&lane.name, &lane.meta).expect("lane");
+        assert!(stopped.control.claim_leader(stopped.host.client(), |_| false));
+        let piece = stopped.take_piece(&its).expect("readable").expect("it waits");
+        let discarded = service.discard_damaged(&lane.name, &lane.meta);
+        discarded.expect_err("the leader may have its records");
+        // It goes on.
+        stopped.write_entry(&[piece]).expect("write");
+        its.words.mark_synced(end);
+        stopped.control.release_leader();
+        assert_eq!((lane.words.synced(), lane.words.appended()), (end, end), "nothing is given up");
+        let given_up = service.discard_damaged(&lane.name, &lane.meta).expect("given up");
+        assert_eq!(given_up, Lsn(0));
+        let lane = service.lane(&lane.name, &lane.meta).expect("lane");
+        append(&service, &lane, &payload(2));
+    }
+
+    #[test]
+    fn a_stopped_leader_does_not_count_records_that_were_given_up() {
+        let mut test_dir = TestDirectory::new();
+        test_dir.options.full_wait = Duration::ZERO;
+        discard_while_the_leader_is_stopped(&test_dir);
+        assert_eq!(records_after_restart(&test_dir, "a"), [payload(2)]);
     }
 
     /// The records of the first process's streams when the second one is stopped while it leads.

@@ -10,6 +10,8 @@
 //! 2. A piece counts only if its records were not drained when it had been read: the chunk is freed
 //!    after that. The leader does not make itself the drainer of lanes of other processes, because
 //!    it may be stopped at any time.
+//! 3. A stream is made shorter (`discard_damaged`) only by the leader. So no other process has a
+//!    piece of what is given up, or counts it as synced later.
 //!
 //! A process that waits for a leader that makes no progress syncs its stream alone (`stall`,
 //! `aside`).
@@ -22,7 +24,9 @@ use device::BlockDevice;
 use crate::engine::aside::copy_whole_records;
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
-use crate::engine::stall::{LeaderWait, StallTimeout, is_stall, others_limit};
+use crate::engine::stall::{
+    LeaderWait, OTHERS_LIMIT, OTHERS_LIMIT_AGAIN, StallTimeout, is_stall, others_limit,
+};
 use crate::faults::{self, Fault};
 use crate::format::group::{ENTRIES_AT, Piece, RawHeader, encode_entry, table_room, write_header};
 use crate::words::{GroupPosition, after_reads};
@@ -45,7 +49,7 @@ impl Service {
         let is_large = end - words.synced().min(end) > DIRECT_BYTES;
         words.check()?;
         if is_large {
-            return self.sync_alone(lane, end);
+            return self.sync_alone(lane);
         }
         words.want(end);
         let mut is_late = false;
@@ -58,7 +62,7 @@ impl Service {
             self.check_group()?;
             let epoch = self.control.epoch();
             if wait.is_over(&self.control) {
-                return self.sync_alone(lane, end);
+                return self.sync_alone(lane);
             }
             self.control.set_pending(lane.identity().stream.index());
             // Whether a leader lives is asked of the system, so only when it takes its time.
@@ -67,10 +71,14 @@ impl Service {
                 self.gather();
                 let led = self.lead();
                 self.control.release_leader();
-                led?;
+                match led {
+                    // A process was stopped with the service's lock, which a new round needed.
+                    Err(e) if is_stall(&e) => {}
+                    led => led?,
+                }
                 if words.synced() < end {
                     // It had no room in the entry, or was drained meanwhile.
-                    return self.sync_alone(lane, end);
+                    return self.sync_alone(lane);
                 }
             } else if words.synced() < end {
                 self.control.wait_epoch(epoch, LEADER_WAIT);
@@ -142,7 +150,7 @@ impl Service {
 
     /// The records that the stream waits for. `None`: it waits for none, or it was drained
     /// meanwhile.
-    fn take_piece(&self, lane: &Lane) -> Result<Option<Piece>> {
+    pub(super) fn take_piece(&self, lane: &Lane) -> Result<Option<Piece>> {
         self.take_piece_by(lane, copy_whole_records)
     }
 
@@ -185,7 +193,7 @@ impl Service {
         Ok(Some(Piece { stream: lane.identity().stream, lsn, bytes }))
     }
 
-    fn write_entry(&self, pieces: &[Piece]) -> Result<()> {
+    pub(super) fn write_entry(&self, pieces: &[Piece]) -> Result<()> {
         let device = self.host.group().expect("only where lanes are ordinary memory");
         let encode = |position: &GroupPosition| {
             encode_entry(position.salt, position.sequence, pieces, device.sector_bytes())
@@ -208,6 +216,8 @@ impl Service {
     /// front. That entry's number is one that no leader can have written, even one that died before
     /// it said so.
     fn begin_round(&self, device: &dyn BlockDevice) -> Result<GroupPosition> {
+        // A process that is stopped is waited for once, however many streams it drains.
+        let mut limit = OTHERS_LIMIT;
         for stream in self.owners() {
             let lane = match self.lane_of(stream) {
                 Ok(Some(lane)) => lane,
@@ -224,15 +234,16 @@ impl Service {
             // What the group log holds of a stream whose words are lost is nowhere else.
             lane.words.check()?;
             if is_needed
-                && let Err(e) = self.drain_within(&lane, others_limit(&lane))
+                && let Err(e) = self.drain_within(&lane, limit.min(others_limit(&lane)))
                 && !lane.is_spoiled()
             {
-                match lane.check() {
-                    Ok(()) if is_stall(&e) => self.put_synced_aside(&lane)?,
-                    Ok(()) => return Err(e),
-                    // Its files cannot be written. Other streams go on.
-                    Err(_) => self.quarantine_synced(&lane)?,
+                if is_stall(&e) {
+                    limit = OTHERS_LIMIT_AGAIN;
+                } else if lane.check().is_ok() {
+                    return Err(e);
                 }
+                // Its drainer is stopped, or its files cannot be written. Other streams go on.
+                self.put_synced_aside(&lane)?;
             }
         }
         let GroupPosition { salt, generation, sequence, .. } = self.control.group_position();
@@ -250,48 +261,32 @@ impl Service {
         let streams = self.host.streams()?;
         match streams.into_iter().find(|(_, meta)| meta.id == stream.0) {
             Some((name, meta)) => {
-                self.quarantine_synced(&Lane::unread(self.host.clone(), name, meta)?)
+                self.put_synced_aside(&Lane::unread(self.host.clone(), name, meta)?)
             }
             None => Ok(()),
         }
     }
 
-    /// Quarantines the synced records of a stream that failed. They stay there until the stream is
-    /// recovered.
-    fn quarantine_synced(&self, lane: &Lane) -> Result<()> {
-        let _drainer = self.wait_for_drainer(lane, others_limit(lane))?;
-        let lsn = lane.words.drained();
-        let end = lane.words.synced();
-        lane.words.check()?;
-        if lane.is_removed() || lsn >= end {
-            return Ok(());
-        }
-        let bytes = match copy_whole_records(lane, lsn, end) {
-            Err(LogError::Damaged { at, .. }) => copy_whole_records(lane, lsn, at.0)?,
-            // Its lane was found wrong, which is its writer's doing.
-            Err(e @ (LogError::DamagedMemory { .. } | LogError::Incompatible(_))) => {
-                tracing::error!("{e}");
-                return Ok(());
-            }
-            read => read?,
-        };
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        self.put_aside(lane, lsn, bytes)
-    }
-
     /// Drains all records that the group log holds, and starts the group log at its front.
     pub(crate) fn empty_group(&self) -> Result<()> {
-        let Some(device) = self.host.group() else { return Ok(()) };
+        self.as_leader(|| self.empty_group_as_leader())
+    }
+
+    /// The same. The caller is the leader.
+    pub(crate) fn empty_group_as_leader(&self) -> Result<()> {
+        self.host.group().map_or(Ok(()), |device| self.begin_round(device).map(drop))
+    }
+
+    /// Runs `f` while no other process or thread leads.
+    pub(crate) fn as_leader<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut stall = StallTimeout::new(self.stall_limit(), self.group_progress());
         while !self.control.claim_leader(self.host.client(), |held| self.is_dead(held)) {
             self.check_leader(&mut stall)?;
             std::thread::sleep(Duration::from_millis(1));
         }
-        let begun = self.begin_round(device);
+        let done = f();
         self.control.release_leader();
-        begun.map(drop)
+        done
     }
 
     /// Passes the result of a write on. If it failed, every later call fails, too.

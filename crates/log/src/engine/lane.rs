@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use device::Nvram;
 use device::sync::Mutex;
+use device::{FileStore, Nvram};
 
 use crate::engine::writer::Writer;
 use crate::format::chunk::parts;
@@ -23,6 +23,8 @@ pub(crate) struct Lane {
     /// `None` while this process has no lease.
     pub(crate) writer: Mutex<Option<Writer>>,
     pub(crate) files: Mutex<Files>,
+    /// The stream's directory. It is not that of a later stream of the same name.
+    pub(crate) store: Arc<dyn FileStore>,
     /// Held by the thread of this process that is the lane's drainer.
     pub(crate) draining: Mutex<()>,
     /// The drainer that was last waited for in vain.
@@ -52,11 +54,12 @@ impl Lane {
     pub(crate) fn unread(host: Arc<dyn Host>, name: StreamName, meta: StreamMeta) -> Result<Lane> {
         let words = host.lane_words(meta.identity().stream)?;
         let limit_bytes = host.settings().segment_bytes;
-        let segments = Segments::unread(host.store(&name)?, meta.identity(), limit_bytes);
+        let store = host.store(&name)?;
+        let segments = Segments::unread(store.clone(), meta.identity(), limit_bytes);
         let files = Mutex::new(Files { segments, listed_at: UNLISTED });
         let (writer, remote) = (Mutex::new(None), Mutex::new(None));
         let (draining, stalled) = (Mutex::new(()), Mutex::new(None));
-        Ok(Lane { name, meta, words, writer, files, draining, stalled, host, remote })
+        Ok(Lane { name, meta, words, writer, files, store, draining, stalled, host, remote })
     }
 
     pub(crate) fn identity(&self) -> Identity {

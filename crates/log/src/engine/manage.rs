@@ -55,16 +55,19 @@ impl Service {
         if writer.is_some() {
             return Err(LogError::Busy(name.to_string()));
         }
-        let end = self.alone(&lane, || self.discard_locked(&lane))?;
+        let end = self.as_leader(|| {
+            let end = self.alone(&lane, || self.discard_locked(&lane))?;
+            // It may hold pieces of what was given up.
+            self.empty_group_as_leader()?;
+            Ok(end)
+        })?;
         drop(writer);
-        // It may hold pieces of what was given up.
-        self.empty_group()?;
         self.forget(StreamId(meta.id));
         Ok(end)
     }
 
     /// Runs `f` under the service's lock. This process is the lessee and the drainer meanwhile. An
-    /// error if a client has the lane.
+    /// error if a client has the lane. The caller is the leader.
     fn alone<T>(&self, lane: &Lane, f: impl FnOnce() -> Result<T>) -> Result<T> {
         if lane.remote()?.map_or(Ok(false), |remote| remote.is_alive())? {
             return Err(LogError::Busy(lane.name.to_string()));
@@ -88,10 +91,12 @@ impl Service {
     /// Brings the valid records of a spoiled lane to the log files, and frees its chunks. Its
     /// client has ended. The stream is refused until the user discards the rest.
     pub(crate) fn recover_spoiled(&self, lane: &Arc<Lane>) -> Result<()> {
-        self.alone(lane, || {
-            let recovered = self.recover_whole_records(lane);
-            lane.abort_spoiled();
-            recovered
+        self.as_leader(|| {
+            self.alone(lane, || {
+                let recovered = self.recover_whole_records(lane);
+                lane.abort_spoiled();
+                recovered
+            })
         })
     }
 

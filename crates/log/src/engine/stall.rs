@@ -25,7 +25,7 @@ const LEADER_LIMIT: Duration = Duration::from_secs(1);
 /// How long to wait for a process that drains another stream.
 pub(crate) const OTHERS_LIMIT: Duration = Duration::from_secs(1);
 /// The same, if it was waited for in vain before.
-const OTHERS_LIMIT_AGAIN: Duration = Duration::from_millis(20);
+pub(crate) const OTHERS_LIMIT_AGAIN: Duration = Duration::from_millis(20);
 
 /// Whether the error says that another process makes no progress.
 pub(crate) fn is_stall(error: &LogError) -> bool {

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use device::sync::Mutex;
@@ -18,7 +19,7 @@ use crate::format::chunk::DATA_OFFSET;
 use crate::host::{Host, Settings, StreamMeta};
 use crate::words::client_copy::{RemoteWords, leases_in, make_remote_words};
 use crate::words::{Client, Control, LaneWords};
-use crate::{Result, StreamId, StreamName, faults};
+use crate::{LogError, Result, StreamId, StreamName, faults};
 
 /// Longest file.
 const FILE_BYTES_MAX: u64 = 2 << 20;
@@ -69,6 +70,8 @@ pub(super) struct Machine {
     words: OnceLock<tempfile::TempDir>,
     dead: Mutex<HashSet<Client>>,
     lock: Mutex<()>,
+    /// A process was stopped while it has the lock.
+    is_lock_kept: AtomicBool,
 }
 
 impl Machine {
@@ -92,6 +95,7 @@ impl Machine {
             words: OnceLock::new(),
             dead: Mutex::default(),
             lock: Mutex::default(),
+            is_lock_kept: AtomicBool::new(false),
         })
     }
 
@@ -107,6 +111,11 @@ impl Machine {
             nvram: self.nvram.as_ref().map(|nvram| nvram.take_trace()),
             group: self.group.as_ref().map(|group| group.0.take_trace()),
         }
+    }
+
+    /// Says whether a process was stopped while it has the lock.
+    pub(super) fn keep_lock(&self, is_kept: bool) {
+        self.is_lock_kept.store(is_kept, Ordering::Relaxed);
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -441,6 +450,10 @@ impl Host for SimHost {
 
     fn locked(&self, f: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let _lock = self.machine.lock.lock();
+        if self.machine.is_lock_kept.load(Ordering::Relaxed) {
+            let source = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            return Err(LogError::system("the lock", source));
+        }
         f()
     }
 }

@@ -220,6 +220,29 @@ fn a_process_that_is_stopped_stops_drains_and_no_syncs() {
 }
 
 #[test]
+fn a_process_that_is_stopped_with_the_lock_stops_no_syncs_of_other_streams() {
+    let machine = machine(Medium::Memory);
+    let [stopped, process] = [(); 2].map(|()| Process::join(&machine).expect("join"));
+    let [drained, lane] = ["a", "b"].map(|name| process.make(name).expect("stream"));
+    let sync = |lane: &Arc<Lane>| {
+        let lsn = append(&process, lane, &[1; 30_000]).expect("append");
+        process.service.sync(lane, lsn)
+    };
+    sync(&drained).expect("sync");
+    drained.words.spoil_drainer(client(&stopped));
+    machine.keep_lock(true);
+    let generation = || process.service.control.group_position().generation;
+    let before = generation();
+    // More than the group log holds, which cannot begin again.
+    (0..15).for_each(|_| sync(&lane).expect("sync"));
+    assert_eq!(generation(), before, "the first stream is not put aside");
+    // It goes on, and drains still.
+    machine.keep_lock(false);
+    sync(&lane).expect("sync");
+    assert!(generation() > before, "a new round");
+}
+
+#[test]
 fn an_entry_is_never_larger_than_the_group_log() {
     let machine = machine_of(Settings { chunk_bytes: 40 << 10, ..small(Medium::Memory) });
     let process = Process::join(&machine).expect("join");

@@ -260,7 +260,7 @@ impl Workload {
         }
         let service = &self.process.service;
         match self.rng.u8(..3) {
-            0 if self.mix.has_stops => service.sync_aside(lane, lane.words.appended())?,
+            0 if self.mix.has_stops => service.sync_aside(lane)?,
             _ => service.sync(lane, Lsn(last))?,
         }
         self.acknowledge(name);

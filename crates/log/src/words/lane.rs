@@ -153,8 +153,9 @@ impl LaneWords {
         self.0.get(at::ASIDE_END)
     }
 
-    pub(crate) fn raise_aside_end(&self, end: u64) {
-        self.0.raise(at::ASIDE_END, end);
+    /// Changes [`aside_end`](Self::aside_end). The caller holds the service's lock.
+    pub(crate) fn set_aside_end(&self, end: u64) {
+        self.0.set(at::ASIDE_END, end);
     }
 
     /// Makes the stream end at `end`, durable and drained. Only while no process appends, drains or

@@ -9,6 +9,7 @@
 //! | word | meaning | changed by |
 //! |---|---|---|
 //! | leader | who writes the group log | compare-and-swap from zero or from a dead process |
+//! | leads, stalled lead | how often a process led, and which time it was stopped | leaders; waiters |
 //! | group position | where the next entry of the group log goes | the leader |
 //! | pending | a bit for each stream that waits for a group commit | set by waiters, taken by the leader |
 //! | arrivals, wanted, taken, expected | how many wait, and are waited for (`gather`) | waiters; the leader |
@@ -28,7 +29,7 @@
 //! |---|---|
 //! | lessee | compare-and-swap from zero or from a dead process |
 //! | appended | the lessee, through [`Appender`] |
-//! | synced | the leader, or the drainer |
+//! | synced | the leader, the drainer, or a process with the service's lock (`engine::aside`) |
 //! | drainer | compare-and-swap from zero or from a dead process |
 //! | drained | the drainer, through [`DrainerClaim`] |
 //! | chunk table | entries are added for the lessee, and cleared by the drainer |
