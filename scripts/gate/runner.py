@@ -243,16 +243,15 @@ class Runner:
             self._documentation()
 
     def _own_tests(self) -> None:
-        """Python's tests of this program."""
-        words = [sys.executable, "-m", "unittest", "discover", "-s", "scripts/gate/tests",
-                 "-t", "scripts"]
+        """Python's tests of the scripts."""
+        words = [sys.executable, "-m", "unittest", "discover", "-s", "scripts", "-t", "scripts"]
         say("$ " + shlex.join(words))
         ran = commands.run(words, self._limit("rest"), keep_output=True,
                            environment={"PYTHONDONTWRITEBYTECODE": "1"})
         count = commands.unittest_count(ran.output)
         if ran.failure or not count:
             say(ran.output)
-            self.report.fail("the gate's own tests", shlex.join(words))
+            self.report.fail("the tests of the scripts", shlex.join(words))
         else:
             self.report.passed_elsewhere += count
 

@@ -1,1 +1,1 @@
-"""Tests of the gate itself: python3 -m unittest discover -s scripts/gate/tests -t scripts"""
+"""Tests of the gate itself: python3 -m unittest discover -s scripts/gate -t scripts"""
