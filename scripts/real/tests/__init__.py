@@ -1,0 +1,1 @@
+"""Tests of `scripts/real-power-cut` and `scripts/real-disk`, without hardware."""
