@@ -56,6 +56,11 @@ pub trait System {
     /// Why it is not available on this machine.
     fn missing(&self) -> Option<String>;
 
+    /// Why it cannot be set up on this kind of device.
+    fn missing_on(&self, _device: &Device) -> Option<String> {
+        self.missing()
+    }
+
     /// Makes it, mounts it, and registers how to take it down. If it fails in the middle,
     /// everything is taken down.
     fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running>;
@@ -72,7 +77,7 @@ pub fn start(
     let mut all = Vec::new();
     for system in systems {
         interrupt::check()?;
-        if let Some(why) = system.missing() {
+        if let Some(why) = system.missing_on(site.device) {
             section.leave_out(&system.name(), &why);
             continue;
         }

@@ -57,6 +57,13 @@ impl System for Btrfs {
         missing_kernel_system("btrfs", &["mkfs.btrfs"])
     }
 
+    /// `mkfs.btrfs` compares what is below loop devices, and not their offsets. So it believes that
+    /// a free part of a device is mounted when another part is.
+    fn missing_on(&self, device: &Device) -> Option<String> {
+        let is_part = matches!(device, Device::Block(_));
+        if is_part { Some("mkfs.btrfs refuses parts of a device".into()) } else { self.missing() }
+    }
+
     fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
         let running = Running::begin(lab, self.name(), site)?;
         set_up(running, "btrfs", Program::new("mkfs.btrfs").args(["-q", "-f", "-K"]), "noatime")
@@ -69,4 +76,15 @@ fn set_up(mut running: Running, kind: &str, make: Program, options: &str) -> Res
     let mount = mount.arg(running.block()).arg(&running.dir);
     running.mount(mount, Program::new("umount"))?;
     Ok(running)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn btrfs_is_left_out_on_a_block_device() {
+        assert!(Btrfs.missing_on(&Device::Block("/dev/x".into())).is_some());
+        assert_eq!(Btrfs.missing_on(&Device::Memory), Btrfs.missing());
+    }
 }
