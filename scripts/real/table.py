@@ -1,0 +1,84 @@
+"""The rows of README among measured rows, as a small table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+Row = dict[str, Any]
+
+EXT4, XFS, VOLUME = "ext4 ordered", "XFS", "OneJournal"
+EXTENSION = "ext4 ordered, SQLite extension"
+ATOMIC = "OneJournal, atomic_writes"
+COLUMNS = ("SQLite, and appends", "kernel ext4", "XFS", "volume", "extension on ext4")
+_SYSTEMS = (EXT4, XFS, VOLUME, EXTENSION)
+
+_BYTES, _TIME = "bytes written for a transaction", "transaction time"
+_RATE, _SYNCS = "transactions of all writers", "syncs a second"
+
+
+class Line(NamedTuple):
+    """A line of the table, and where it is among the rows."""
+
+    what: str
+    experiment: str
+    panel: str
+    case: str
+    metric: str
+    systems: tuple[str, ...] = _SYSTEMS
+
+
+LINES = (
+    Line("bytes of a commit, WAL, insert of one row", "sqlite-bytes",
+         "WAL in use, random", "insert", _BYTES),
+    Line("bytes of a commit, WAL, update of a random row", "sqlite-bytes",
+         "WAL in use, random", "update", _BYTES),
+    Line("bytes of a commit, DELETE mode, update of a random row", "sqlite-bytes", "DELETE, random",
+         "update", _BYTES),
+    Line("time of a commit, WAL, update of one row", "sqlite-one-row", "WAL", "update",
+         _TIME),
+    Line("time of a commit, DELETE mode, update of one row", "sqlite-one-row", "DELETE", "update",
+         _TIME),
+    Line("time of a commit, DELETE mode, -o atomic_writes", "atomic-writes", "DELETE", "update",
+         _TIME, (EXT4, XFS, ATOMIC, EXTENSION)),
+    Line("8 processes with 64 SQLite databases, WAL", "sqlite-extension", "",
+         "8 processes, 64 databases", _RATE),
+    Line("16 processes that append 200 bytes and sync", "group-commit",
+         "append 200 bytes and fsync", "16", _SYNCS),
+)
+
+
+def _row(rows: Sequence[Row], line: Line, system: str) -> Row | None:
+    place = (line.experiment, line.panel, line.case, line.metric, system)
+    for row in rows:
+        names = ("experiment", "panel", "case", "metric", "system")
+        if tuple(row[name] for name in names) == place:
+            return row
+    return None
+
+
+def shown(value: float) -> str:
+    """Three digits."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def cells(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """The lines of which something was measured."""
+    found = []
+    for line in LINES:
+        there = [_row(rows, line, system) for system in line.systems]
+        if any(there):
+            found.append((line.what, *(f"{shown(row['median'])} {row['unit']}" if row else ""
+                                       for row in there)))
+    return found
+
+
+def text(rows: Sequence[Row]) -> str:
+    """In columns."""
+    lines = [COLUMNS, *cells(rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(COLUMNS))]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]),
+                   *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))]).rstrip()
+        for line in lines
+    )
