@@ -72,6 +72,8 @@ _LONG: Sequence[Extra] = [
     Extra("languages for the documents", ["scripts/setup-languages"], 20 * MINUTE, is_first=True),
     Extra("killed runs", ["scripts/test-killed-run"], 40 * MINUTE),
     Extra("miri", ["scripts/test-miri"], 30 * MINUTE),
+    Extra("power cuts of a virtual machine", ["scripts/power-cut-vm"], 40 * MINUTE,
+          environment={"SEED": "{seed}"}),
 ]
 
 _JUDGE = ["cargo", "run", "--release", "-p", "onejournal-judge", "--",
