@@ -114,7 +114,7 @@ fn order_is_claimed_where_it_is_true_only() {
         // The change that writes the pages is durable by itself.
         ("commit=300,order=history", "auto", 0),
         ("commit=300,order=history,data=journal", "journal", 0),
-        ("commit=300,order=history,data=ordered", "delta", 4),
+        ("commit=300,order=history,data=ordered", "auto", 4),
         ("commit=300,order=sync", "auto", 4),
         ("commit=300,order=sync,data=ordered", "ordered", 4),
     ] {
@@ -141,7 +141,7 @@ fn a_journal_of_another_mode_gets_one_that_keeps_order() {
     onejournal(["set-mode", "ordered", text(&journal)]).good();
     let connection = open(&scratch.path("db"), "onejournal", "persist");
     connection.execute("insert into t(v) values (zeroblob(3000000))", []).unwrap();
-    assert_eq!(mode_of(&journal), "delta");
+    assert_eq!(mode_of(&journal), "auto");
     drop(connection);
     scratch.close_and_check();
 }
@@ -636,5 +636,87 @@ fn nothing_acknowledged_is_lost_when_the_daemon_is_killed() {
             }
         }
     }
+    scratch.close_and_check();
+}
+
+/// What commits cost in a directory of this mode, whose database and WAL, or whose log, have the
+/// mode, too: flushes of the device, bytes written to it, and bytes until all is home.
+#[track_caller]
+fn cost_in_mode(
+    scratch: &Scratch,
+    mode: &str,
+    vfs: &str,
+    (journal_mode, row_bytes): (&str, usize),
+) -> [u64; 3] {
+    let dir = scratch.path(&format!("{mode}-{}-{journal_mode}-{row_bytes}", &vfs[..4]));
+    std::fs::create_dir(&dir).unwrap();
+    onejournal(["set-mode", mode, text(&dir)]).good();
+    let vfs = vfs.replace("DIR", text(&dir));
+    let connection = open(&dir.join("db"), &vfs, journal_mode);
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut insert = || {
+        let value: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(row_bytes).collect();
+        connection.execute("insert into t(v) values (?)", [value]).unwrap();
+    };
+    insert();
+    bring_home(scratch);
+    let before = scratch.stat();
+    (0..COMMITS).for_each(|_| insert());
+    let names = ["device_flushes", "device_bytes_written"];
+    let [flushes, bytes] = names.map(|name| grown(scratch, &before, name));
+    bring_home(scratch);
+    let until_home = grown(scratch, &before, "device_bytes_written");
+    eprintln!("{vfs:.10} {journal_mode} {row_bytes} {mode}: {flushes} {bytes} {until_home}");
+    is_sound(&connection);
+    [flushes, bytes, until_home]
+}
+
+const COMMITS: u64 = 10;
+
+/// A change of a mode brings home all that the journal holds.
+fn bring_home(scratch: &Scratch) {
+    for mode in ["writeback", "default"] {
+        onejournal(["set-mode", mode, text(&scratch.dir())]).good();
+    }
+}
+
+#[test]
+fn mode_that_the_extension_sets_costs_the_fewest_flushes() {
+    let Some(mut scratch) = Scratch::with_size("512M") else { return };
+    scratch.mount(OPTIONS);
+    let row = ("wal", 100);
+    for (mode, commit_flushes) in [
+        ("auto", 1),
+        ("delta", 1),
+        ("wasteless", 1),
+        ("journal", 1),
+        ("selective", 1),
+        ("ordered", 2),
+        ("writeback", 2),
+    ] {
+        let [flushes, ..] = cost_in_mode(&scratch, mode, "unix", row);
+        assert_eq!(flushes, commit_flushes * COMMITS, "{mode}");
+    }
+    assert_eq!(cost_in_mode(&scratch, "ordered", "onejournal", row)[0], COMMITS);
+    // Auto writes the pages of a large transaction once, delta twice.
+    let large = ("wal", 300_000);
+    let [set, delta] =
+        ["ordered", "delta"].map(|mode| cost_in_mode(&scratch, mode, "onejournal", large)[2]);
+    assert!(set * 4 < delta * 3, "{set} of {delta} bytes");
+    scratch.close_and_check();
+}
+
+/// In every mode it is one flush, besides those of the thread that empties the log.
+#[test]
+fn commit_to_a_log_on_a_volume_writes_least_in_the_default_mode() {
+    let Some(mut scratch) = Scratch::with_size("512M") else { return };
+    scratch.mount(OPTIONS);
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let vfs = format!("onejournal&memory={}&log=DIR/log", text(memory.path()));
+    let [default, ordered] =
+        ["auto", "ordered"].map(|mode| cost_in_mode(&scratch, mode, &vfs, ("delete", 100))[1]);
+    // In place, each commit writes a block.
+    assert!(ordered >= COMMITS * 4096, "{ordered} bytes");
+    assert!(default * 2 < ordered, "{default} of {ordered} bytes");
     scratch.close_and_check();
 }
