@@ -18,6 +18,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             and a rollback journal elsewhere.",
     paper_claim: "",
     goal: "Three times as fast as ext4 ordered.",
+    sizes: &[],
     run,
 };
 

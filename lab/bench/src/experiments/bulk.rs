@@ -23,6 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             *order=sync* the kernel collects what is written; with *noxattr* it asks for no attributes.",
     paper_claim: "",
     goal: "Of ext4 ordered's speed 0.9 for writing the large file, 0.8 for reading it, 0.25 for small files; faster than fuse2fs.",
+    sizes: &[],
     run,
 };
 

@@ -19,6 +19,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             file of which nothing is new is synced 1,000 times.",
     paper_claim: "",
     goal: "50 µs a lookup (median); no device write for a sync with nothing new.",
+    sizes: &[],
     run,
 };
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{DJFS, Experiment, Scale, programs};
+use super::{DJFS, Experiment, PaperSize, Scale, programs};
 use crate::error::{Error, Result};
 use crate::lab::{Lab, MemoryLimit, Program, processes};
 use crate::measure::{self, Key, Metric, Samples, Watch};
@@ -24,6 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper_claim: "With memory for 10 % to 100 % of the I/O footprint, the cache that also holds \
             original blocks has a marginally worse miss ratio than one that is only a cache.",
     goal: "No more misses than ext4 ordered; the daemon within its bound.",
+    sizes: &[&FILE_MIB, &BLOCKS],
     run,
 };
 
@@ -31,6 +32,9 @@ const MISSES: Metric = Metric::lower("cache misses", "% of reads");
 const MEMORY: Metric = Metric::lower("memory of the daemon", "MiB");
 const PANEL: &str = "4 KiB, half reads, half writes";
 const SIZE_MIB: u32 = 512;
+const FILE_MIB: PaperSize = PaperSize::own("MiB of the file", 192, 64);
+const BLOCKS: PaperSize =
+    PaperSize::own("blocks that are read or written, of a run", 40_000, 6_000);
 /// Memory of the control group that fio itself needs.
 const FIO_MIB: u64 = 24;
 
@@ -46,8 +50,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         }
     };
     let parts: &[u64] = scale.pick(&[25, 100], &[10, 25, 50, 100]);
-    let file_mib = scale.pick(64, 192);
-    section.set("file MiB", file_mib);
+    let file_mib = scale.size(&FILE_MIB);
     let recipes: [Box<dyn System>; 3] = [
         Box::new(Ext4::ordered()),
         Box::new(OneJournal::new().data("journal")),
@@ -64,7 +67,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
                 let mib = file_mib * part / 100 + FIO_MIB;
                 measure::in_turns(&mut rng, &mut running, |_, system| {
                     limit.set(mib << 20)?;
-                    let operations = scale.pick(6000, 40_000);
+                    let operations = scale.size(&BLOCKS);
                     let run = Run { system, limit: &limit, file_mib, operations };
                     run.measure(&Key::at(PANEL, *part as f64), samples)
                 })?;

@@ -1,7 +1,7 @@
 //! DJFS, figures 2, 3a and 7: fio's random overwrites, with a sync after each N of them.
 
 use super::programs::{self, Goal};
-use super::{DJFS, Experiment, Scale};
+use super::{DJFS, Experiment, PaperSize, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
@@ -14,29 +14,33 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Random overwrites and fsync",
     paper: DJFS,
     figure: "Figures 2, 3a and 7",
-    about: "fio overwrites random blocks of 4 KiB in a file of 64 MiB (the paper: 4K files of 1 \
-            MB), with an `fsync` after every 1, 4, 16, 64 of them or never, on a model of the \
+    about: "fio overwrites random blocks of 4 KiB in a file (the paper: in 4K files of 1 MB \
+            each), with an `fsync` after every 1, 4, 16, 64 of them or never, on a model of the \
             paper's disk, a Samsung 840 (`ssd840`). Writes a second, the syncs included; and what \
             the disk gets for each write: flushes, KiB, and of them KiB of journal. The paper \
-            counted FUA writes apart; a loop device has none, so each is a write and a flush here. \
-            Its Figure 3b, the number of explicit checkpoints, is not measured. *OneJournal delta, \
-            NVRAM* (four regions) is not DJFS: it logs changed bytes, where DJFS logs a compressed \
-            XOR, and it brings a region home when its room is needed, where DJFS does so as soon \
-            as it uses the next one. *OneJournal journal, NVRAM* logs data, but not metadata, as \
-            whole blocks. *ext4 journal, journal in memory* is nearest to the paper's NVRAM \
-            journaling, but its journal of 64 MiB is behind a block device; the paper stores to \
-            128 MB of memory. With *order=sync* the kernel collects writes between syncs. Every \
-            byte that fio writes is random: the worst case for deltas.",
+            counted FUA writes apart; a loop device has none, so each is a write and a flush \
+            here. Its Figure 3b, the number of explicit checkpoints, is not measured. *OneJournal \
+            delta, NVRAM* (four regions) is not DJFS: it logs changed bytes, where DJFS logs a \
+            compressed XOR, and it brings a region home when its room is needed, where DJFS does \
+            so as soon as it uses the next one. *OneJournal journal, NVRAM* logs data, but not \
+            metadata, as whole blocks. *ext4 journal, journal in memory* is nearest to the \
+            paper's NVRAM journaling, but its journal of 64 MiB is behind a block device; the \
+            paper stores to 128 MB of memory. With *order=sync* the kernel collects writes \
+            between syncs. Every byte that fio writes is random: the worst case for deltas.",
     paper_claim: "With fsync up to 5.1 times as many writes a second as ext4 ordered and journal \
             with the journal on the disk. Up to 4.0 times as many as with an external journal, and \
             up to 1.8 times as many as with NVRAM journaling of whole blocks. Without fsync up to \
             1.7 times as many as ext4 journal, and close to ext4 ordered.",
     goal: "With an fsync after every write, 5.1 times as many writes a second as ext4 ordered.",
+    sizes: &[&FILE_MIB, &MILLIS],
     run,
 };
 
 const IOPS: Metric = Metric::higher("writes a second", "1/s");
 const SIZE_MIB: u32 = 384;
+/// The file must fit into the memory of a small machine, once for each system.
+const FILE_MIB: PaperSize = PaperSize::of("MiB that are overwritten", 4096, 64, 64);
+const MILLIS: PaperSize = PaperSize::own("milliseconds of a case and round", 500, 100);
 const EVERY: [(&str, Sync); 5] = [
     ("fsync every 1", Sync::Fsync(1)),
     ("every 4", Sync::Fsync(4)),
@@ -73,11 +77,9 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     if !programs::are_installed(section, &[("fio", "fio")]) {
         return Ok(());
     }
-    let millis = scale.pick(100, 500);
-    section.set("milliseconds a case and round", millis);
     plot(section);
     for device in scale.devices(&["ssd840"]) {
-        on_device(lab, scale, section, &device, millis, samples)?;
+        on_device(lab, scale, section, &device, samples)?;
         judge(section, samples, &device)?;
     }
     Ok(())
@@ -88,18 +90,17 @@ fn on_device(
     scale: &Scale,
     section: &mut Section,
     device: &Device,
-    millis: u64,
     samples: &mut Samples,
 ) -> Result<()> {
     let running = systems::start(lab, &recipes(), &Site::new(device, SIZE_MIB), section)?;
     let args = |running: &Running, sync, seed| FioArgs {
         dir: running.dir.clone(),
-        file_kib: 64 << 10,
+        file_kib: scale.size::<u64>(&FILE_MIB) << 10,
         block_bytes: 4096,
         pattern: Pattern::Overwrite,
         sync,
         processes: 1,
-        millis,
+        millis: scale.size(&MILLIS),
         seed,
         environment: running.client.variables(),
     };

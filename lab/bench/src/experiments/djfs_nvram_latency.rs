@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::tpcc_clients::{self, Client};
-use super::{DJFS, Experiment, Scale};
+use super::{DJFS, Experiment, PaperSize, Scale};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
@@ -15,22 +15,25 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "TPC-C, and the write latency of NVRAM",
     paper: DJFS,
     figure: "Figure 9",
-    about: "TPC-C on SQLite (rollback journal, PERSIST) with one warehouse (quick: two small ones; \
-            the paper: ten) on the model of a Samsung 840, the journal in memory that takes 0 to \
-            40 ns longer for each cache line. (The paper does not say of which unit the latency \
-            is.) *OneJournal delta, NVRAM* logs changed bytes, *OneJournal journal, NVRAM* whole \
-            blocks of data. They are not DJFS and its NVRAM journaling: metadata are logged as \
-            deltas in both, deltas are not a compressed XOR, and regions go home as late as \
-            possible.",
+    about: "TPC-C on SQLite (rollback journal, PERSIST) on the model of a Samsung 840, the \
+            journal in memory that takes 0 to 40 ns longer for each cache line. (The paper does \
+            not say of which unit the latency is.) *OneJournal delta, NVRAM* logs changed bytes, \
+            *OneJournal journal, NVRAM* whole blocks of data. They are not DJFS and its NVRAM \
+            journaling: metadata are logged as deltas in both, deltas are not a compressed XOR, \
+            and regions go home as late as possible.",
     paper_claim: "While NVRAM becomes slower, NVRAM journaling of whole blocks loses throughput \
             rapidly, and DJFS slightly; DJFS is up to 3.52 times as fast. In the worst case they \
             are still 11.06 and 38.89 times as fast as ext4 data journaling with the journal on \
             the disk.",
     goal: "40 ns cost at most 10 %; at +40 ns at least 38.9 times as fast as ext4 data journaling.",
+    sizes: &[&WAREHOUSES, &TURN],
     run,
 };
 
 const TPMC: Metric = Metric::higher("tpmC", "new orders/min");
+/// All latencies are there at once. A quick run has a warehouse with fewer rows.
+const WAREHOUSES: PaperSize = PaperSize::of("warehouses", 10, 1, 1);
+const TURN: PaperSize = PaperSize::own("transactions of a turn", 400, 50);
 const PAGE_BYTES: u32 = 4096;
 const PANEL: &str = "TPC-C, PERSIST";
 const DELTA: &str = "OneJournal delta, NVRAM";
@@ -38,12 +41,8 @@ const WHOLE: &str = "OneJournal journal, NVRAM";
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let latencies: &[u32] = scale.pick(&[0, 40], &[0, 10, 20, 30, 40]);
-    let turn = scale.pick(50, 400);
-    // All latencies are there at once: one warehouse instead of the paper's ten.
-    let size = scale.pick(&tpcc_clients::TWO_SMALL[..], &["--warehouses", "1"]);
-    section.set("TPC-C", size.join(" "));
-    section.set("transactions a turn", turn);
-    let database = tpcc_clients::load(lab, "tpcc.db", size, PAGE_BYTES)?;
+    let turn = scale.size(&TURN);
+    let database = tpcc_clients::load(lab, scale, &WAREHOUSES, PAGE_BYTES)?;
     for device in scale.devices(&["ssd840"]) {
         on_device(lab, scale, section, &device, (&database, latencies, turn), samples)?;
     }

@@ -21,6 +21,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             that no commit avoids: copies of the blocks, a checksum, on NVRAM a comparison with the older version.",
     paper_claim: "",
     goal: "At most 1.10 on a block device; at most 4 times a bare persist for 1 KiB on NVRAM.",
+    sizes: &[],
     run,
 };
 

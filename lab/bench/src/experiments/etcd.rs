@@ -24,6 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper_claim: "",
     goal: "Log syncs no slower than ext4 ordered's; the disk benchmark passes wherever ext4's \
             passes.",
+    sizes: &[],
     run,
 };
 

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 use super::sqlite_clients::{OPERATIONS, SqliteClients, transactions};
-use super::{Experiment, FAST14, Scale};
+use super::{Experiment, FAST14, PaperSize, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::statistics::{Ratio, geometric_mean};
@@ -19,21 +19,21 @@ pub const EXPERIMENT: Experiment = Experiment {
     figure: "Figures 2 and 3",
     about: "Transactions on a table with an integer key and a 100-character value: insert, update \
             and delete in random order; 1 and 1,000 operations a transaction; write-ahead log \
-            (WAL) and rollback journal (DELETE); on models of an eMMC (`emmc`) and of an Intel 311 \
-            SSD (`ssd311`), as the paper had a tablet and this SSD. A round begins with an empty \
-            table. Mean time of a transaction. The paper's rounds have 10,000 transactions of one \
-            operation, or ten of 1,000, and its ext4 is mounted with `journal_async_commit`; here \
-            only *ext4 journal+async* is. *OneJournal journal* is nearest to the paper's \
-            single-I/O data journaling, but not the same: one write commits, and data are logged \
-            as whole blocks, but metadata are logged as deltas, and small records are compressed \
-            (LZ4). With *file-adaptive* the database and a WAL are ordered, and a rollback journal \
-            is in data journaling, as the paper's SQLite sets the mode of its log file. (The paper \
-            does not say which mode the database has.) *OneJournal* has its default, which decides \
-            for each write. With the *SQLite extension* SQLite leaves out syncs, because the \
-            volume keeps the order of writes; the paper's SQLite has all its syncs. With \
-            *order=sync* the kernel collects writes, which saves requests and keeps order by syncs \
-            only. What each costs in requests of the kernel is counted. The ceiling is ext4 \
-            without a journal, which keeps nothing consistent.",
+            (WAL) and rollback journal (DELETE); on models of an eMMC (`emmc`) and of an Intel \
+            311 SSD (`ssd311`), as the paper had a tablet and this SSD. A round begins with an \
+            empty table. Mean time of a transaction. The paper's ext4 is mounted with \
+            `journal_async_commit`; here only *ext4 journal+async* is. *OneJournal journal* is \
+            nearest to the paper's single-I/O data journaling, but not the same: one write \
+            commits, and data are logged as whole blocks, but metadata are logged as deltas, and \
+            small records are compressed (LZ4). With *file-adaptive* the database and a WAL are \
+            ordered, and a rollback journal is in data journaling, as the paper's SQLite sets the \
+            mode of its log file. (The paper does not say which mode the database has.) \
+            *OneJournal* has its default, which decides for each write. With \
+            the *SQLite extension* SQLite leaves out syncs, because the volume keeps the order of \
+            writes; the paper's SQLite has all its syncs. With *order=sync* the kernel collects \
+            writes, which saves requests and keeps order by syncs only. What each costs in \
+            requests of the kernel is counted. The ceiling is ext4 without a journal, which keeps \
+            nothing consistent.",
     paper_claim: "Worst slowdown against no file system journal: ext4 ordered about 20 %; ext4 \
             data journaling about 73 % on the tablet and 58 % on the SSD; single-I/O data \
             journaling 38 %; file-adaptive journaling at most 6 % in 23 of 24 cases, and 14 % in \
@@ -42,6 +42,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     goal: "At most 1.06 times the time of ext4 without a journal in 23 cases, and 1.14 in one; \
             with the SQLite extension in no case slower. On average 1.5 times as fast on `emmc`, \
             where a flush takes 1.5 ms, and 1.1 times on `ssd311`.",
+    sizes: &[&SMALL, &LARGE],
     run,
 };
 
@@ -54,6 +55,9 @@ const OURS: [&str; 4] = [
     "OneJournal, order=sync",
     "OneJournal journal, file-adaptive",
 ];
+/// Transactions of the paper's rounds. One round of all its small ones would take 100 minutes.
+const SMALL: PaperSize = PaperSize::of("transactions of 1 operation", 10_000, 60, 10);
+const LARGE: PaperSize = PaperSize::of("transactions of 1,000 operations", 10, 3, 1);
 const EXTENSION: &str = "SQLite extension";
 /// The paper's title result: a rollback journal in data journaling, a WAL ordered; and here the
 /// database ordered.
@@ -70,11 +74,9 @@ struct Size {
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let sizes = [
-        Size { operations: 1, transactions: scale.pick(10, 60), group: GROUP },
-        Size { operations: 1000, transactions: scale.pick(1, 3), group: 1 },
+        Size { operations: 1, transactions: scale.size(&SMALL), group: GROUP },
+        Size { operations: 1000, transactions: scale.size(&LARGE), group: 1 },
     ];
-    section.set("transactions of 1 operation", sizes[0].transactions);
-    section.set("transactions of 1,000 operations", sizes[1].transactions);
     let mut ratios = OURS.map(|_| Vec::new());
     for device in scale.devices(&["emmc", "ssd311"]) {
         on_device(lab, scale, section, &device, &sizes, samples)?;

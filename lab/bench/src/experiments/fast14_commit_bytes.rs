@@ -1,7 +1,7 @@
 //! FAST'14, section 3.1: a commit of 2,576 bytes that became 45,056 in the file system's journal.
 
 use super::sqlite_clients::{OPERATIONS, SqliteClients, transactions};
-use super::{Experiment, FAST14, Scale};
+use super::{Experiment, FAST14, PaperSize, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch, statistics};
@@ -26,12 +26,14 @@ pub const EXPERIMENT: Experiment = Experiment {
             work for them.",
     goal: "A fifteenth of what whole blocks take for rollback journals, a tenth for WAL; at most \
             5 % and 10 % of a block for a changed one.",
+    sizes: &[&COMMITS],
     run,
 };
 
 const BYTES: Metric = Metric::lower("journal bytes of a transaction", "bytes");
 const MULTIPLE: Metric = Metric::lower("journal bytes over bytes written", "×");
 const SIZE_MIB: u32 = 256;
+const COMMITS: PaperSize = PaperSize::of("commits", 1, 200, 20);
 const ROWS: &str = "2000";
 const MODES: [&str; 3] = ["DELETE", "PERSIST", "WAL"];
 /// Kinds of values; goals are about the first.
@@ -100,7 +102,7 @@ fn round(
 ) -> Result<()> {
     let arguments = ["--journal-mode", mode, "--rows", ROWS, "--values", values];
     let mut clients = SqliteClients::start(lab, running, "bytes", &arguments)?;
-    let count = scale.pick(20, 200);
+    let count: usize = scale.size(&COMMITS);
     for operation in OPERATIONS {
         let first = if operation == "update" { 0 } else { 10_000 };
         let mut keys: Vec<usize> = (first..first + count).collect();

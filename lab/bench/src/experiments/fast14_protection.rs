@@ -1,7 +1,7 @@
 //! FAST'14, figure 4: the cost of protecting transactions.
 
 use super::sqlite_clients::{OPERATIONS, SqliteClients, transactions};
-use super::{Experiment, FAST14, Scale};
+use super::{Experiment, FAST14, PaperSize, Scale};
 use crate::error::Result;
 use crate::lab::Lab;
 use crate::measure::{Key, Metric, Samples, Watch};
@@ -22,11 +22,15 @@ pub const EXPERIMENT: Experiment = Experiment {
             protection it is almost an order of magnitude slower for small transactions, and less \
             than a factor of two for large ones.",
     goal: "Full protection no slower than the application's own.",
+    sizes: &[&SMALL, &LARGE],
     run,
 };
 
 const TIME: Metric = Metric::lower("transaction time", "ms");
 const SIZE_MIB: u32 = 256;
+/// Transactions of the paper's rounds.
+const SMALL: PaperSize = PaperSize::of("transactions of 1 operation", 10_000, 300, 20);
+const LARGE: PaperSize = PaperSize::of("transactions of 1,000 operations", 10, 5, 1);
 const FULL: [&str; 2] = ["OneJournal", "OneJournal, SQLite extension"];
 const OWN: &str = "ext4 no journal";
 const NONE: &str = "ext4 no journal, no protection";
@@ -51,7 +55,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         let running = systems::start(lab, &recipes, &Site::new(&device, SIZE_MIB), section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
         for _ in 0..scale.rounds() {
-            for (operations, count) in [(1, scale.pick(20, 300)), (1000, scale.pick(1, 5))] {
+            for (operations, count) in [(1, scale.size(&SMALL)), (1000, scale.size(&LARGE))] {
                 let panel = panel(&device, operations);
                 round(lab, &running, &panel, (operations, count), &mut rng, samples)?;
             }

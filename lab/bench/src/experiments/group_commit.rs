@@ -17,6 +17,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             device and commits of OneJournal for each.",
     paper_claim: "",
     goal: "With 16 processes at least four syncs a commit.",
+    sizes: &[],
     run,
 };
 

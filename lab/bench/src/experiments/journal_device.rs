@@ -30,6 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper_claim: "",
     goal: "With the journal on the second device, at least 5 times as fast as ext4 ordered on the \
             network disk in each case, all of which wait for synchronous commits.",
+    sizes: &[],
     run,
 };
 

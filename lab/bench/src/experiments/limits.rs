@@ -24,6 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             the end, and read with cold caches, on a device without latency.",
     paper_claim: "",
     goal: "On this machine's disk at most 1.1 times the floor.",
+    sizes: &[],
     run,
 };
 

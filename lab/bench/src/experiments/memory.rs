@@ -18,6 +18,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             transactions of 64 MiB, 4 MiB a thread, and the journal where it is mapped.",
     paper_claim: "",
     goal: "Below the bound.",
+    sizes: &[],
     run,
 };
 

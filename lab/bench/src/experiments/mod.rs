@@ -47,7 +47,7 @@ mod xlog_sqlite;
 #[cfg(test)]
 pub use run::read_described;
 pub use run::{ReportArgs, RunArgs, report, run_all, run_one};
-pub use scale::Scale;
+pub use scale::{PaperSize, Scale};
 
 use crate::error::Result;
 use crate::lab::Lab;
@@ -69,6 +69,8 @@ pub struct Experiment {
     pub paper_claim: &'static str,
     /// What OneJournal must reach.
     pub goal: &'static str,
+    /// The sizes that decide how long it takes; empty for an experiment of this project.
+    pub sizes: &'static [&'static PaperSize],
     /// Fills the section and takes samples. If it fails, what both hold so far is kept.
     pub run: fn(&Lab, &Scale, &mut Section, &mut Samples) -> Result<()>,
 }
@@ -135,5 +137,25 @@ impl Experiment {
         section.about = (*about).to_owned();
         section.paper_claim = (*paper_claim).to_owned();
         section.goal = (*goal).to_owned();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn experiment_of_a_paper_says_how_large_it_is_beside_the_paper() {
+        for experiment in EXPERIMENTS {
+            let (id, sizes) = (experiment.id, experiment.sizes);
+            assert_eq!(sizes.is_empty(), experiment.paper.is_empty(), "{id}");
+            let names: BTreeSet<&str> = sizes.iter().map(|size| size.what).collect();
+            assert_eq!(names.len(), sizes.len(), "{id}: two sizes of one name");
+            for PaperSize { what, full, quick, .. } in sizes {
+                assert!((1..=*full).contains(quick), "{id}: {what}: {quick} of {full}");
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! file system.
 
 use super::programs::{self, Goal};
-use super::{Experiment, OKEANOS, Scale};
+use super::{Experiment, OKEANOS, PaperSize, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
@@ -19,20 +19,21 @@ pub const EXPERIMENT: Experiment = Experiment {
             namespaces of their own on a virtual bridge. Every process appends records of 1,024 \
             bytes to a file of its own, opened with `O_SYNC`. Records a second of all processes \
             together, and what the disk gets for each; making the volume is among the counts. The \
-            paper had PVFS2, thirteen client machines and 52 to 520 processes; here all share this \
-            machine's CPUs. On a model of a 7200 rpm disk (`hdd`).",
+            paper had PVFS2, a machine for each client, and 65,000 records in place of a time; \
+            here all share this machine's CPUs. On a model of a 7200 rpm disk (`hdd`).",
     paper_claim: "Wasteless journaling almost doubles the throughput of ordered mode; data and \
             selective journaling lie between. Wasteless writes 42 % less to the journal than data \
             journaling, and selective less than wasteless.",
     goal: "Twice the records a second of ext4 ordered.",
+    sizes: &[&CLIENTS, &PROCESSES, &SECONDS],
     run,
 };
 
 const RATE: Metric = Metric::higher("records a second", "1/s");
 const SIZE_MIB: u32 = 512;
-/// Processes of a client in the paper: 4 to 40.
-const PROCESSES: u32 = 10;
-const SECONDS: u64 = 1;
+const CLIENTS: PaperSize = PaperSize::of("clients, at most", 13, 8, 2);
+const PROCESSES: PaperSize = PaperSize::of("processes of a client, at most", 40, 10, 10);
+const SECONDS: PaperSize = PaperSize::own("seconds of a case and round", 1, 1);
 
 fn recipes() -> Vec<Box<dyn System>> {
     let ours = |mode| Box::new(OneJournal::new().data(mode));
@@ -49,22 +50,21 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     if !programs::are_installed(section, &[("glusterd", "glusterfs-server"), ("fio", "fio")]) {
         return Ok(());
     }
-    let clients = scale.pick(vec![2], vec![1, 8]);
+    let clients_max = scale.size(&CLIENTS);
+    let clients = scale.pick(vec![clients_max], vec![1, clients_max]);
     let devices = &["hdd"];
-    section.set("processes of a client", PROCESSES);
-    section.set("seconds of a round", SECONDS);
     plot(section);
     for device in scale.devices(devices) {
         on_device(lab, scale, section, &device, &clients, samples)?;
         for clients in &clients {
-            judge(section, samples, &key(&device, *clients))?;
+            judge(section, samples, &key(scale, &device, *clients))?;
         }
     }
     Ok(())
 }
 
-fn key(device: &Device, clients: u32) -> Key {
-    Key::at(device.to_string(), f64::from(clients * PROCESSES))
+fn key(scale: &Scale, device: &Device, clients: u32) -> Key {
+    Key::at(device.to_string(), f64::from(clients * scale.size::<u32>(&PROCESSES)))
 }
 
 fn on_device(
@@ -81,12 +81,12 @@ fn on_device(
     for round in 0..scale.rounds() {
         for &clients in all_clients {
             scale.say_round(round, format_args!("{device}, {clients} clients"));
-            let key = key(device, clients);
+            let key = key(scale, device, clients);
             programs::round(&mut rng, &running, (samples, &key, RATE), |running| {
                 let found = gluster::run(&GlusterArgs {
                     clients,
-                    processes: PROCESSES,
-                    seconds: SECONDS,
+                    processes: scale.size(&PROCESSES),
+                    seconds: scale.size(&SECONDS),
                     environment: running.client.variables(),
                     ..GlusterArgs::on(&running.dir)
                 })?;

@@ -1,7 +1,7 @@
 //! Okeanos, figure 5a: Postmark with synchronous writes, by the size of its calls.
 
 use super::programs::{self, Goal};
-use super::{Experiment, OKEANOS, Scale};
+use super::{Experiment, OKEANOS, PaperSize, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
@@ -16,21 +16,23 @@ pub const EXPERIMENT: Experiment = Experiment {
     figure: "Figure 5a",
     about: "Postmark makes files of 500 bytes to 9.77 KiB, and in each transaction reads one or \
             appends to one, and makes or deletes one; all writes with `O_SYNC`, in calls of the \
-            size on the axis. Ten processes share the transactions; the paper had 100 threads, 500 \
-            files and 10,000 transactions, and the journal on a disk of its own. Transactions a \
-            second, making and deleting of the files included; and what the disk gets for each. On \
-            a model of an Intel 311 SSD (`ssd311`); the paper had a disk (`--device hdd`), where \
-            small calls take hours.",
+            size on the axis. Processes share the transactions; the paper had threads, and the \
+            journal on a disk of its own. Transactions a second, making and deleting of the files \
+            included; and what the disk gets for each. On a model of an Intel 311 SSD (`ssd311`); \
+            the paper had a disk (`--device hdd`), where small calls take hours.",
     paper_claim: "Wasteless journaling is faster than all other modes at all sizes, up to 738 \
             transactions a second; selective lies between data journaling and ordered, which are \
             slower.",
     goal: "More transactions a second than ext4 in any mode, at all sizes.",
+    sizes: &[&FILES, &TRANSACTIONS, &PROCESSES],
     run,
 };
 
 const RATE: Metric = Metric::higher("transactions a second", "1/s");
 const SIZE_MIB: u32 = 384;
-const PROCESSES: u64 = 10;
+const FILES: PaperSize = PaperSize::of("files at the beginning", 500, 200, 30);
+const TRANSACTIONS: PaperSize = PaperSize::of("transactions", 10_000, 500, 60);
+const PROCESSES: PaperSize = PaperSize::of("processes", 100, 10, 10);
 
 fn recipes() -> Vec<Box<dyn System>> {
     let ours = |mode| Box::new(OneJournal::new().data(mode));
@@ -49,18 +51,12 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         return Ok(());
     }
     let sizes = scale.pick(vec![512, 16 << 10], vec![128, 1024, 16 << 10, 128 << 10]);
-    // The paper: 10,000 transactions.
-    let (files, transactions) = scale.pick((30, 60), (200, 500));
-    section.set("files", files);
-    section.set("transactions", transactions);
-    section.set("processes", PROCESSES);
     section.plots.push(
         Plot::lines("Transactions a second", RATE.name, "bytes of a call", Vec::new()).log_x(),
     );
     for device in scale.devices(&["ssd311"]) {
-        let sizes = (&sizes[..], files, transactions);
-        on_device(lab, scale, section, &device, sizes, samples)?;
-        judge(section, samples, &device, sizes.0)?;
+        on_device(lab, scale, section, &device, &sizes, samples)?;
+        judge(section, samples, &device, &sizes)?;
     }
     Ok(())
 }
@@ -74,7 +70,7 @@ fn on_device(
     scale: &Scale,
     section: &mut Section,
     device: &Device,
-    (sizes, files, transactions): (&[u64], u64, u64),
+    sizes: &[u64],
     samples: &mut Samples,
 ) -> Result<()> {
     let running = systems::start(lab, &recipes(), &Site::new(device, SIZE_MIB), section)?;
@@ -87,9 +83,9 @@ fn on_device(
             programs::round(&mut rng, &running, (samples, &key, RATE), |running| {
                 let found = postmark::run(&PostmarkArgs {
                     dir: running.dir.clone(),
-                    files,
-                    transactions,
-                    processes: PROCESSES,
+                    files: scale.size(&FILES),
+                    transactions: scale.size(&TRANSACTIONS),
+                    processes: scale.size(&PROCESSES),
                     block_bytes,
                     unsynced: false,
                     environment: running.client.variables(),

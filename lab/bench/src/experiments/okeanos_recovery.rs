@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use super::{Experiment, Scale, okeanos};
+use super::{Experiment, PaperSize, Scale, okeanos};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
@@ -26,12 +26,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper_claim: "After controlled crashes, wasteless and selective journaling tend to reduce the \
             recovery time of data journaling, by more than 20 % in some cases.",
     goal: "No slower than ext4 with data journaling.",
+    sizes: &[&STREAMS],
     run,
 };
 
 const TIME: Metric = Metric { name: "time to mount", unit: "ms", better: Better::Lower };
 const SIZE_MIB: u32 = 384;
-const STREAMS: u32 = 100;
+const STREAMS: PaperSize = PaperSize::own("streams", 100, 100);
 const SURVIVAL: f64 = 0.5;
 /// Size of the device with each system's journal. The journal counts as full when this much was
 /// written to it.
@@ -170,7 +171,7 @@ impl Case {
                 Fill::Full => RECORDS_AT_A_TIME,
             };
             let client = lab.client("streams").arg("write").arg(&dir);
-            let client = client.args(["--count", &STREAMS.to_string()]);
+            let client = client.args(["--count", &STREAMS.full.to_string()]);
             let client = client.args(["--record-bytes", &self.record_bytes.to_string()]);
             let client = client.args(["--records", &count.to_string(), "--interval-ms", "0"]);
             let client = client.args(["--seconds", "200"]).time_limit(Duration::from_secs(250));
@@ -209,7 +210,7 @@ impl Context<'_> {
 /// Checks that every acknowledged record is there.
 fn check(system: &Running, acknowledged_bytes: u64) -> Result<()> {
     let dir = system.dir.join("streams");
-    for number in 0..STREAMS {
+    for number in 0..STREAMS.full {
         let path = dir.join(format!("stream-{number:05}"));
         let len_bytes = len(&path)?;
         if len_bytes < acknowledged_bytes {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde::Deserialize;
 
-use super::{Experiment, Scale, okeanos};
+use super::{Experiment, PaperSize, Scale, okeanos};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
@@ -30,6 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             approach or exceed 64.",
     goal: "With 64 instances at most 0.5 of ext4 ordered's time for PostgreSQL's log, and 0.8 for \
             InnoDB's.",
+    sizes: &[&INSTANCES, &CALLS],
     run,
 };
 
@@ -41,7 +42,9 @@ const TRACES: [&str; 4] = ["postgresql", "mariadb-commit1", "mariadb-commit2", "
 /// commit.
 const WANTED: [f64; 2] = [0.5, 0.8];
 /// With fewer calls, half of the written bytes would be the logs themselves, which are made before.
-const CALLS: u32 = 240;
+const CALLS: PaperSize = PaperSize::own("calls of a trace", 240, 240);
+/// With this many, says the paper, the modes are far apart.
+const INSTANCES: PaperSize = PaperSize::of("instances, at most", 64, 64, 32);
 
 #[derive(Deserialize)]
 struct Played {
@@ -52,9 +55,8 @@ struct Played {
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let plan = Plan {
         traces: scale.pick(&TRACES[..WANTED.len()], &TRACES),
-        instances: scale.pick(vec![1, 32], vec![1, 64]),
+        instances: vec![1, scale.size(&INSTANCES)],
     };
-    section.set("calls of a trace", CALLS);
     for device in scale.devices(&["ssd311"]) {
         plan.on_device(lab, scale, section, &device, samples)?;
         plan.judge(section, samples, &device)?;
@@ -128,7 +130,7 @@ impl Plan {
             let client = |what: &str| {
                 let client = lab.client("replay").args([what, trace]).arg(&dir);
                 let client = client.args(["--instances", &instances.to_string()]);
-                let client = client.args(["--calls", &CALLS.to_string()]);
+                let client = client.args(["--calls", &CALLS.full.to_string()]);
                 system.client.apply(client).time_limit(Duration::from_secs(600))
             };
             system.speed_up()?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde::Deserialize;
 
-use super::{Experiment, Scale, okeanos};
+use super::{Experiment, PaperSize, Scale, okeanos};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
@@ -31,6 +31,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             longer with NILFS than with ext3.",
     goal: "100 streams of 1 Kb/s: a tenth of data journaling's journal traffic. Latency no worse \
             than ext4's best mode.",
+    sizes: &[&SLOW_STREAMS, &FAST_STREAMS, &SECONDS],
     run,
 };
 
@@ -40,6 +41,9 @@ const HOME: Metric =
     Metric { name: "file system traffic", unit: "KiB a record", better: Better::Lower };
 const LATENCY: Metric = Metric { name: "write latency", unit: "ms", better: Better::Lower };
 const READ: Metric = Metric { name: "4 KiB read", unit: "µs", better: Better::Lower };
+const SLOW_STREAMS: PaperSize = PaperSize::own("streams of 1 Kb/s, at most", 1000, 100);
+const FAST_STREAMS: PaperSize = PaperSize::own("streams of 1 Mb/s, at most", 100, 30);
+const SECONDS: PaperSize = PaperSize::own("seconds of a case and round", 2, 1);
 const SIZE_MIB: u32 = 512;
 
 #[derive(Deserialize)]
@@ -64,22 +68,22 @@ struct Rate {
 }
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
+    let (slow_max, fast_max) = (scale.size(&SLOW_STREAMS), scale.size(&FAST_STREAMS));
     let rates = [
         Rate {
             name: "1 Kb/s",
             record_bytes: 125,
-            streams: scale.pick(vec![100], vec![100, 1000]),
+            streams: scale.pick(vec![slow_max], vec![100, slow_max]),
             is_read: false,
         },
         Rate {
             name: "1 Mb/s",
             record_bytes: 125_000,
-            streams: scale.pick(vec![30], vec![10, 100]),
+            streams: scale.pick(vec![fast_max], vec![10, fast_max]),
             is_read: true,
         },
     ];
-    let seconds = scale.pick(1, 2);
-    section.set("seconds", seconds);
+    let seconds = scale.size(&SECONDS);
     for device in scale.devices(&["hdd"]) {
         on_device(lab, scale, section, &device, &rates, seconds, samples)?;
         judge(section, samples, &device, &rates)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Experiment, Scale, okeanos};
+use super::{Experiment, PaperSize, Scale, okeanos};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
@@ -16,23 +16,23 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Journal traffic by request size",
     paper: super::OKEANOS,
     figure: "Figure 1",
-    about: "100 streams, each a synchronous write (O_DSYNC) a second to a file of its own, \
-            appending or at random places of a file of 256 KiB, for a second (the paper: five \
-            minutes, on ext3). Bytes that the journal's device gets, for each request; the journal \
-            is on a device of its own. The systems run side by side, because bytes are counted and \
-            not times.",
+    about: "Streams, each a synchronous write (O_DSYNC) a second to a file of its own, appending \
+            or at random places of a file of 256 KiB (the paper: on ext3). Bytes that the \
+            journal's device gets, for each request; the journal is on a device of its own. The \
+            systems run side by side, because bytes are counted and not times.",
     paper_claim: "Up to requests of 4 KB, data journaling writes almost the same to the journal, \
             whatever the size. The traffic of ordered and writeback grows almost linearly with the \
             size. The figure shows ext3's modes.",
     goal: "A tenth of data journaling's traffic, or less, for requests of 125 bytes.",
+    sizes: &[&STREAMS, &SECONDS],
     run,
 };
 
 const TRAFFIC: Metric =
     Metric { name: "journal traffic", unit: "KiB a request", better: Better::Lower };
 const SIZE_MIB: u32 = 384;
-const STREAMS: u32 = 100;
-const SECONDS: u32 = 1;
+const STREAMS: PaperSize = PaperSize::of("streams", 100, 100, 100);
+const SECONDS: PaperSize = PaperSize::of("seconds of a case and round", 300, 1, 1);
 const FILE_BYTES: u32 = 256 << 10;
 const APPEND: &str = "append";
 const RANDOM: &str = "random";
@@ -46,7 +46,6 @@ struct Written {
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let sizes = scale.pick(vec![125, 4096], vec![125, 256, 512, 1024, 2048, 4096, 8192]);
-    section.set("seconds", SECONDS);
     for device in scale.devices(&["hdd"]) {
         on_device(lab, scale, section, &device, &sizes, samples)?;
         judge(section, samples, &device, &sizes)?;
@@ -106,7 +105,7 @@ fn side_by_side(
         // Appends find a block that is there, as those of a log do.
         let bytes = if place == RANDOM { FILE_BYTES } else { 10 };
         let client = lab.client("streams").arg("prepare").arg(&dir);
-        let client = client.args(["--count", &STREAMS.to_string()]);
+        let client = client.args(["--count", &STREAMS.full.to_string()]);
         system.client.apply(client.args(["--file-bytes", &bytes.to_string()])).run()?;
         system.sync()?;
         system.slow_down()?;
@@ -116,10 +115,10 @@ fn side_by_side(
     let mut clients = Vec::new();
     for (system, dir) in running.iter().zip(&dirs) {
         let client = lab.client("streams").arg("write").arg(dir).args(["--place", place]);
-        let client = client.args(["--count", &STREAMS.to_string()]);
+        let client = client.args(["--count", &STREAMS.full.to_string()]);
         let client = client.args(["--record-bytes", &size.to_string()]);
-        let client = client.args(["--seconds", &SECONDS.to_string()]);
-        let limit = Duration::from_secs(60 + u64::from(SECONDS));
+        let client = client.args(["--seconds", &SECONDS.full.to_string()]);
+        let limit = Duration::from_secs(60 + SECONDS.full);
         clients.push(system.client.apply(client).time_limit(limit).start()?);
     }
     for ((system, before), client) in running.iter().zip(before).zip(clients) {

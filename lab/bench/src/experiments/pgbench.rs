@@ -22,6 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             libeatmydata, with which nothing is durable.",
     paper_claim: "",
     goal: "As many transactions a second as ext4 ordered, or more.",
+    sizes: &[],
     run,
 };
 

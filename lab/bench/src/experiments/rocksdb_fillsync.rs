@@ -20,6 +20,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             Intel 311 SSD (`ssd311`). The ceiling is libeatmydata, with which nothing is durable.",
     paper_claim: "",
     goal: "Faster than ext4 ordered.",
+    sizes: &[],
     run,
 };
 

@@ -83,8 +83,8 @@ pub fn report(args: &ReportArgs) -> Done {
 }
 
 /// A note below results whose set-up or goal was described in other words when they were measured.
-const DESCRIBED_LATER: &str = "What is done, or what is wanted, was described in other words when \
-                               this was measured. The verdicts are as they were then.";
+const DESCRIBED_LATER: &str = "What is done or wanted was described in other words when this was \
+                               measured. The verdicts are as they were then.";
 
 /// The results of a directory, in the order of the report, with the descriptions of this program:
 /// a corrected sentence needs no new measurement.
@@ -148,6 +148,7 @@ fn scale_settings(scale: &Scale) -> Vec<(&'static str, String)> {
 fn run_experiment(experiment: &Experiment, lab: &Lab, scale: &Scale) -> Result<Section> {
     eprintln!("onejournal-bench: {}", experiment.id);
     let mut section = experiment.section();
+    section.sizes = experiment.sizes.iter().map(|size| scale.beside_paper(size)).collect();
     for (name, value) in scale_settings(scale) {
         section.set(name, value);
     }

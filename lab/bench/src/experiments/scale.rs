@@ -3,6 +3,30 @@
 use fastrand::Rng;
 
 use crate::lab::Device;
+use crate::results::Size;
+
+/// A size of an experiment that repeats a paper's. The experiment takes the number from here
+/// ([`Scale::size`]), and the report shows it beside the paper's.
+pub struct PaperSize {
+    /// What is counted, such as `transactions of a round`.
+    pub what: &'static str,
+    /// `None`: the paper does not say, or has no such size.
+    pub paper: Option<u64>,
+    pub full: u64,
+    pub quick: u64,
+}
+
+impl PaperSize {
+    /// A size that the paper names.
+    pub const fn of(what: &'static str, paper: u64, full: u64, quick: u64) -> PaperSize {
+        PaperSize { what, paper: Some(paper), full, quick }
+    }
+
+    /// A size that the paper does not name.
+    pub const fn own(what: &'static str, full: u64, quick: u64) -> PaperSize {
+        PaperSize { what, paper: None, full, quick }
+    }
+}
 
 /// Size, rounds, seed and devices.
 #[derive(Debug, Clone)]
@@ -40,6 +64,18 @@ impl Scale {
     /// One value for the quick run, another for the full one.
     pub fn pick<T>(&self, quick: T, full: T) -> T {
         if self.is_quick { quick } else { full }
+    }
+
+    /// The size of this run.
+    pub fn size<T: TryFrom<u64>>(&self, size: &PaperSize) -> T {
+        let here = self.pick(size.quick, size.full);
+        T::try_from(here).unwrap_or_else(|_| panic!("{}: {here} is too large", size.what))
+    }
+
+    /// The size of this run beside the paper's, for the report.
+    pub fn beside_paper(&self, size: &PaperSize) -> Size {
+        let PaperSize { what, paper, full, .. } = *size;
+        Size { what: what.to_owned(), paper, full, here: self.size(size) }
     }
 
     /// The devices of the command line, or those of the experiment.

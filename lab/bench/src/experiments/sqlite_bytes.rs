@@ -27,6 +27,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             4 KiB.",
     paper_claim: "",
     goal: "",
+    sizes: &[],
     run,
 };
 

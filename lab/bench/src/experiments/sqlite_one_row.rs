@@ -22,6 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     goal: "No slower than ext4 ordered (on this machine's disk, whose flushes are short, at most \
             1.1 times with a WAL in use), faster than ext4 data journaling, twice as fast as \
             fuse2fs; one device write and one flush for a transaction with a WAL in use.",
+    sizes: &[],
     run,
 };
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::{PaperSize, Scale};
 use crate::error::{Error, Result};
 use crate::lab::{Child, Lab};
 use crate::systems::Running;
@@ -26,16 +27,12 @@ pub struct Turn {
     pub extension: Option<Value>,
 }
 
-/// Sizes of a database, as arguments of the client that loads it: the papers' ten warehouses, and
-/// one warehouse for quick runs.
-pub const TEN_WAREHOUSES: [&str; 2] = ["--warehouses", "10"];
-pub const TWO_SMALL: [&str; 4] = ["--warehouses", "2", "--scale", "small"];
-
-/// Loads the database `name` into the scratch folder.
-pub fn load(lab: &Lab, name: &str, size: &[&str], page_bytes: u32) -> Result<PathBuf> {
-    let path = lab.scratch().join(name);
+/// Loads a database into the scratch folder. A quick run has warehouses with fewer rows.
+pub fn load(lab: &Lab, scale: &Scale, warehouses: &PaperSize, page_bytes: u32) -> Result<PathBuf> {
+    let path = lab.scratch().join("tpcc.db");
     let program = lab.client("tpcc").args(["load", "--page-size", &page_bytes.to_string()]);
-    program.args(size).arg(&path).run()?;
+    let program = program.args(["--warehouses", &scale.size::<u64>(warehouses).to_string()]);
+    program.args(scale.pick(&["--scale", "small"][..], &[])).arg(&path).run()?;
     Ok(path)
 }
 

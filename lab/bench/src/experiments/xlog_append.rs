@@ -1,7 +1,7 @@
 //! xLog, figure 3: how long it takes to make a log record durable, by its size.
 
 use super::xlog::{LogPlace, Way};
-use super::{Experiment, Scale};
+use super::{Experiment, PaperSize, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
@@ -14,17 +14,17 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper: super::XLOG,
     figure: "Figure 3",
     about: "A client appends records one after the other, each durable before the next: to a lane \
-            of the log service (through its daemon, the lane in tmpfs, which stands for NVRAM), to \
-            xLog's central ring, rebuilt from the paper (in the client's process, as the paper \
+            of the log service (through its daemon, the lane in tmpfs, which stands for NVRAM), \
+            to xLog's central ring, rebuilt from the paper (in the client's process, as the paper \
             measured it, and behind a socket), and to a file on ext4 with fsync or fdatasync. All \
-            files are on the same ext4. As in the paper, 100 MB of records go through a ring or \
-            pool of 10 MB, so the time includes the waits for the disk; the mean time of an \
-            append. Fewer records go through the socket (at most 200,000) and to files with syncs \
-            (200).",
+            files are on the same ext4. As in the paper, the records go through a ring or pool of \
+            10 MB, so the time includes the waits for the disk; the mean time of an append. Fewer \
+            records go through the socket and to files with syncs.",
     paper_claim: "Mean time against write + fsync: 100-byte records 77 times as fast (20 µs), 1 KB \
             37, 10 KB 7, 100 KB 3 times; the IPC, 100 µs, not counted.",
     goal: "At most 1 µs for 100 bytes; over write + fdatasync on this machine's disk 100 times \
             for 100 bytes, 60 for 1 KB, 15 for 10 KB, 5 for 100 KB.",
+    sizes: &[&MEGABYTES, &SYNCED, &SENT],
     run,
 };
 
@@ -33,6 +33,10 @@ const SIZE_MIB: u32 = 768;
 /// Bytes of a record, the paper's speed compared with write + fsync, and the goal.
 const SIZES: [(u32, u32, f64); 4] =
     [(100, 77, 100.0), (1000, 37, 60.0), (10_000, 7, 15.0), (100_000, 3, 5.0)];
+const MEGABYTES: PaperSize = PaperSize::of("MB of records", 100, 100, 30);
+const SENT: PaperSize = PaperSize::own("records through the socket, at most", 200_000, 20_000);
+/// The paper's MB as records of 100 bytes.
+const SYNCED: PaperSize = PaperSize::of("records to files with syncs, at most", 1_000_000, 200, 50);
 const LATENCY_MAX_US: f64 = 1.0;
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
@@ -91,12 +95,12 @@ fn on_device(
     systems::stop(running)
 }
 
-/// The paper's 100 MB of records in a full run.
+/// The number of records: fewer if each waits for the disk.
 fn records(scale: &Scale, way: Way, size: u32) -> u64 {
-    let all = scale.pick(30_000_000, 100_000_000) / u64::from(size);
+    let all = scale.size::<u64>(&MEGABYTES) * 1_000_000 / u64::from(size);
     match way {
-        Way::Fsync | Way::Fdatasync => scale.pick(50, 200),
-        Way::Ring => all.min(scale.pick(20_000, 200_000)),
+        Way::Fsync | Way::Fdatasync => scale.size(&SYNCED),
+        Way::Ring => all.min(scale.size(&SENT)),
         Way::Lane | Way::Native => all,
     }
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::xlog::{LogPlace, Way};
-use super::{Experiment, Scale};
+use super::{Experiment, PaperSize, Scale};
 use crate::error::{Error, Result};
 use crate::lab::{Child, Lab, interrupt};
 use crate::measure::{Key, Metric, Samples, Watch};
@@ -23,12 +23,14 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper_claim: "All requests are serialized by one logger thread. The paper has no measurement \
             with several clients.",
     goal: "1.8 times on two CPUs.",
+    sizes: &[&BURSTS],
     run,
 };
 
 const RATIO: Metric =
     Metric { name: "two clients over one", unit: "times", better: Better::Higher };
 const SIZE_MIB: u32 = 384;
+const BURSTS: PaperSize = PaperSize::own("bursts of a round", 31, 7);
 const WANTED: f64 = 1.8;
 /// The machine's own limit must be near two, otherwise the goal is meaningless.
 const NOTHING_SHARED_MIN: f64 = 1.9;
@@ -39,8 +41,7 @@ const CASE: &str = "100-byte records";
 const CHECKSUMS: &str = "checksums (nothing shared)";
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    let bursts = scale.pick(7, 31);
-    section.set("bursts a round", bursts);
+    let bursts: usize = scale.size(&BURSTS);
     let devices = scale.devices(&["loop"]);
     let ext4: [Box<dyn System>; 1] = [Box::new(Ext4::ordered())];
     let running = systems::start(lab, &ext4, &Site::new(&devices[0], SIZE_MIB), section)?;

@@ -1,7 +1,7 @@
 //! xLog, figure 5: LevelDB with its log in a stream of the log service instead of a file.
 
 use super::programs::{self, Goal};
-use super::{Experiment, Scale, XLOG};
+use super::{Experiment, PaperSize, Scale, XLOG};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
@@ -14,14 +14,15 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "LevelDB with its log as a stream",
     paper: XLOG,
     figure: "Figure 5",
-    about: "1,000 puts at random keys, each synchronous, into LevelDB on ext4 ordered, on a model \
-            of an eMMC (`emmc`), by size of the value. *log file*: LevelDB as it is. *stream, \
-            NVRAM lane*: LevelDB with OneJournal's plugin, its log a stream whose records are \
-            durable in NVRAM, for which a tmpfs stands here; *stream, group log*: durable on the \
-            disk itself. Mean time of a put, as in the paper.",
+    about: "Puts at random keys, each synchronous, into LevelDB on ext4 ordered, on a model of an \
+            eMMC (`emmc`), by size of the value. *log file*: LevelDB as it is. *stream, NVRAM \
+            lane*: LevelDB with OneJournal's plugin, its log a stream whose records are durable \
+            in NVRAM, for which a tmpfs stands here; *stream, group log*: durable on the disk \
+            itself. Mean time of a put, as in the paper.",
     paper_claim: "Through Binder's IPC 10.7 times as fast with values of 100 bytes; 9.1, 8.2 and \
             8.6 times with 400, 800 and 1,600.",
     goal: "15 times as fast with values of 100 bytes.",
+    sizes: &[&PUTS],
     run,
 };
 
@@ -29,6 +30,8 @@ const TIME: Metric = Metric::lower("put", "µs");
 const SIZE_MIB: u32 = 384;
 /// Sizes of values, and the paper's speed as a multiple.
 const SIZES: [(u64, &str); 4] = [(100, "10.7"), (400, "9.1"), (800, "8.2"), (1600, "8.6")];
+/// In a quick run as few as the program does.
+const PUTS: PaperSize = PaperSize::of("puts of a case and round", 1000, 1000, 500);
 const WANTED: f64 = 15.0;
 const FILE: &str = "log file";
 const NVRAM: &str = "stream, NVRAM lane";
@@ -38,9 +41,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     if !programs::is_there(section, fillsync::need()) {
         return Ok(());
     }
-    // The paper's, or as few as the program does.
-    let puts = scale.pick(500, 1000);
-    section.set("puts of a round", puts);
+    let puts = scale.size(&PUTS);
     section.plots.push(Plot::bars("Figure 5: time of a put", TIME.name, Vec::new()).log_y());
     for device in scale.devices(&["emmc"]) {
         let sizes = scale.pick(&SIZES[..1], &SIZES);

@@ -3,7 +3,7 @@
 
 use super::sqlite_clients::transactions;
 use super::sqlite_writers::{Load, Writers};
-use super::{Experiment, Scale, XLOG};
+use super::{Experiment, PaperSize, Scale, XLOG};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch, statistics};
@@ -16,27 +16,29 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "What logging costs SQLite",
     paper: XLOG,
     figure: "Figure 1 and Table 1",
-    about: "300 records (quick: 30; the paper: 1,000), an integer key and a value, are inserted \
-            into a new SQLite database in WAL mode, a transaction each, in sequential or random \
-            order of keys, by size of the value (the paper: 100 bytes). *ext4 ordered* is the \
-            traditional logging, `synchronous=FULL`; beside it the extension with NVRAM lanes, for \
-            which a tmpfs stands here, and with its log on the disk; `synchronous=OFF` still \
-            writes the log, but waits for no disk; the paper counts that write as logging, too. \
-            Mean time of an insert, and bytes that the device (a model of an eMMC, `emmc`, as in \
-            the paper's phone) was written, with everything written back at the end, for a byte of \
-            the records.",
+    about: "Records, an integer key and a value, are inserted into a new SQLite database in WAL \
+            mode, a transaction each, in sequential or random order of keys, by size of the value \
+            (the paper: 100 bytes). *ext4 ordered* is the traditional logging, \
+            `synchronous=FULL`; beside it the extension with NVRAM lanes, for which a tmpfs \
+            stands here, and with its log on the disk; `synchronous=OFF` still writes the log, \
+            but waits for no disk; the paper counts that write as logging, too. Mean time of an \
+            insert, and bytes that the device (a model of an eMMC, `emmc`, as in the paper's \
+            phone) was written, with everything written back at the end, for a byte of the \
+            records.",
     paper_claim: "Logging is more than 90 % of the mean time of an insert, in SQLite and LevelDB. \
             1,000 records of 100 bytes in SQLite on ext4, in sequential and in random order of \
             keys: a log of 2.7 and 3.0 MB, 24 and 25 MB written to the eMMC: 8.7 and 8.1 times the \
             log, or 234 and 243 bytes for a byte of the records. xLog itself was not measured with \
             SQLite.",
     goal: "With NVRAM lanes ten times as fast as traditional logging.",
+    sizes: &[&INSERTS],
     run,
 };
 
 const TIME: Metric = Metric::lower("insert", "µs");
 const WRITTEN: Metric = Metric::lower("write amplification", "bytes a byte");
 const SIZE_MIB: u32 = 256;
+const INSERTS: PaperSize = PaperSize::of("records of a case and round", 1000, 300, 30);
 const VALUE_BYTES: [u32; 4] = [100, 400, 800, 1600];
 /// The keys of the paper.
 const KEY_BYTES: u32 = 4;
@@ -46,8 +48,7 @@ const ORDERS: [(&str, &str); 2] = [("sequential", "234"), ("random", "243")];
 const WANTED: f64 = 10.0;
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    let inserts = scale.pick(30, 300);
-    section.set("inserts of a round", inserts);
+    let inserts = scale.size(&INSERTS);
     let sizes = scale.pick(&[100, 1600][..], &VALUE_BYTES);
     let plain = || Box::new(Ext4::ordered()) as Box<dyn System>;
     let recipes: [Box<dyn System>; 4] = [

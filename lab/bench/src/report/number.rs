@@ -16,6 +16,11 @@ pub fn shown(value: f64) -> String {
     }
 }
 
+/// A whole number, with thousands apart.
+pub fn whole(value: u64) -> String {
+    grouped(value as f64)
+}
+
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = if value < 0.0 { "-".to_owned() } else { String::new() };

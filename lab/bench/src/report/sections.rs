@@ -3,11 +3,11 @@
 
 use super::chart;
 use super::document::{Block, Table};
-use super::number::shown;
+use super::number::{shown, tick, whole};
 use super::palette::Palette;
 use super::summary;
 use crate::error::Result;
-use crate::results::{Build, Disturbance, Machine, Outcome, Row, Section, SectionFile};
+use crate::results::{Build, Disturbance, Machine, Outcome, Row, Section, SectionFile, Size};
 
 /// The whole page.
 pub fn report(files: &[SectionFile], palette: &Palette) -> Result<Vec<Block>> {
@@ -135,7 +135,30 @@ fn about(section: &Section) -> Vec<Block> {
     for (what, text) in lines.into_iter().filter(|(_, text)| !text.is_empty()) {
         blocks.push(Block::Paragraph(format!("**{what}:** {text}")));
     }
+    if !section.sizes.is_empty() {
+        let sizes: Vec<String> = section.sizes.iter().map(size).collect();
+        blocks.push(Block::Paragraph(format!("**Size:** {}.", sizes.join("; "))));
+    }
     blocks
+}
+
+/// How large the run was, beside the paper's and beside a full run.
+fn size(size: &Size) -> String {
+    let here = size.here;
+    let of = |whose: &str, other: u64| match here {
+        _ if here == other => format!(", as in {whose}"),
+        _ if here < other => format!(", 1/{} of {whose}'s {}", times(other, here), whole(other)),
+        _ => format!(", {} times {whose}'s {}", times(here, other), whole(other)),
+    };
+    let paper = size.paper.map(|paper| of("the paper", paper)).unwrap_or_default();
+    let full = if here == size.full { String::new() } else { of("a full run", size.full) };
+    format!("{}: {}{paper}{full}", size.what, whole(here))
+}
+
+fn times(large: u64, small: u64) -> String {
+    let ratio = large as f64 / small as f64;
+    let digits = if ratio < 10.0 { 10.0 } else { 1.0 };
+    tick((ratio * digits).round() / digits)
 }
 
 fn results(section: &Section) -> Vec<Block> {
@@ -265,4 +288,30 @@ fn disturbances(all: &[Disturbance]) -> Block {
     };
     let header = header.map(str::to_owned).to_vec();
     Block::Table(Table { header, rows: all.iter().map(row).collect(), left_columns: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_is_compared_with_the_paper_and_with_a_full_run() {
+        let of = |paper, full, here| Size { what: "rows".into(), paper, full, here };
+        for (of, expected) in [
+            (of(Some(10_000), 60, 60), "rows: 60, 1/167 of the paper's 10,000"),
+            (
+                of(Some(9000), 60, 9),
+                "rows: 9, 1/1,000 of the paper's 9,000, 1/6.7 of a full run's 60",
+            ),
+            (of(Some(10), 10, 10), "rows: 10, as in the paper"),
+            (of(Some(1), 200, 200), "rows: 200, 200 times the paper's 1"),
+            (of(None, 400, 50), "rows: 50, 1/8 of a full run's 400"),
+            (of(None, 400, 400), "rows: 400"),
+        ] {
+            assert_eq!(size(&of), expected);
+        }
+        let section = Section { sizes: vec![of(None, 2, 1)], ..Section::default() };
+        let wanted = Block::Paragraph("**Size:** rows: 1, 1/2 of a full run's 2.".into());
+        assert!(about(&section).contains(&wanted), "a quick run says by how much it is shortened");
+    }
 }

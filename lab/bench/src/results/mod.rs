@@ -8,6 +8,6 @@ mod schema;
 pub use files::{read, read_all, write};
 pub use machine::{Build, Machine, disk_of};
 pub use schema::{
-    Better, Disturbance, LeftOut, Outcome, Plot, PlotKind, Row, SCHEMA, Section, SectionFile,
+    Better, Disturbance, LeftOut, Outcome, Plot, PlotKind, Row, SCHEMA, Section, SectionFile, Size,
     Verdict,
 };

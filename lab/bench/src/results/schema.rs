@@ -38,6 +38,9 @@ pub struct Section {
     pub paper_claim: String,
     /// What OneJournal must reach.
     pub goal: String,
+    /// The sizes of this run beside the paper's; empty for an experiment of this project.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<Size>,
     /// `quick` or `full`, rounds, seed, devices and so on.
     pub settings: BTreeMap<String, String>,
     /// Systems in the order in which they are shown.
@@ -57,6 +60,19 @@ pub struct Section {
     pub seconds: f64,
     /// Why it ended early, if it did.
     pub error: Option<String>,
+}
+
+/// A size of an experiment that repeats a paper's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// What is counted.
+    pub what: String,
+    /// `None`: the paper does not say, or has no such size.
+    pub paper: Option<u64>,
+    /// That of a full run.
+    pub full: u64,
+    /// That of this run.
+    pub here: u64,
 }
 
 /// One system in one case.
@@ -296,6 +312,7 @@ mod tests {
             others_write_mb_s: 0.0,
         };
         let section = Section {
+            sizes: vec![Size { what: "w".into(), paper: None, full: 2, here: 1 }],
             rows: vec![row],
             plots: vec![Plot::bars("t", "m", Vec::new()).of_count("n")],
             verdicts: vec![Verdict::shown("c", "", 1.0)],

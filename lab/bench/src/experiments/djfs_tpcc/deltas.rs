@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::tpcc_clients::{self, Client};
-use super::{Contender, MODES, Mode, nvram, split, taking_part};
+use super::{Contender, MODES, Mode, WAREHOUSES, nvram, split, taking_part};
 use crate::error::{Error, Result};
 use crate::experiments::Scale;
 use crate::lab::{Device, Lab};
@@ -76,8 +76,7 @@ fn percent((blocks, bytes): (f64, f64)) -> f64 {
 pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     let device: Device = "zero".parse().map_err(Error::Other)?;
     for page_bytes in PAGE_SIZES {
-        let size = scale.pick(&tpcc_clients::TWO_SMALL[..], &tpcc_clients::TEN_WAREHOUSES);
-        let loaded = tpcc_clients::load(lab, "tpcc.db", size, page_bytes)?;
+        let loaded = tpcc_clients::load(lab, scale, &WAREHOUSES, page_bytes)?;
         // One after the other: sizes are compared, not times.
         for contender in contenders() {
             let (recipes, names) = split(vec![contender]);

@@ -1,7 +1,7 @@
 //! Figure 8: tpmC of each system.
 
 use super::super::tpcc_clients::{self, Client, Turn};
-use super::{Contender, MODES, Mode, nvram, split, taking_part};
+use super::{Contender, MODES, Mode, WAREHOUSES, nvram, split, taking_part};
 use crate::device::Parameters;
 use crate::error::{Error, Result};
 use crate::experiments::Scale;
@@ -82,9 +82,7 @@ impl Tally {
 type Group = Vec<Tally>;
 
 pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    let size = scale.pick(&tpcc_clients::TWO_SMALL[..], &tpcc_clients::TEN_WAREHOUSES);
-    let loaded = tpcc_clients::load(lab, "tpcc.db", size, PAGE_BYTES)?;
-    section.set("warehouses", scale.pick("2 small", "10"));
+    let loaded = tpcc_clients::load(lab, scale, &WAREHOUSES, PAGE_BYTES)?;
     section.set("page size", PAGE_BYTES);
     for device in scale.devices(&["ssd840"]) {
         let mut measured: [Vec<Group>; 2] = Default::default();

@@ -31,6 +31,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper_claim: "",
     goal: "OneJournal without the double write has at least 1.3 times the transactions of ext4 ordered with it, with 1 and 16 clients; at least 3 times with the journal on NVRAM or on the \
            second device.",
+    sizes: &[],
     run,
 };
 
