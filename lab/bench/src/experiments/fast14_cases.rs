@@ -57,7 +57,7 @@ const OURS: [&str; 4] = [
 ];
 /// Transactions of the paper's rounds. One round of all its small ones would take 100 minutes.
 const SMALL: PaperSize = PaperSize::of("transactions of 1 operation", 10_000, 60, 10);
-const LARGE: PaperSize = PaperSize::of("transactions of 1,000 operations", 10, 3, 1);
+const LARGE: PaperSize = PaperSize::of("transactions of 1,000 operations", 10, 10, 1);
 const EXTENSION: &str = "SQLite extension";
 /// The paper's title result: a rollback journal in data journaling, a WAL ordered; and here the
 /// database ordered.

@@ -29,8 +29,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 const TIME: Metric = Metric::lower("transaction time", "ms");
 const SIZE_MIB: u32 = 256;
 /// Transactions of the paper's rounds.
-const SMALL: PaperSize = PaperSize::of("transactions of 1 operation", 10_000, 300, 20);
-const LARGE: PaperSize = PaperSize::of("transactions of 1,000 operations", 10, 5, 1);
+const SMALL: PaperSize = PaperSize::of("transactions of 1 operation", 10_000, 1_000, 20);
+const LARGE: PaperSize = PaperSize::of("transactions of 1,000 operations", 10, 10, 1);
 const FULL: [&str; 2] = ["OneJournal", "OneJournal, SQLite extension"];
 const OWN: &str = "ext4 no journal";
 const NONE: &str = "ext4 no journal, no protection";

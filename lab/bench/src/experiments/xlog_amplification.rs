@@ -30,7 +30,7 @@ const SIZE_MIB: u32 = 768;
 /// Bytes of a record, and the goal.
 const SIZES: [(u32, f64); 4] = [(100, 1.3), (1000, 1.1), (10_000, 1.1), (100_000, 1.1)];
 
-const MEGABYTES: PaperSize = PaperSize::of("MB of records", 100, 50, 5);
+const MEGABYTES: PaperSize = PaperSize::of("MB of records", 100, 100, 5);
 /// Its time is that of the socket.
 const SENT: PaperSize = PaperSize::own("records through the socket, at most", 400_000, 20_000);
 /// The paper's MB as records of 100 bytes.
