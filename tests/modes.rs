@@ -118,10 +118,11 @@ fn files_of_all_modes_survive_a_crash_side_by_side() {
     scratch.close_and_check();
 }
 
-/// DJFS' own codec, through a crash.
+/// DJFS' own codec and checkpoints, through a crash.
 #[test]
 fn deltas_as_djfs_writes_them_survive_a_crash() {
-    let Some(mut scratch) = Scratch::mounted("commit=300,delta=xor-lzo") else { return };
+    let options = "commit=300,delta=xor-lzo,checkpoint=early";
+    let Some(mut scratch) = Scratch::mounted(options) else { return };
     let file = File::create(scratch.path("f")).unwrap();
     let mut page: Vec<u8> = (0..4096).map(|n| (n * 7 % 251) as u8).collect();
     for step in 0..300u32 {

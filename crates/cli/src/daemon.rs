@@ -101,6 +101,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         threshold_bytes: parsed.threshold_bytes,
         region_count: parsed.region_count,
         delta_codec: parsed.delta_codec,
+        checkpoint: parsed.checkpoint,
         commit_interval: Some(parsed.commit_interval),
         ..ext4::OpenOptions::default()
     };

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use device::Durability;
-use ext4::{DataMode, DeltaCodec};
+use ext4::{CheckpointPolicy, DataMode, DeltaCodec};
 use mount::{IoUring, MountOptions, Order};
 
 use crate::claimant::TAKE_OVER;
@@ -22,6 +22,10 @@ pub const OPTIONS: &[(&str, &str)] = &[
     ),
     ("threshold=1..1048576", "data=selective: bytes from which a write goes in place (4096)"),
     ("delta=runs|copies|xor-lzo", "how changed blocks are encoded (runs)"),
+    (
+        "checkpoint=late|early",
+        "late: regions go home when their room is needed; early: at once, for measurements (late)",
+    ),
     ("commit=1..300", "seconds after which a change is committed without a sync (5)"),
     ("regions=2..16", "regions of the journal (4; fewer if it is too small for so many)"),
     ("durability=power|reboot|process", "what a sync must survive at least (power)"),
@@ -97,6 +101,8 @@ pub struct Parsed {
     pub region_count: usize,
     /// How deltas are encoded.
     pub delta_codec: DeltaCodec,
+    /// When a filled region is brought home.
+    pub checkpoint: CheckpointPolicy,
     /// The weakest durability class that the media may have, if the user named one. Otherwise it is
     /// `power`.
     pub durability: Option<Durability>,
@@ -127,6 +133,7 @@ impl Default for Parsed {
             commit_interval: Duration::from_secs(5),
             region_count: 4,
             delta_codec: DeltaCodec::Runs,
+            checkpoint: CheckpointPolicy::Late,
             durability: None,
             take_over: false,
             heartbeat_s: 0,
@@ -376,6 +383,9 @@ fn set_value(
         ("delta", Some("copies")) => parsed.delta_codec = DeltaCodec::Copies,
         ("delta", Some("xor-lzo")) => parsed.delta_codec = DeltaCodec::XorLzo,
         ("delta", _) => return Err(bad("runs, copies or xor-lzo").into()),
+        ("checkpoint", Some("late")) => parsed.checkpoint = CheckpointPolicy::Late,
+        ("checkpoint", Some("early")) => parsed.checkpoint = CheckpointPolicy::Early,
+        ("checkpoint", _) => return Err(bad("late or early").into()),
         ("threshold", Some(text)) => {
             let bytes: usize = text.parse().map_err(|_| bad("a number of bytes"))?;
             if !(1..=1 << 20).contains(&bytes) {
@@ -458,6 +468,7 @@ mod tests {
         assert_eq!((parsed.take_over, parsed.heartbeat_s), (false, 0));
         let parsed = parse_text("takeover,heartbeat=5").unwrap();
         assert_eq!((parsed.take_over, parsed.heartbeat_s), (true, 5));
+        assert_eq!(parse_text("checkpoint=early").unwrap().checkpoint, CheckpointPolicy::Early);
         assert!(parse_text("noxattr").unwrap().no_xattr && !parsed.no_xattr);
         assert!(parse_text("may_tear,order=sync").unwrap().may_tear && !parsed.may_tear);
     }
@@ -518,6 +529,8 @@ mod tests {
             "durability=dram",
             "io_uring=1",
             "delta=lz4",
+            "checkpoint",
+            "checkpoint=now",
             "heartbeat",
             "heartbeat=0",
             "heartbeat=301",

@@ -45,7 +45,7 @@ use crate::ring::Ring;
 use crate::running::{Committing, InPlaceCount, InPlaceEnd, Running};
 use crate::stats::Counters;
 use crate::under_way::Source;
-use crate::{DeltaCodec, HomeBlock, Result, Tid, WrittenAs};
+use crate::{CheckpointPolicy, DeltaCodec, HomeBlock, Result, Tid, WrittenAs};
 
 /// The parts of the engine that a commit uses.
 pub(crate) struct Parts {
@@ -507,7 +507,7 @@ impl Committer {
     /// Returns, with the regions locked, when the active region has room for a record. If the active region has no room, that
     /// is the next one, as soon as it is free.
     fn choose_region(&self, record_bytes: u64) -> Result<MutexGuard<'_, Regions>> {
-        let Parts { context, ring, .. } = &self.parts;
+        let Parts { context, ring, checkpointer, .. } = &self.parts;
         let mut regions = ring.lock();
         if !regions.must_leave_active(record_bytes, context.options.dirty_block_limit) {
             return Ok(regions);
@@ -515,7 +515,12 @@ impl Committer {
         regions.close_active();
         let left = regions.active();
         ring.ask_for_checkpoint();
+        let is_early = context.options.checkpoint == CheckpointPolicy::Early;
+        let brings_home = is_early && !ring.has_checkpoint_thread();
         drop(regions);
+        if brings_home {
+            checkpointer.bring_filled_home()?;
+        }
         self.wait_for_next_region()?;
         let mut regions = ring.lock();
         regions.enter_next(left);

@@ -96,7 +96,7 @@ pub use header::Header;
 pub use journal::{Aborter, Journal, check_size, write_empty_header};
 pub use medium::{Medium, NVRAM_STEP_BYTES};
 pub use observer::{BlockOwner, Observer, Written, WrittenAs};
-pub use options::{DeltaCodec, Options};
+pub use options::{CheckpointPolicy, DeltaCodec, Options};
 pub use record::{Record, Tag};
 pub use recovery::{RecoverOptions, Recovery, recover};
 pub use running::InPlaceGuard;

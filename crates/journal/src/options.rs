@@ -27,6 +27,8 @@ pub struct Options {
     pub in_place_run_blocks: u64,
     /// How deltas are encoded.
     pub delta_codec: DeltaCodec,
+    /// When a filled region is brought home.
+    pub checkpoint: CheckpointPolicy,
     /// Compress a record's payload (LZ4) if that makes it smaller. Never on NVRAM, where storing
     /// the bytes takes less time than compressing them.
     pub pack: bool,
@@ -47,6 +49,7 @@ impl Default for Options {
             dirty_block_limit: 65536,
             in_place_run_blocks: 16,
             delta_codec: DeltaCodec::Runs,
+            checkpoint: CheckpointPolicy::Late,
             pack: true,
             now_ns: wall_clock_ns,
             observer: None,
@@ -66,6 +69,15 @@ pub enum DeltaCodec {
     /// DJFS' own encoding (XOR, LZO), with the whole block first in each region:
     /// [`crate::codec::xor_lzo`].
     XorLzo,
+}
+
+/// When a filled region is brought home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckpointPolicy {
+    /// When its room will soon be needed. Blocks that are logged again meanwhile need not go home.
+    Late,
+    /// As soon as the journal continues in the next region, as in DJFS.
+    Early,
 }
 
 fn wall_clock_ns() -> u64 {

@@ -27,7 +27,7 @@ use crate::form;
 use crate::header::Header;
 use crate::live::{LiveRecords, NewRecord};
 use crate::running::Committing;
-use crate::{BlockOwner, BlockRef, HomeBlock, Tid};
+use crate::{BlockOwner, BlockRef, CheckpointPolicy, HomeBlock, Tid};
 
 /// What a region is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,12 +119,18 @@ impl Regions {
         self.region(self.next_of(self.active)).usage == RegionUse::Free
     }
 
-    /// Whether the tail, which is filled, is to be brought home now: commits will soon need its space, or
-    /// what waits to go home takes much memory, or recovery would have much to read.
-    pub(crate) fn is_checkpoint_due(&self, dirty_block_limit: usize) -> bool {
+    /// Whether the tail, which is filled, is to be brought home now. With
+    /// [`CheckpointPolicy::Late`] it is if commits will soon need its space, or what waits to go
+    /// home takes much memory, or recovery would have much to read.
+    pub(crate) fn is_checkpoint_due(
+        &self,
+        policy: CheckpointPolicy,
+        dirty_block_limit: usize,
+    ) -> bool {
         let is_filled = |region: &&Region| region.usage == RegionUse::Filled;
         let filled_bytes: u64 = self.ring.iter().filter(is_filled).map(|one| one.head_bytes).sum();
-        !self.is_next_free()
+        policy == CheckpointPolicy::Early
+            || !self.is_next_free()
             || filled_bytes > FILLED_BYTES_MAX
             || self.live.dirty_block_count() >= dirty_block_limit / 2
     }
@@ -509,10 +515,13 @@ mod tests {
 
     #[test]
     fn a_checkpoint_waits_until_space_or_memory_is_short() {
+        use CheckpointPolicy::{Early, Late};
         for (name, regions) in states() {
-            assert_eq!(regions.is_checkpoint_due(100), name.starts_with("full"), "{name}");
+            let is_full = name.starts_with("full");
             let has_dirty = regions.live.dirty_block_count() > 0;
-            assert_eq!(regions.is_checkpoint_due(2), name.starts_with("full") || has_dirty);
+            assert_eq!(regions.is_checkpoint_due(Late, 100), is_full, "{name}");
+            assert_eq!(regions.is_checkpoint_due(Late, 2), is_full || has_dirty);
+            assert!(regions.is_checkpoint_due(Early, 100), "{name}");
         }
     }
 

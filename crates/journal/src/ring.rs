@@ -160,17 +160,17 @@ impl Ring {
     }
 
     /// For the checkpoint thread: returns when the tail is to be brought home (`true`) or the thread is
-    /// to end. A filled region waits as long as it can: blocks that are logged again meanwhile need
-    /// not go home with it. When nothing was committed for some time, room is made for a burst.
+    /// to end. By [`crate::CheckpointPolicy::Late`] a filled region waits as long as it can, and
+    /// when nothing was committed for some time, room is made for a burst.
     pub(crate) fn wait_for_tail(&self) -> bool {
-        let dirty_block_limit = self.context.options.dirty_block_limit;
+        let options = &self.context.options;
         let mut regions = self.lock();
         while self.has_checkpoint_thread() {
             if regions.filled_tail().is_none() {
                 regions = self.filled.wait(regions);
                 continue;
             }
-            if regions.is_checkpoint_due(dirty_block_limit) {
+            if regions.is_checkpoint_due(options.checkpoint, options.dirty_block_limit) {
                 return true;
             }
             if !regions.is_half_filled() {

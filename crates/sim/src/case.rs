@@ -7,12 +7,13 @@
 //! random:17:60:journal@cut=123,sub=5,recut=4,resub=2    a crash of the recovery from that
 //! ```
 //! The place of the journal (`volume`, `nvram`, `device`) and the codec of deltas (`runs`,
-//! `xor-lzo`) may be left out if they are the first ones.
+//! `copies`, `xor-lzo`) may be left out if they are the first ones. A last word `early` says that
+//! regions go home early, as in DJFS.
 
 use std::fmt;
 use std::str::FromStr;
 
-use ext4::{DataMode, DeltaCodec};
+use ext4::{CheckpointPolicy, DataMode, DeltaCodec};
 use onejournal_testing::Survival;
 
 use crate::content::mix;
@@ -59,39 +60,56 @@ impl JournalOn {
     }
 }
 
-/// The place of a journal, and its encoding of deltas.
+/// The place of a journal, its encoding of deltas, and when its regions go home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalKind {
     /// Where it is.
     pub on: JournalOn,
     /// How deltas are encoded.
     pub codec: DeltaCodec,
+    /// When a filled region is brought home.
+    pub checkpoint: CheckpointPolicy,
 }
 
 impl Default for JournalKind {
     fn default() -> Self {
-        JournalKind { on: JournalOn::default(), codec: DeltaCodec::Runs }
+        JournalKind {
+            on: JournalOn::default(),
+            codec: DeltaCodec::Runs,
+            checkpoint: CheckpointPolicy::Late,
+        }
     }
 }
 
 const CODECS: [(DeltaCodec, &str); 3] =
     [(DeltaCodec::Runs, "runs"), (DeltaCodec::Copies, "copies"), (DeltaCodec::XorLzo, "xor-lzo")];
 
+const EARLY: &str = "early";
+
 impl JournalKind {
-    /// Every place with every codec, the default first.
+    /// Every place with every codec, the default first, and with all that DJFS does.
     pub fn all() -> Vec<JournalKind> {
-        let with = |on| CODECS.map(|(codec, _)| JournalKind { on, codec });
-        JournalOn::ALL.into_iter().flat_map(with).collect()
+        let late = CheckpointPolicy::Late;
+        let djfs = (DeltaCodec::XorLzo, CheckpointPolicy::Early);
+        let kinds = CODECS.map(|(codec, _)| (codec, late)).into_iter().chain([djfs]);
+        let on = |on| {
+            let with = move |(codec, checkpoint)| JournalKind { on, codec, checkpoint };
+            kinds.clone().map(with)
+        };
+        JournalOn::ALL.into_iter().flat_map(on).collect()
     }
 
-    /// Sets the place or the codec from a word of an id.
+    /// Sets the place, the codec or the policy from a word of an id.
     fn with(self, word: &str) -> Result<JournalKind, String> {
+        if word == EARLY {
+            return Ok(JournalKind { checkpoint: CheckpointPolicy::Early, ..self });
+        }
         if let Some(on) = JournalOn::ALL.into_iter().find(|on| on.name() == word) {
             return Ok(JournalKind { on, ..self });
         }
         match CODECS.into_iter().find(|(_, name)| *name == word) {
             Some((codec, _)) => Ok(JournalKind { codec, ..self }),
-            None => Err(format!("{word} is neither a place of a journal nor a codec")),
+            None => Err(format!("{word} is no place of a journal, no codec and not {EARLY}")),
         }
     }
 }
@@ -100,7 +118,8 @@ impl fmt::Display for JournalKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let codec = CODECS.into_iter().find(|(codec, _)| *codec == self.codec);
         let codec = codec.map(|(_, name)| name).unwrap_or_default();
-        write!(f, "{}:{codec}", self.on.name())
+        write!(f, "{}:{codec}", self.on.name())?;
+        if self.checkpoint == CheckpointPolicy::Early { write!(f, ":{EARLY}") } else { Ok(()) }
     }
 }
 
@@ -239,6 +258,7 @@ mod tests {
             "orphans:1:2:journal@cut=3,sub=4,recut=5,resub=6",
             "writers:3:4:delta:nvram:xor-lzo@cut=3,sub=4",
             "writers:3:4:delta:volume:xor-lzo",
+            "writers:3:4:delta:nvram:xor-lzo:early",
         ] {
             assert_eq!(text.parse::<Id>().expect("parses").to_string(), text);
         }

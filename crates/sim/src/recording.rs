@@ -40,6 +40,7 @@ impl Stage<'_> {
     pub fn setup(&self, case: &Case) -> Setup {
         let mut setup = Setup::new(case.data_mode, case.seed);
         setup.codec = case.journal.codec;
+        setup.checkpoint = case.journal.checkpoint;
         setup
     }
 }

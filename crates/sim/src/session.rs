@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use device::BlockDevice;
 use ext4::{
-    Allocate, Claim, Claimant, DataMode, DeltaCodec, Error, FileKind, InodeNo, NewNode,
-    OpenOptions, Owner, RenameHow, Result, SetAttr, Timestamp, Volume,
+    Allocate, CheckpointPolicy, Claim, Claimant, DataMode, DeltaCodec, Error, FileKind, InodeNo,
+    NewNode, OpenOptions, Owner, RenameHow, Result, SetAttr, Timestamp, Volume,
 };
 use journal::Medium;
 
@@ -23,6 +23,8 @@ pub struct Setup {
     pub seed: u64,
     /// How deltas are encoded.
     pub codec: DeltaCodec,
+    /// When a filled region is brought home.
+    pub checkpoint: CheckpointPolicy,
     /// The external journal, if there is one.
     pub journal: Option<Medium>,
 }
@@ -30,7 +32,8 @@ pub struct Setup {
 impl Setup {
     /// A volume with its journal inside.
     pub fn new(data_mode: DataMode, seed: u64) -> Setup {
-        Setup { data_mode, seed, codec: DeltaCodec::Runs, journal: None }
+        let (codec, checkpoint) = (DeltaCodec::Runs, CheckpointPolicy::Late);
+        Setup { data_mode, seed, codec, checkpoint, journal: None }
     }
 
     /// The same with another journal medium.
@@ -54,6 +57,7 @@ impl Setup {
         OpenOptions {
             data_mode: self.data_mode,
             delta_codec: self.codec,
+            checkpoint: self.checkpoint,
             journal: self.journal.clone().into(),
             claimant: Some(claimant(incarnation)),
             region_count: self.region_count(),

@@ -179,6 +179,7 @@ fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Res
     let engine_options = Options {
         region_count: u32::try_from(options.region_count).unwrap_or(u32::MAX),
         delta_codec: options.delta_codec,
+        checkpoint: options.checkpoint,
         commit_interval: options.commit_interval,
         background: options.background,
         incarnation,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use journal::{DeltaCodec, Medium};
+use journal::{CheckpointPolicy, DeltaCodec, Medium};
 
 use super::claim::Claimant;
 use crate::memory::Settings;
@@ -59,6 +59,8 @@ pub struct OpenOptions {
     pub region_count: usize,
     /// How deltas are encoded.
     pub delta_codec: DeltaCodec,
+    /// When a filled region is brought home.
+    pub checkpoint: CheckpointPolicy,
     /// Commits after this time without a request. `None`: only on request.
     pub commit_interval: Option<Duration>,
     /// Runs threads for checkpoints and the commit timer. Without them, everything happens in the
@@ -84,6 +86,7 @@ impl Default for OpenOptions {
             claimant: None,
             region_count: 4,
             delta_codec: DeltaCodec::Runs,
+            checkpoint: CheckpointPolicy::Late,
             commit_interval: Some(Duration::from_secs(5)),
             background: true,
             clock: Arc::new(system_time),

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::{Rig, commit, filled, forget, put, quiet, wait_until};
-use onejournal_journal::{Form, HomeBlock, Journal, Options, scan};
+use onejournal_journal::{CheckpointPolicy, Form, HomeBlock, Journal, Options, scan};
 use onejournal_testing::Survival;
 
 /// Commits until around the ring `lap_count` times; returns the last byte of each of 8 blocks.
@@ -51,6 +51,41 @@ fn many_laps_with_a_checkpoint_thread() {
     let crashed = rig.crash(Survival::Nothing);
     crashed.recover().unwrap();
     assert_eq!(crashed.first_bytes(BLOCKS), model);
+}
+
+/// With the early policy a region goes home when it was left, so no commit waits for room.
+#[test]
+fn a_region_that_was_left_goes_home_early() {
+    for region_count in [2, 3, 5] {
+        let rig = Rig::with_regions(u64::from(region_count));
+        let checkpoint = CheckpointPolicy::Early;
+        let journal = rig.open(Options { region_count, checkpoint, ..quiet() });
+        let model = go_around(&journal, 10);
+        let stats = journal.stats();
+        assert!(stats.checkpoints > 10, "{}", stats.checkpoints);
+        assert_eq!(stats.stalls, 0, "{region_count} regions");
+        let crashed = rig.crash(Survival::Nothing);
+        crashed.recover().unwrap();
+        assert_eq!(crashed.first_bytes(BLOCKS), model);
+        journal.close().unwrap();
+        assert_eq!(rig.first_bytes(BLOCKS), model);
+    }
+}
+
+/// The thread brings a region home although three others are free.
+#[test]
+fn the_checkpoint_thread_brings_a_region_home_early() {
+    let rig = Rig::with_regions(5);
+    let checkpoint = CheckpointPolicy::Early;
+    let options = Options { region_count: 5, background: true, checkpoint, ..quiet() };
+    let journal = rig.open(options);
+    for start in [0, 100, 200] {
+        let mut handle = journal.begin(60).unwrap();
+        (start..start + 60).for_each(|n| handle.put(HomeBlock(n), filled(1), Form::Block).unwrap());
+        journal.sync(handle.stop()).unwrap();
+    }
+    wait_until("the region that was left is free", || journal.stats().checkpoints == 1);
+    assert_eq!(rig.first_bytes([0, 100]), [1, 1]);
 }
 
 /// A region holds two of these transactions. Each comes again before the ring needs the region.

@@ -23,8 +23,8 @@ use device::BlockDevice;
 use fastrand::Rng;
 use onejournal_journal::codec::extent::Ranges;
 use onejournal_journal::{
-    BLOCK_BYTES, BlockBytes, BlockRef, DeltaCodec, Form, HomeBlock, Journal, Options,
-    RecoverOptions, Tid,
+    BLOCK_BYTES, BlockBytes, BlockRef, CheckpointPolicy, DeltaCodec, Form, HomeBlock, Journal,
+    Options, RecoverOptions, Tid,
 };
 use onejournal_testing::{Survival, test_name, tier};
 
@@ -77,11 +77,16 @@ fn options(incarnation: u64) -> Options {
     options.clean_block_limit = 8;
     options.in_place_run_blocks = 2;
     options.pack = incarnation.is_multiple_of(2);
+    // Of every fourth seed.
+    let is_papers = incarnation / 64 % 4 == 1;
     options.delta_codec = match incarnation % 3 {
         0 => DeltaCodec::Runs,
         1 => DeltaCodec::XorLzo,
         _ => DeltaCodec::Copies,
     };
+    if is_papers {
+        options.checkpoint = CheckpointPolicy::Early;
+    }
     options
 }
 

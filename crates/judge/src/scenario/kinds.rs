@@ -251,7 +251,7 @@ pub const SCENARIOS: [Scenario; 53] = [
     Scenario { name: "killed", is_killed: true, actors: &[Actor::Tree, Actor::Dsync], ..USUAL },
     Scenario {
         name: "regions",
-        options: "regions=2,delta=xor-lzo,order=history",
+        options: "regions=2,delta=xor-lzo,checkpoint=early,order=history",
         actors: &[Actor::Tree, Actor::Plain],
         ..USUAL
     },

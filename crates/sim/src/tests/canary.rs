@@ -141,7 +141,7 @@ mod faulty_engines {
 
     #[test]
     fn a_broken_engine_is_found_out_with_the_codec_of_djfs() {
-        for journal in ["volume:xor-lzo", "nvram:xor-lzo"] {
+        for journal in ["volume:xor-lzo", "nvram:xor-lzo", "nvram:xor-lzo:early"] {
             is_found_on(Fault::XorWithoutBase, journal);
         }
     }

@@ -114,6 +114,9 @@ crashes! {
     copies_random_delta: Random, Delta, "volume:copies", 2;
     copies_sqlite_auto: Sqlite, Auto, "nvram:copies", 2;
     copies_rounds_delta: Rounds, Delta, "device:copies", 1;
+    djfs_random_delta: Random, Delta, "nvram:xor-lzo:early", 2;
+    djfs_rounds_delta: Rounds, Delta, "volume:xor-lzo:early", 1;
+    djfs_writers_journal: Writers, Journal, "nvram:xor-lzo:early", 2;
     xor_lzo_random_delta: Random, Delta, "volume:xor-lzo", 2;
     xor_lzo_sqlite_auto: Sqlite, Auto, "volume:xor-lzo", 2;
     xor_lzo_rounds_delta: Rounds, Delta, "volume:xor-lzo", 1;
