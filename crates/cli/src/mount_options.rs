@@ -21,7 +21,7 @@ pub const OPTIONS: &[(&str, &str)] = &[
         "how file data are written (auto)",
     ),
     ("threshold=1..1048576", "data=selective: bytes from which a write goes in place (4096)"),
-    ("delta=runs|copies|xor-lzo", "how changed blocks are encoded (runs)"),
+    ("delta=runs|copies|xor-lzo|whole", "how changed blocks are encoded (runs)"),
     (
         "checkpoint=late|early",
         "late: regions go home when their room is needed; early: at once, for measurements (late)",
@@ -382,7 +382,8 @@ fn set_value(
         ("delta", Some("runs")) => parsed.delta_codec = DeltaCodec::Runs,
         ("delta", Some("copies")) => parsed.delta_codec = DeltaCodec::Copies,
         ("delta", Some("xor-lzo")) => parsed.delta_codec = DeltaCodec::XorLzo,
-        ("delta", _) => return Err(bad("runs, copies or xor-lzo").into()),
+        ("delta", Some("whole")) => parsed.delta_codec = DeltaCodec::Whole,
+        ("delta", _) => return Err(bad("runs, copies, xor-lzo or whole").into()),
         ("checkpoint", Some("late")) => parsed.checkpoint = CheckpointPolicy::Late,
         ("checkpoint", Some("early")) => parsed.checkpoint = CheckpointPolicy::Early,
         ("checkpoint", _) => return Err(bad("late or early").into()),
@@ -468,6 +469,7 @@ mod tests {
         assert_eq!((parsed.take_over, parsed.heartbeat_s), (false, 0));
         let parsed = parse_text("takeover,heartbeat=5").unwrap();
         assert_eq!((parsed.take_over, parsed.heartbeat_s), (true, 5));
+        assert_eq!(parse_text("delta=whole").unwrap().delta_codec, DeltaCodec::Whole);
         assert_eq!(parse_text("checkpoint=early").unwrap().checkpoint, CheckpointPolicy::Early);
         assert!(parse_text("noxattr").unwrap().no_xattr && !parsed.no_xattr);
         assert!(parse_text("may_tear,order=sync").unwrap().may_tear && !parsed.may_tear);

@@ -56,7 +56,7 @@ use crate::in_place::InPlace;
 use crate::limits::Limits;
 use crate::ring::Ring;
 use crate::running::Running;
-use crate::{JournalError, Medium, Options, Result, Space, Tid};
+use crate::{DeltaCodec, JournalError, Medium, Options, Result, Space, Tid};
 
 /// The parts of an open journal.
 pub(crate) struct Engine {
@@ -83,7 +83,8 @@ impl Engine {
         header: Header,
     ) -> Engine {
         let (limits, clean_limit) = (Limits::new(&header), options.clean_block_limit);
-        let packs = options.pack && matches!(space.medium(), Medium::Block(_));
+        let is_whole = options.delta_codec == DeltaCodec::Whole;
+        let packs = options.pack && !is_whole && matches!(space.medium(), Medium::Block(_));
         let flushes = space.flushes_of(&device);
         let context = Arc::new(Context::new(options));
         let is_one_device =

@@ -103,7 +103,7 @@ impl Change<'_> {
                 let xor = || xor_lzo::encode(base, version, limit, out);
                 may.then(xor).flatten().map(|_| FORM_XOR_LZO)
             }
-            (Form::Delta, None, DeltaCodec::XorLzo) => None,
+            (Form::Delta, None, DeltaCodec::XorLzo) | (Form::Delta, _, DeltaCodec::Whole) => None,
             (_, None, _) => runs::encode(&ZEROS, version, limit, out).map(|_| FORM_SPARSE),
             (Form::Delta, Some(base), DeltaCodec::Runs | DeltaCodec::Copies) => {
                 runs::encode(base, version, limit, out).map(|_| FORM_DELTA)

@@ -247,7 +247,7 @@ fn first_header(
         tail_region: 0,
         tail_tid: previous.map_or(Tid(1), |header| header.tail_tid.max(Tid(1))),
         reach_offset: 0,
-        step_bytes: space.step_bytes(),
+        step_bytes: options.delta_codec.step_bytes(space.step_bytes()),
         layout_checksum: space.layout_checksum(space.len_bytes()),
         space_bytes: space.len_bytes(),
         settled_tid: Tid(0),

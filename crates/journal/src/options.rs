@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::Observer;
+use crate::{BLOCK_BYTES, Observer};
 
 /// Options of `Journal::open`.
 #[derive(Debug, Clone)]
@@ -69,6 +69,16 @@ pub enum DeltaCodec {
     /// DJFS' own encoding (XOR, LZO), with the whole block first in each region:
     /// [`crate::codec::xor_lzo`].
     XorLzo,
+    /// None: where the others encode a delta, the record has the whole block, as JBD2's. No record
+    /// is compressed, and each fills whole blocks.
+    Whole,
+}
+
+impl DeltaCodec {
+    /// The step of a new incarnation on a medium with this step.
+    pub(crate) fn step_bytes(self, of_medium: usize) -> usize {
+        if self == DeltaCodec::Whole { BLOCK_BYTES } else { of_medium }
+    }
 }
 
 /// When a filled region is brought home.

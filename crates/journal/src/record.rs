@@ -540,7 +540,7 @@ mod tests {
 
     #[test]
     fn the_smallest_allowed_form_is_taken() {
-        use DeltaCodec::{Runs, XorLzo};
+        use DeltaCodec::{Runs, Whole, XorLzo};
         let three = |block: &mut BlockBytes| block[100..103].fill(9);
         let most = |block: &mut BlockBytes| block[..3500].fill(9);
         let mut ranges = Ranges::new();
@@ -563,6 +563,10 @@ mod tests {
         assert_eq!(through(XorLzo, false, &logged(Form::Delta, Some(1), three)).0, FORM_BLOCK);
         assert_eq!(through(XorLzo, true, &logged(Form::Delta, None, three)).0, FORM_BLOCK);
         assert_eq!(through(XorLzo, true, &extent).0, FORM_EXTENT);
+        for base in [Some(1), None] {
+            assert_eq!(through(Whole, true, &logged(Form::Delta, base, three)).0, FORM_BLOCK);
+        }
+        assert_eq!(through(Whole, true, &extent).0, FORM_EXTENT);
     }
 
     fn decode_with(bytes: &[u8], incarnation: u64, checksum_seed: u32) -> Decoded {

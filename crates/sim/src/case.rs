@@ -7,8 +7,8 @@
 //! random:17:60:journal@cut=123,sub=5,recut=4,resub=2    a crash of the recovery from that
 //! ```
 //! The place of the journal (`volume`, `nvram`, `device`) and the codec of deltas (`runs`,
-//! `copies`, `xor-lzo`) may be left out if they are the first ones. A last word `early` says that
-//! regions go home early, as in DJFS.
+//! `copies`, `xor-lzo`, `whole`) may be left out if they are the first ones. A last word `early`
+//! says that regions go home early, as in DJFS.
 
 use std::fmt;
 use std::str::FromStr;
@@ -81,8 +81,12 @@ impl Default for JournalKind {
     }
 }
 
-const CODECS: [(DeltaCodec, &str); 3] =
-    [(DeltaCodec::Runs, "runs"), (DeltaCodec::Copies, "copies"), (DeltaCodec::XorLzo, "xor-lzo")];
+const CODECS: [(DeltaCodec, &str); 4] = [
+    (DeltaCodec::Runs, "runs"),
+    (DeltaCodec::Copies, "copies"),
+    (DeltaCodec::XorLzo, "xor-lzo"),
+    (DeltaCodec::Whole, "whole"),
+];
 
 const EARLY: &str = "early";
 

@@ -4,7 +4,8 @@ use crate::common;
 
 use common::{Rig, commit, filled, put, quiet};
 use device::Counters;
-use onejournal_journal::{Form, HomeBlock, JournalError, Options, Space};
+use onejournal_journal::{DeltaCodec, Form, HomeBlock, JournalError, Options, Space};
+use onejournal_testing::Survival;
 
 const NONE: Counters = Counters {
     read_count: 0,
@@ -199,5 +200,26 @@ fn a_small_journal_gets_fewer_regions() {
         put(&journal, 7, 3);
         let committed = journal.running_tid();
         journal.sync(committed).unwrap();
+    }
+}
+
+/// Whole blocks, for measurements: a delta is the block, and a record fills whole blocks.
+#[test]
+fn without_deltas_a_record_is_made_of_whole_blocks() {
+    for (delta_codec, expected_bytes) in [(DeltaCodec::Runs, 512), (DeltaCodec::Whole, 8192)] {
+        let rig = Rig::new();
+        let journal = rig.open(Options { delta_codec, pack: true, ..quiet() });
+        let mut bytes = Vec::new();
+        for byte in 1..=3 {
+            let before = journal.stats().journal_bytes;
+            let mut handle = journal.begin(1).unwrap();
+            handle.put(HomeBlock(7), filled(byte), Form::Delta).unwrap();
+            journal.sync(handle.stop()).unwrap();
+            bytes.push(journal.stats().journal_bytes - before);
+        }
+        assert_eq!(bytes, [expected_bytes; 3], "{delta_codec:?}");
+        let crashed = rig.crash(Survival::Nothing);
+        crashed.recover().unwrap();
+        assert_eq!(crashed.first_bytes([7]), [3]);
     }
 }

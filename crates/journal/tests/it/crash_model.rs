@@ -80,6 +80,7 @@ fn options(incarnation: u64) -> Options {
     // Of every fourth seed.
     let is_papers = incarnation / 64 % 4 == 1;
     options.delta_codec = match incarnation % 3 {
+        0 if is_papers => DeltaCodec::Whole,
         0 => DeltaCodec::Runs,
         1 => DeltaCodec::XorLzo,
         _ => DeltaCodec::Copies,

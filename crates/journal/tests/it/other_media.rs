@@ -180,9 +180,11 @@ fn a_transaction_that_is_read_twice_is_found_on_larger_sectors() {
 
 #[test]
 fn recovery_does_not_depend_on_the_options_of_either_incarnation() {
-    let codecs = [DeltaCodec::Runs, DeltaCodec::XorLzo, DeltaCodec::Copies];
+    let codecs = [DeltaCodec::Runs, DeltaCodec::XorLzo, DeltaCodec::Copies, DeltaCodec::Whole];
     for (written, next) in [(2, 5), (5, 2)] {
-        for (codec, next_codec) in codecs.into_iter().zip([codecs[1], codecs[2], codecs[0]]) {
+        for (codec, next_codec) in
+            codecs.into_iter().zip([codecs[1], codecs[2], codecs[3], codecs[0]])
+        {
             for pack in [false, true] {
                 let options = |region_count, delta_codec, incarnation| Options {
                     region_count,

@@ -117,6 +117,9 @@ crashes! {
     djfs_random_delta: Random, Delta, "nvram:xor-lzo:early", 2;
     djfs_rounds_delta: Rounds, Delta, "volume:xor-lzo:early", 1;
     djfs_writers_journal: Writers, Journal, "nvram:xor-lzo:early", 2;
+    whole_random_journal: Random, Journal, "volume:whole", 2;
+    whole_writers_wasteless: Writers, Wasteless, "device:whole", 2;
+    whole_rounds_journal: Rounds, Journal, "nvram:whole", 1;
     xor_lzo_random_delta: Random, Delta, "volume:xor-lzo", 2;
     xor_lzo_sqlite_auto: Sqlite, Auto, "volume:xor-lzo", 2;
     xor_lzo_rounds_delta: Rounds, Delta, "volume:xor-lzo", 1;

@@ -96,7 +96,8 @@ fn options(read_only: bool, how: u8) -> OpenOptions {
         delta_codec: match how >> 3 & 3 {
             0 => DeltaCodec::Runs,
             1 => DeltaCodec::XorLzo,
-            _ => DeltaCodec::Copies,
+            2 => DeltaCodec::Copies,
+            _ => DeltaCodec::Whole,
         },
         region_count: 2,
         commit_interval: None,
