@@ -44,9 +44,10 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     // not matter here.
     let device: Device = "zero".parse().expect("a preset");
     let whole_blocks = Ext4::journal().name();
-    let recipes: [Box<dyn System>; 6] = [
+    let recipes: [Box<dyn System>; 7] = [
         Box::new(Ext4::ordered()),
         Box::new(Ext4::journal()),
+        Box::new(OneJournal::as_in_fast14()),
         Box::new(OneJournal::new().data("journal")),
         Box::new(OneJournal::new().data("wasteless")),
         Box::new(OneJournal::new().data("delta")),

@@ -20,6 +20,8 @@ pub fn systems() -> Vec<Box<dyn System>> {
         Box::new(ours("selective")),
         Box::new(ours("wasteless")),
         Box::new(ours("auto")),
+        Box::new(OneJournal::as_in_okeanos("wasteless").journal(Journal::SameKind)),
+        Box::new(OneJournal::as_in_okeanos("selective").journal(Journal::SameKind)),
     ]
 }
 

@@ -24,6 +24,14 @@ pub fn is_part_there(section: &mut Section, part: &str, found: Result<()>) -> bo
     found.inspect_err(|error| section.leave_out(part, &error.to_string())).is_ok()
 }
 
+/// Commits that waited for room in OneJournal's journal, as a count of a sample.
+pub const STALLS: &str = "stalls";
+
+/// So far; `None` of other systems.
+fn stalls(running: &Running) -> Result<Option<f64>> {
+    Ok(running.stat()?.and_then(|stat| stat["stalls"].as_f64()))
+}
+
 /// Measures each system once, in a shuffled order: a sample, and the requests to the devices.
 /// `each` returns the measured value, and the number of operations by which the counts are divided.
 pub fn round(
@@ -37,7 +45,7 @@ pub fn round(
     measure::in_turns(rng, &mut order, |_, running| {
         // Nothing of the case before is left to write.
         running.sync()?;
-        let journal_before = running.journal_bytes()?;
+        let (journal_before, stalls_before) = (running.journal_bytes()?, stalls(running)?);
         let ((value, operations), asked) = running.during(|| each(running))?;
         let journal_after = running.journal_bytes()?;
         let operations = operations as usize;
@@ -46,6 +54,9 @@ pub fn round(
         if let (Some(before), Some(after)) = (journal_before, journal_after) {
             let journal_kib = (after - before) as f64 / 1024.0;
             samples.count_named(key, &running.name, metric, 0, &[("journal KiB", journal_kib)]);
+        }
+        if let (Some(before), Some(after)) = (stalls_before, stalls(running)?) {
+            samples.count_named(key, &running.name, metric, 0, &[(STALLS, after - before)]);
         }
         Ok(())
     })

@@ -29,6 +29,8 @@ pub struct OneJournal {
     /// The size of an internal journal; `None`: what `onejournal mkfs` chooses.
     journal_size_mib: Option<u32>,
     options: Vec<String>,
+    /// In the report, instead of the mode and the options.
+    paper: Option<String>,
 }
 
 impl OneJournal {
@@ -41,7 +43,40 @@ impl OneJournal {
             has_uring: true,
             journal_size_mib: None,
             options,
+            paper: None,
         }
+    }
+
+    /// What DJFS does, as far as options can have it: the compressed XOR of a block's versions on
+    /// NVRAM, and a region goes home when the next one is entered.
+    pub fn as_in_djfs(regions: u32) -> OneJournal {
+        let ours = OneJournal::new().data("delta").nvram();
+        let ours = ours.option("delta=xor-lzo").option("checkpoint=early");
+        ours.option(&format!("regions={regions}")).named(format!("as in DJFS, {regions} regions"))
+    }
+
+    /// DJFS' NVRAM journaling: whole blocks, stored without a flush.
+    pub fn as_in_nvram_journaling() -> OneJournal {
+        let ours = OneJournal::new().data("journal").nvram();
+        ours.option("delta=whole").named("NVRAM journaling as in DJFS".to_owned())
+    }
+
+    /// FAST'14's single-I/O data journaling: whole blocks, committed by one write.
+    pub fn as_in_fast14() -> OneJournal {
+        let ours = OneJournal::new().data("journal").option("delta=whole");
+        ours.named("single-I/O journaling as in FAST'14".to_owned())
+    }
+
+    /// A mode of Okeanos: the bytes that were written, metadata as whole blocks, and blocks of the
+    /// journal that are filled up.
+    pub fn as_in_okeanos(mode: &'static str) -> OneJournal {
+        let ours = OneJournal::new().data(mode).option("delta=whole");
+        ours.named(format!("{mode} as in Okeanos"))
+    }
+
+    fn named(mut self, name: String) -> OneJournal {
+        self.paper = Some(name);
+        self
     }
 
     /// With another `data=`.
@@ -92,10 +127,11 @@ impl OneJournal {
 
 impl System for OneJournal {
     fn name(&self) -> String {
-        let mut name = "OneJournal".to_owned();
-        if self.data != "auto" {
-            name.push_str(&format!(" {}", self.data));
-        }
+        let mut name = match (&self.paper, self.data) {
+            (Some(paper), _) => paper.clone(),
+            (None, "auto") => "OneJournal".to_owned(),
+            (None, mode) => format!("OneJournal {mode}"),
+        };
         match &self.journal {
             Journal::Internal => {}
             Journal::Nvram { latency_ns_per_line: 0 } => name.push_str(", NVRAM"),
@@ -111,8 +147,10 @@ impl System for OneJournal {
         if let Some(size_mib) = self.journal_size_mib {
             name.push_str(&format!(", journal of {size_mib} MiB"));
         }
-        for option in &self.options {
-            name.push_str(&format!(", {option}"));
+        if self.paper.is_none() {
+            for option in &self.options {
+                name.push_str(&format!(", {option}"));
+            }
         }
         name
     }
@@ -187,4 +225,24 @@ fn nvram_options(lab: &Lab, latency_ns_per_line: u32, running: &mut Running) -> 
         _ => Ok(()),
     });
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_of_a_paper_has_the_papers_name() {
+        let names = [
+            (OneJournal::as_in_djfs(2), "as in DJFS, 2 regions, NVRAM"),
+            (OneJournal::as_in_nvram_journaling(), "NVRAM journaling as in DJFS, NVRAM"),
+            (OneJournal::as_in_fast14(), "single-I/O journaling as in FAST'14"),
+            (OneJournal::as_in_okeanos("selective"), "selective as in Okeanos"),
+            (OneJournal::new().data("delta").nvram(), "OneJournal delta, NVRAM"),
+            (OneJournal::new().option("regions=2"), "OneJournal, regions=2"),
+        ];
+        for (system, name) in names {
+            assert_eq!(system.name(), name);
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples};
 use crate::results::{Better, Outcome, Plot, Section, Verdict};
 use crate::systems::client::{Log, SqliteExtension};
-use crate::systems::{self, Ext4, Running, Site, System};
+use crate::systems::{self, Ext4, OneJournal, Running, Site, System};
 
 const DELTA: Metric = Metric { name: "delta size", unit: "% of a block", better: Better::Lower };
 const TRAFFIC: Metric =
@@ -23,6 +23,8 @@ fn contenders() -> Vec<Contender> {
         Contender::new(nvram()),
         Contender::new(nvram().option("delta=copies")),
         Contender::new(nvram().option("delta=xor-lzo")),
+        Contender::new(OneJournal::as_in_djfs(2)),
+        Contender::new(OneJournal::as_in_nvram_journaling()),
         Contender::new(nvram().option("atomic_writes")).only("PERSIST"),
         Contender::new(SqliteExtension(Box::new(Ext4::ordered()), Log::Nvram)).only("WAL"),
     ]

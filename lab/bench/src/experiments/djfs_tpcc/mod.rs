@@ -26,15 +26,17 @@ pub const EXPERIMENT: Experiment = Experiment {
             again; in a full run some at a time, each group with ext4 ordered, whose ratios are \
             those of the group; at the end the standard's twelve consistency conditions hold on \
             each. `tpmC` counts committed New-Orders. *NVRAM* is a journal, or the extension's \
-            lanes, in memory, which stands for NVRAM, as DRAM did in the paper. No system here is \
-            DJFS; *delta=xor-lzo* has its encoding of changes. *order=sync* lets the kernel \
-            collect writes until a sync and gives up the order among files, which ext4 ordered \
-            does not keep either. *atomic_writes*: SQLite writes no rollback journal at all; nor \
-            does it with the extension on ext4, where a transaction is a record of the log (the \
-            client's SQLite is built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`). The ceiling is \
-            *eatmydata*: no sync does anything. Delta size: the mean size of a change that is \
-            logged as a difference, of a block of 4 KiB; pages of 1 KiB were SQLite's default \
-            before version 3.12. The paper does not name its pages.",
+            lanes, in memory, which stands for NVRAM, as DRAM did in the paper. *as in DJFS* is \
+            OneJournal with DJFS' encoding of changes and its policy of checkpoints, with two or \
+            four regions, *NVRAM journaling as in DJFS* logs whole blocks without compression; \
+            *delta=xor-lzo* has DJFS' encoding alone. *order=sync* lets the kernel collect writes \
+            until a sync and gives up the order among files, which ext4 ordered does not keep \
+            either. *atomic_writes*: SQLite writes no rollback journal at all; nor does it with \
+            the extension on ext4, where a transaction is a record of the log (the client's SQLite \
+            is built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`). The ceiling is *eatmydata*: no sync \
+            does anything. Delta size: the mean size of a change that is logged as a difference, \
+            of a block of 4 KiB; pages of 1 KiB were SQLite's default before version 3.12. The \
+            paper does not name its pages.",
     paper_claim: "On a Samsung 840 DJFS has up to 64.2 times the tpmC of ext4 with a rollback \
             journal (PERSIST), and up to 26.5 times with a WAL. Its peers are ext4 ordered and \
             journal with the journal on the disk, and ext4 journal with an external one; the text \
