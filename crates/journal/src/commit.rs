@@ -39,13 +39,14 @@ use crate::header::Header;
 use crate::home::Home;
 use crate::in_place::{InPlace, WriteOut};
 use crate::limits::Limits;
+use crate::options::{CheckpointPolicy, DeltaCodec};
 use crate::record::{self, Contents, Encoded, Encoding, RecordBuf};
 use crate::regions::{RecordSpan, Regions};
 use crate::ring::Ring;
 use crate::running::{Committing, InPlaceCount, InPlaceEnd, Running};
 use crate::stats::Counters;
 use crate::under_way::Source;
-use crate::{CheckpointPolicy, DeltaCodec, HomeBlock, Result, Tid, WrittenAs};
+use crate::{HomeBlock, Result, Tid, WrittenAs};
 
 /// The parts of the engine that a commit uses.
 pub(crate) struct Parts {

@@ -54,9 +54,10 @@ use crate::header::Header;
 use crate::home::Home;
 use crate::in_place::InPlace;
 use crate::limits::Limits;
+use crate::options::DeltaCodec;
 use crate::ring::Ring;
 use crate::running::Running;
-use crate::{DeltaCodec, JournalError, Medium, Options, Result, Space, Tid};
+use crate::{JournalError, Medium, Options, Result, Space, Tid};
 
 /// The parts of an open journal.
 pub(crate) struct Engine {

@@ -15,8 +15,9 @@ use crate::form::{self, Change, form_name};
 use crate::format::{
     COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, RawCheck, RawCommit, RawDescriptor, RawTag,
 };
+use crate::options::DeltaCodec;
 use crate::running::Logged;
-use crate::{BLOCK_BYTES, BlockBytes, DeltaCodec, HomeBlock, Tid};
+use crate::{BLOCK_BYTES, BlockBytes, HomeBlock, Tid};
 
 const DESCRIPTOR_BYTES: usize = size_of::<RawDescriptor>();
 const TAG_BYTES: usize = size_of::<RawTag>();

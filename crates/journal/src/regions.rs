@@ -26,8 +26,9 @@ use std::sync::Arc;
 use crate::form;
 use crate::header::Header;
 use crate::live::{LiveRecords, NewRecord};
+use crate::options::CheckpointPolicy;
 use crate::running::Committing;
-use crate::{BlockOwner, BlockRef, CheckpointPolicy, HomeBlock, Tid};
+use crate::{BlockOwner, BlockRef, HomeBlock, Tid};
 
 /// What a region is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -77,7 +77,7 @@ fn options(incarnation: u64) -> Options {
     options.clean_block_limit = 8;
     options.in_place_run_blocks = 2;
     options.pack = incarnation.is_multiple_of(2);
-    // Of every fourth seed.
+    // Every fourth seed has them.
     let is_papers = incarnation / 64 % 4 == 1;
     options.delta_codec = match incarnation % 3 {
         0 if is_papers => DeltaCodec::Whole,
