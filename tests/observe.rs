@@ -88,7 +88,7 @@ fn the_first_lines_are_for_people() {
     assert!(line("flushes per fsync").contains(&format!("({flushes}, 1 fsync")), "{text}");
     // The journal of 4 MiB was filled with zeros, which are in no other number.
     assert!(line("written while mounting").contains("4.2 MB"), "{text}");
-    assert!(line("written since the mount").contains(" B to the device"), "{text}");
+    assert!(line("written since the mount").contains("B to the device"), "{text}");
     // Every number that is not 0 is in a group.
     let stat = scratch.stat();
     // These are in the first lines only.

@@ -14,21 +14,20 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Random overwrites and fsync",
     paper: DJFS,
     figure: "Figures 2, 3a and 7",
-    about: "fio overwrites random blocks of 4 KiB in a file of 64 MiB (the paper: 4K files of 1 \
-            MB), with an `fsync` after every 1, 4, 16, 64 of them or never, on a model of the \
-            paper's disk, a Samsung 840 (`ssd840`). Writes a second, the syncs included; and what \
-            the disk gets for each write: flushes, KiB, and of them KiB of journal. The paper \
-            counted FUA writes apart; a loop device has none, so each is a write and a flush here. \
-            Its Figure 3b, the number of explicit checkpoints, is not measured. *OneJournal delta, \
-            NVRAM* (four regions) is not DJFS: it logs changed bytes, where DJFS logs a compressed \
-            XOR, and it brings a region home when its room is needed, where DJFS does so as soon \
-            as it uses the next one. *as in DJFS* is OneJournal with both as DJFS has them, with \
-            two and four regions; *OneJournal delta, NVRAM, checkpoint=early* has DJFS' policy \
-            alone. *NVRAM journaling as in DJFS* logs whole blocks without compression. *ext4 \
-            journal, journal in memory* is the kernel's, but its journal of 64 MiB is behind a \
-            block device; the paper stores to 128 MB of memory. With *order=sync* the kernel \
-            collects writes between syncs. Every byte that fio writes is random: the worst case \
-            for deltas.",
+    about: "fio overwrites random blocks of 4 KiB in a file (the paper: in 4K files of 1 MB), with \
+            an `fsync` after every 1, 4, 16, 64 of them or never, on a model of the paper's disk, \
+            a Samsung 840 (`ssd840`). Writes a second, the syncs included; and what the disk gets \
+            for each write: flushes, KiB, and of them KiB of journal. A loop device has no FUA \
+            writes, which the paper counts apart: each is a write and a flush. Figure 3b (explicit \
+            checkpoints) is not measured. *OneJournal delta, NVRAM* (four regions) is not DJFS: it \
+            logs changed bytes, not a compressed XOR, and brings a region home when its room is \
+            needed, not as soon as it uses the next one. *as in DJFS* is OneJournal with both as \
+            DJFS has them, with two and four regions; *OneJournal delta, NVRAM, checkpoint=early* \
+            has DJFS' policy alone. *NVRAM journaling as in DJFS* logs whole blocks without \
+            compression. *ext4 journal, journal in memory* is the kernel's, but its journal of 64 \
+            MiB is behind a block device; the paper stores to 128 MB of memory. With *order=sync* \
+            the kernel collects writes between syncs. fio writes random bytes: the worst case for \
+            deltas.",
     paper_claim: "With fsync up to 5.1 times as many writes a second as ext4 ordered and journal \
             with the journal on the disk. Up to 4.0 times as many as with an external journal, and \
             up to 1.8 times as many as with NVRAM journaling of whole blocks. Without fsync up to \

@@ -83,8 +83,8 @@ pub fn report(args: &ReportArgs) -> Done {
 }
 
 /// A note below results whose set-up or goal was described in other words when they were measured.
-const DESCRIBED_LATER: &str = "What is done or wanted was described in other words when this was \
-                               measured. The verdicts are as they were then.";
+const DESCRIBED_LATER: &str =
+    "The description was changed after this was measured. The verdicts were not.";
 
 /// The results of a directory, in the order of the report, with the descriptions of this program:
 /// a corrected sentence needs no new measurement.
