@@ -78,7 +78,10 @@
 //!    SQLite emptied is also synced before *begin*.
 //! 5. A sync at a checkpoint does nothing if all frames are logged. With `synchronous=NORMAL` it
 //!    syncs the WAL once, as SQLite always did, and the sync of the header is an append. So the
-//!    extension is never slower.
+//!    extension is never slower. If the log has frames of this generation, and frames that are not
+//!    logged follow them, a base *durable* covers these, too. The checkpoint copies them to the
+//!    database, and then SQLite may remove or empty the WAL. Without the base, recovery would
+//!    compare such a database with the logged frames only, and refuse it.
 //! 6. When the last connection removes the WAL, the removal is made durable and then the log is
 //!    *closed*. A plain database is left. A process that leaves while others stay syncs the WAL, or
 //!    closes the log if the generation is over.

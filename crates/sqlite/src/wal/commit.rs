@@ -13,6 +13,7 @@ use crate::ffi::SQLITE_WARNING;
 use crate::format::wal::{FRAME_HEADER_BYTES, HEADER_BYTES, Header};
 use crate::frames::pending::Pending;
 use crate::frames::read::{Files, frame_header, read_header};
+use crate::frames::scan::Scan;
 use crate::frames::tail::{DIRECT_BYTES, Tail};
 use crate::frames::versions::Versions;
 use crate::messages::tell;
@@ -111,7 +112,7 @@ impl Database {
         let last_lsn = shared.last_lsn;
         let mut logged_frames = None;
         let shared = match Tail::find(&header, files.wal, &shared, pending)? {
-            None => self.sync_without_commit(stream, &header, files.wal, shared)?,
+            None => sync_without_commit(stream, &header, files, shared)?,
             // Rule 9.
             Some(_) if shared.is_closed() && begins_wal(&header, pending) => {
                 sync_file(stream, &header, files.wal)?;
@@ -152,29 +153,34 @@ impl Database {
         }
         Ok(())
     }
+}
 
-    /// Carries out a sync at a checkpoint, or after a new header.
-    fn sync_without_commit(
-        &self,
-        stream: &Stream,
-        header: &Header,
-        wal: Real,
-        shared: StreamHeader,
-    ) -> Result<StreamHeader, Failure> {
-        if shared.salts != header.salts {
-            sync_file(stream, header, wal)?;
-            return Ok(shared);
-        }
-        let has_unlogged = frame_header(header, wal, shared.logged + 1)?
-            .is_some_and(|frame| frame.salts == header.salts);
-        if !has_unlogged && !shared.is_new && !shared.is_dirty {
-            return Ok(shared);
-        }
-        sync_file(stream, header, wal)?;
-        let shared =
-            StreamHeader { is_new: false, is_dirty: has_unlogged || shared.is_dirty, ..shared };
-        Ok(leave(stream, shared))
+/// Carries out a sync at a checkpoint, or after a new header (rule 5).
+fn sync_without_commit(
+    stream: &Stream,
+    header: &Header,
+    files: Files,
+    shared: StreamHeader,
+) -> Result<StreamHeader, Failure> {
+    if shared.salts != header.salts {
+        sync_file(stream, header, files.wal)?;
+        return Ok(shared);
     }
+    let has_unlogged = frame_header(header, files.wal, shared.logged + 1)?
+        .is_some_and(|frame| frame.salts == header.salts);
+    if !has_unlogged && !shared.is_new && !shared.is_dirty {
+        return Ok(shared);
+    }
+    if has_unlogged && shared.has_frames {
+        let committed = Scan::read(files.wal)?.map_or(0, |scan| scan.committed());
+        if committed > shared.logged {
+            return make_durable(stream, header, files, committed);
+        }
+    }
+    sync_file(stream, header, files.wal)?;
+    let shared =
+        StreamHeader { is_new: false, is_dirty: has_unlogged || shared.is_dirty, ..shared };
+    Ok(leave(stream, shared))
 }
 
 /// Logs the frames of `tail`. `None`: the log's pool is too small for the record. Without a stream

@@ -5,7 +5,7 @@ use crate::common;
 use std::sync::{Arc, Mutex};
 
 use common::crash_vfs::{Event, Recorder};
-use common::world::{World, cut_wal};
+use common::world::{World, cut_nothing, cut_wal};
 use common::{Place, count, is_sound, set_up};
 use onejournal_sqlite::Fault;
 use rusqlite::{Connection, OpenFlags, ffi};
@@ -408,4 +408,42 @@ fn regression_a_sync_that_failed_in_recovery_is_not_made_good_by_the_next() {
     let synced = of_wal.iter().position(|event| *event == Event::Sync).expect("a sync");
     let is_write = |event: &Event| *event == Event::Write;
     assert!(synced > 0 && of_wal[..synced].iter().all(is_write), "{of_wal:?}");
+}
+
+/// Frames of a commit with `synchronous=NORMAL` follow the logged ones. A checkpoint copies them
+/// all, and then SQLite removes or empties the WAL.
+#[test]
+fn regression_a_wal_goes_with_frames_that_the_log_lacks() {
+    onejournal_testing::own_process!();
+    set_up();
+    for is_emptied in [false, true] {
+        let world = World::new(true);
+        let (full, normal) = (open(&world, 4096), open(&world, 4096));
+        normal.execute_batch("PRAGMA synchronous=NORMAL").expect("setup");
+        for id in 0..5 {
+            put(&full, id, 3000, 1).expect("it is logged");
+        }
+        let before = rows(&full);
+        put(&normal, 2, 3000, 2).expect("it is not");
+        let wanted = rows(&full);
+        let cuts: Arc<Mutex<Vec<tempfile::TempDir>>> = Arc::default();
+        let hook = {
+            let (cuts, home) = (cuts.clone(), world.home.path().to_owned());
+            move |recorder: &Recorder| {
+                let all = [cut_wal(&home, true, recorder), cut_nothing(&home, true, recorder)];
+                cuts.lock().expect("cuts").extend(all);
+            }
+        };
+        Recorder::begin(&world.data(), Box::new(hook));
+        match is_emptied {
+            true => assert_eq!(checkpoint(&full, "TRUNCATE").expect("checkpoint")[0], 0),
+            false => drop((full, normal)),
+        }
+        Recorder::point();
+        Recorder::end();
+        for left in std::mem::take(&mut *cuts.lock().expect("cuts")) {
+            let found = recovered(left).expect("recovered");
+            assert!(found == wanted || found == before);
+        }
+    }
 }

@@ -74,6 +74,13 @@ pub fn cut_wal(home: &Path, is_nvram: bool, recorder: &Recorder) -> tempfile::Te
     target
 }
 
+/// The same, when the disk had all that was written.
+pub fn cut_nothing(home: &Path, is_nvram: bool, recorder: &Recorder) -> tempfile::TempDir {
+    let target = cut_log(home, is_nvram);
+    recorder.crash_without(&target.path().join("data"), "");
+    target
+}
+
 fn cut_log(home: &Path, is_nvram: bool) -> tempfile::TempDir {
     let target = tempfile::tempdir_in("/dev/shm").expect("directory");
     std::fs::create_dir(target.path().join("memory")).expect("directory");
