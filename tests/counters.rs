@@ -24,6 +24,8 @@ fn mounted(options: &str) -> Option<Scratch> {
 fn cost(scratch: &Scratch, before: &Value) -> (u64, u64) {
     let after = scratch.stat();
     let count = |name: &str| after[name].as_u64().unwrap() - before[name].as_u64().unwrap();
+    let why = "another program called sync(2), which commits what a test has not synced";
+    assert_eq!(count("syncfs"), 0, "{why}; try again where none does");
     (count("device_writes"), count("device_flushes"))
 }
 

@@ -368,8 +368,9 @@ impl Place {
         place
     }
 
-    /// Runs a script where it can break nothing: with mounts, processes and shared memory of its own, which end with it,
-    /// also when it fails and a server still runs.
+    /// Runs a script where it can break nothing: with mounts, processes, shared memory and a network
+    /// of its own, which end with it, also when it fails and a server still runs. Two runs of a
+    /// page have its ports once each.
     fn run(&self, script: &str) -> support::Ran {
         let path = std::env::var("PATH").unwrap_or_default();
         let paths = module_paths().map(|(variable, paths)| match variable {
@@ -378,10 +379,13 @@ impl Place {
         });
         let bin = self.dir.path().join("bin");
         let _alone = alone();
-        let start = format!("{LET_GO}\nmount -t tmpfs tmpfs /dev/shm && exec bash -c \"$2\" page");
+        let start = format!(
+            "{LET_GO}
+             ip link set lo up && mount -t tmpfs tmpfs /dev/shm && exec bash -c \"$2\" page"
+        );
         let mut command = Command::new("unshare");
         command
-            .args(["--mount", "--ipc", "--pid", "--fork", "--mount-proc", "--kill-child"])
+            .args(["--mount", "--ipc", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"])
             .args(["sh", "-c"])
             .args([&start, "sh", "no directory", script])
             .current_dir(self.dir.path().join("work"))
@@ -404,9 +408,13 @@ fn with_package(modules: OsString) -> OsString {
     paths
 }
 
+fn can_run_pages() -> bool {
+    can_mount() && has_namespaces() && has_program("ip")
+}
+
 #[test]
 fn every_command_runs() {
-    if !can_mount() || !has_namespaces() {
+    if !can_run_pages() {
         return;
     }
     let mut failed = String::new();
@@ -429,7 +437,7 @@ fn every_command_runs() {
 
 #[test]
 fn a_command_that_fails_is_found() {
-    if !can_mount() || !has_namespaces() {
+    if !can_run_pages() {
         return;
     }
     let page = root().join("docs/x.md");
@@ -450,7 +458,7 @@ fn a_command_that_fails_is_found() {
 /// The server that a page started is gone when a command after it has failed: it holds no lock any more.
 #[test]
 fn servers_end_with_their_page() {
-    if !can_mount() || !has_namespaces() || !has_program("setsid") || !has_program("flock") {
+    if !can_run_pages() || !has_program("setsid") || !has_program("flock") {
         return;
     }
     let (page, place) = (root().join("docs/x.md"), Place::new());
