@@ -40,6 +40,26 @@ pub struct Region {
     pub end: u64,
     pub writes: u64,
     pub write_bytes: u64,
+    /// The part of `write_bytes` that is jbd2's own blocks: descriptors, commits, revokes, the
+    /// superblock.
+    pub jbd2_bytes: u64,
+}
+
+impl Region {
+    /// Nothing was written to it yet.
+    pub fn new(start: u64, end: u64) -> Region {
+        Region { start, end, writes: 0, write_bytes: 0, jbd2_bytes: 0 }
+    }
+}
+
+const JBD2_BLOCK_BYTES: usize = 4096;
+/// The first bytes of such a block. jbd2 logs a data block that begins with them in another form.
+const JBD2_MAGIC: [u8; 4] = 0xc03b_3998_u32.to_be_bytes();
+
+/// Bytes of the blocks in `data` that are jbd2's own.
+fn jbd2_bytes(data: &[u8]) -> u64 {
+    let blocks = data.chunks_exact(JBD2_BLOCK_BYTES);
+    blocks.filter(|block| block.starts_with(&JBD2_MAGIC)).map(|block| block.len() as u64).sum()
 }
 
 impl Counters {
@@ -47,13 +67,13 @@ impl Counters {
     pub fn reset(&mut self) {
         let mut regions = std::mem::take(&mut self.regions);
         for region in regions.values_mut() {
-            (region.writes, region.write_bytes) = (0, 0);
+            *region = Region::new(region.start, region.end);
         }
         *self = Counters { regions, ..Counters::default() };
     }
 
-    /// Counts a write.
-    pub fn count_write(&mut self, span: &Range<u64>) {
+    /// Counts a write of `data`.
+    pub fn count_write(&mut self, span: &Range<u64>, data: &[u8]) {
         let len_bytes = span.end - span.start;
         self.writes += 1;
         self.write_bytes += len_bytes;
@@ -61,6 +81,7 @@ impl Counters {
             if (region.start..region.end).contains(&span.start) {
                 region.writes += 1;
                 region.write_bytes += len_bytes;
+                region.jbd2_bytes += jbd2_bytes(data);
             }
         }
     }

@@ -122,7 +122,7 @@ impl Emulator {
         if !self.disk.has(&span) {
             return None;
         }
-        self.counters.count_write(&span);
+        self.counters.count_write(&span, data);
         self.trace.add(now_ns, 'W', &span);
         self.disk.write(offset, data);
         let recorded = self
@@ -183,8 +183,7 @@ impl Emulator {
                 return None;
             }
             Command::Region { name, start, end } => {
-                let region = Region { start, end, writes: 0, write_bytes: 0 };
-                self.counters.regions.insert(name, region);
+                self.counters.regions.insert(name, Region::new(start, end));
             }
             Command::NoRegions => self.counters.regions.clear(),
             Command::Power(is_on) => self.is_off = !is_on,
@@ -259,6 +258,20 @@ mod tests {
         disk.obey("reset").unwrap();
         assert_eq!((value(&disk, "/writes"), value(&disk, "/regions/journal/writes")), (0.0, 0.0));
         assert_eq!(value(&disk, "/regions/journal/end"), 8192.0);
+    }
+
+    #[test]
+    fn blocks_of_jbd2_are_counted_apart_in_a_region() {
+        let mut disk = emulator();
+        disk.obey("region journal 4096 65536").unwrap();
+        let block = |first: &[u8]| [first, &vec![1; 4096 - first.len()]].concat();
+        let own = block(&[0xc0, 0x3b, 0x39, 0x98]);
+        let logged = [block(&[]), block(&[0, 0xc0, 0x3b, 0x39, 0x98])].concat();
+        disk.write(0, 0, &own).unwrap();
+        disk.write(0, 4096, &[own.clone(), logged, own.clone()].concat()).unwrap();
+        disk.write(0, 20480, &own[..512]).unwrap();
+        let region = |name: &str| value(&disk, &format!("/regions/journal/{name}"));
+        assert_eq!((region("write_bytes"), region("jbd2_bytes")), (16896.0, 8192.0));
     }
 
     #[test]

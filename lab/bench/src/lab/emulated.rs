@@ -19,9 +19,12 @@ struct Regions {
     regions: BTreeMap<String, Region>,
 }
 
-#[derive(Deserialize)]
-struct Region {
-    write_bytes: u64,
+/// Bytes written to a part of a disk.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub struct Region {
+    pub write_bytes: u64,
+    /// The part that is jbd2's own blocks.
+    pub jbd2_bytes: u64,
 }
 
 /// A disk that runs.
@@ -85,10 +88,13 @@ impl EmulatedDisk {
         self.counters()
     }
 
-    /// Bytes written to the regions that were named to it.
-    pub fn region_write_bytes(&self) -> Result<u64> {
+    /// What was written to the regions that were named to it, together.
+    pub fn regions(&self) -> Result<Region> {
         let Regions { regions } = self.counters()?;
-        Ok(regions.values().map(|region| region.write_bytes).sum())
+        Ok(regions.values().fold(Region::default(), |sum, region| Region {
+            write_bytes: sum.write_bytes + region.write_bytes,
+            jbd2_bytes: sum.jbd2_bytes + region.jbd2_bytes,
+        }))
     }
 
     fn counters<T: DeserializeOwned>(&self) -> Result<T> {

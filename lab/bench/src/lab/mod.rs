@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 pub use counts::DeviceCounts;
-pub use emulated::EmulatedDisk;
+pub use emulated::{EmulatedDisk, Region};
 pub use medium::{Device, Medium};
 pub use memory_limit::MemoryLimit;
 pub use program::{Child, MARK, Program, is_installed};

@@ -11,7 +11,9 @@ use serde_json::Value;
 use super::Site;
 use super::client::ClientSettings;
 use crate::error::{Error, Result};
-use crate::lab::{Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Teardown, interrupt};
+use crate::lab::{
+    Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Region, Teardown, interrupt,
+};
 
 /// How long a device may be busy after it was unmounted.
 const UNUSED_WAIT: Duration = Duration::from_secs(60);
@@ -45,6 +47,37 @@ impl std::ops::Sub for Counts {
 
     fn sub(self, earlier: Counts) -> Counts {
         Counts { device: self.device - earlier.device, journal: self.journal - earlier.journal }
+    }
+}
+
+/// Bytes written to a journal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JournalParts {
+    /// Headers, descriptors, commits and padding, with which the journal finds and checks the data.
+    pub metadata_bytes: u64,
+    /// Blocks and changes of the file system, its own metadata among them.
+    pub data_bytes: u64,
+}
+
+impl JournalParts {
+    /// OneJournal's counters. `None` for a journal on a disk, where changes are compressed together
+    /// after they were counted.
+    fn of_stat(stat: &Value) -> Option<JournalParts> {
+        let all_bytes = stat["journal_medium"]["bytes_stored"].as_u64()?;
+        let forms = stat["journal_bytes_by_form"].as_object()?;
+        let data_bytes = forms.values().filter_map(Value::as_u64).sum();
+        Some(JournalParts { metadata_bytes: all_bytes - data_bytes, data_bytes })
+    }
+}
+
+impl std::ops::Sub for JournalParts {
+    type Output = JournalParts;
+
+    fn sub(self, earlier: JournalParts) -> JournalParts {
+        JournalParts {
+            metadata_bytes: self.metadata_bytes - earlier.metadata_bytes,
+            data_bytes: self.data_bytes - earlier.data_bytes,
+        }
     }
 }
 
@@ -246,14 +279,29 @@ impl Running {
         }
         match (&self.journal, self.medium.disk()) {
             (Some(journal), _) => Ok(Some(journal.counts()?.write_bytes)),
-            (None, Some(disk)) if self.has_journal_regions => disk.region_write_bytes().map(Some),
+            (None, Some(disk)) if self.has_journal_regions => Ok(Some(disk.regions()?.write_bytes)),
             _ => Ok(None),
         }
     }
 
+    /// Bytes written to the journal so far in two parts; `None` where they cannot be told apart.
+    pub fn journal_parts(&self) -> Result<Option<JournalParts>> {
+        if let Some(stat) = self.stat()? {
+            return Ok(JournalParts::of_stat(&stat));
+        }
+        let medium = self.journal.as_ref().unwrap_or(&self.medium);
+        let Some(disk) = medium.disk().filter(|_| self.has_journal_regions) else {
+            return Ok(None);
+        };
+        let Region { write_bytes, jbd2_bytes } = disk.regions()?;
+        let data_bytes = write_bytes - jbd2_bytes;
+        Ok(Some(JournalParts { metadata_bytes: jbd2_bytes, data_bytes }))
+    }
+
     /// Lets an emulated disk count writes to these bytes, which are a journal.
     pub fn count_journal(&mut self, extents: &[std::ops::Range<u64>]) -> Result<()> {
-        let Some(disk) = self.medium.disk() else { return Ok(()) };
+        let medium = self.journal.as_ref().unwrap_or(&self.medium);
+        let Some(disk) = medium.disk() else { return Ok(()) };
         for (index, extent) in extents.iter().enumerate() {
             disk.command(&format!("region journal{index} {} {}", extent.start, extent.end))?;
         }

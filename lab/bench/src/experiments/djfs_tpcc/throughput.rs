@@ -1,6 +1,7 @@
-//! Figure 8: tpmC of each system.
+//! Figure 8: tpmC of each system; and what it asked of its media, for Table 1.
 
 use super::super::tpcc_clients::{self, Client, Turn};
+use super::table::{self, Use};
 use super::{Contender, MODES, Mode, WAREHOUSES, nvram, split, taking_part};
 use crate::device::Parameters;
 use crate::error::{Error, Result};
@@ -25,12 +26,14 @@ const GROUP_FULL: usize = 3;
 fn contenders() -> Vec<Contender> {
     vec![
         Contender::new(Ext4::journal()),
+        Contender::new(Ext4::journal().external()),
+        Contender::new(Ext4::journal().external_in_memory()),
         Contender::new(Xfs),
         Contender::new(OneJournal::new()),
         Contender::new(OneJournal::new().order_sync()),
         Contender::new(SqliteExtension(Box::new(OneJournal::new()), Log::BesideDatabase)),
         Contender::new(nvram()),
-        Contender::new(nvram().option("delta=xor-lzo")),
+        Contender::new(nvram().data("delta").option("regions=2")),
         Contender::new(OneJournal::as_in_djfs(2)),
         Contender::new(OneJournal::as_in_djfs(4)),
         Contender::new(OneJournal::as_in_nvram_journaling()),
@@ -101,7 +104,8 @@ pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Sample
                     continue;
                 }
                 let key = Key::case(panel(&device, mode), CASE);
-                let mut rounds = Rounds { lab, scale, key, samples: &mut *samples };
+                let table = table::panel(&device, mode);
+                let mut rounds = Rounds { lab, scale, key, table, samples: &mut *samples };
                 let end_round = |section: &mut Section| watch.end_round(&running, section);
                 measured.push(rounds.of(mode, &taking_part, end_round, section)?);
             }
@@ -111,8 +115,10 @@ pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Sample
         for (mode, groups) in MODES.iter().zip(&measured) {
             judge(section, &device, mode, groups);
             judge_volume(section, samples, &device, mode, groups);
+            table::judge(section, samples, &device, mode)?;
         }
         section.plots.push(plot(&device));
+        section.plots.push(table::plot(&device));
     }
     std::fs::remove_file(&loaded).map_err(Error::at(&loaded))
 }
@@ -125,6 +131,8 @@ struct Rounds<'a> {
     lab: &'a Lab,
     scale: &'a Scale,
     key: Key,
+    /// The panel of Table 1.
+    table: String,
     samples: &'a mut Samples,
 }
 
@@ -153,8 +161,10 @@ impl Rounds<'_> {
                 Ok(())
             })?;
             // In the order of the systems, which is that of the report.
-            for (turn, tally) in turns.into_iter().flatten().zip(&mut tallies) {
-                self.note(&turn, tally);
+            let turns: Vec<MeasuredTurn> = turns.into_iter().flatten().collect();
+            for (turn, tally) in turns.iter().zip(&mut tallies) {
+                self.note(turn, tally);
+                table::note(self.samples, &self.table, &tally.system, turn.used, turns[0].used);
             }
             end_round(section)?;
         }
@@ -177,12 +187,17 @@ impl Rounds<'_> {
 struct MeasuredTurn {
     turn: Turn,
     asked: Asked,
+    used: Use,
 }
 
 impl MeasuredTurn {
     fn of(client: &mut Client) -> Result<MeasuredTurn> {
+        let before = client.running.journal_parts()?;
         let (turn, asked) = client.running.during(|| client.turn())?;
-        Ok(MeasuredTurn { turn, asked })
+        let parts =
+            client.running.journal_parts()?.zip(before).map(|(after, before)| after - before);
+        let used = Use::each(turn.transactions, asked.counts.total().flushes, parts);
+        Ok(MeasuredTurn { turn, asked, used })
     }
 }
 

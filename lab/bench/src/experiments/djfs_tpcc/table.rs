@@ -1,0 +1,111 @@
+//! Table 1: flushes, and the two parts of what the journal gets, of a transaction, as a part of
+//! ext4 ordered's in the same turns.
+
+use super::Mode;
+use crate::error::Result;
+use crate::lab::Device;
+use crate::measure::statistics::median;
+use crate::measure::{Key, Metric, Samples};
+use crate::results::{Plot, Section, Verdict};
+use crate::systems::{Ext4, JournalParts, OneJournal, System};
+
+const PART: Metric = Metric::lower("part of ext4 ordered's", "%");
+const FLUSHES: &str = "flushes";
+const METADATA: &str = "journal metadata";
+const DATA: &str = "journal data";
+
+/// What a transaction asks of the media.
+#[derive(Debug, Clone, Copy)]
+pub struct Use {
+    flushes: f64,
+    /// Bytes of the journal's metadata and data; `None` where they cannot be told apart.
+    journal: Option<(f64, f64)>,
+}
+
+impl Use {
+    /// The mean of these transactions.
+    pub fn each(transactions: u64, flushes: u64, journal: Option<JournalParts>) -> Use {
+        let each = |count: u64| count as f64 / transactions.max(1) as f64;
+        let journal = journal.map(|parts| (each(parts.metadata_bytes), each(parts.data_bytes)));
+        Use { flushes: each(flushes), journal }
+    }
+
+    /// The table's lines.
+    fn lines(self) -> Vec<(&'static str, f64)> {
+        let journal = self.journal.map(|(metadata, data)| [(METADATA, metadata), (DATA, data)]);
+        [(FLUSHES, self.flushes)].into_iter().chain(journal.into_iter().flatten()).collect()
+    }
+}
+
+pub fn panel(device: &Device, mode: &Mode) -> String {
+    format!("Table 1, {device}: {}", mode.shown)
+}
+
+/// Notes a turn of a system, and the turn of ext4 ordered in the same round.
+pub fn note(samples: &mut Samples, panel: &str, system: &str, used: Use, base: Use) {
+    let base = base.lines();
+    for (line, value) in used.lines() {
+        let of_base = base.iter().find(|(name, _)| *name == line).map(|(_, value)| *value);
+        if let Some(of_base) = of_base.filter(|value| *value > 0.0) {
+            let key = Key::case(panel, line);
+            samples.add(&key, system, PART, 100.0 * value / of_base);
+            let name = if line == FLUSHES { "flushes a transaction" } else { "KiB a transaction" };
+            let count = if line == FLUSHES { value } else { value / 1024.0 };
+            samples.count_named(&key, system, PART, 1, &[(name, count)]);
+        }
+    }
+}
+
+pub fn plot(device: &Device) -> Plot {
+    let panels = super::MODES.iter().map(|mode| panel(device, mode)).collect();
+    Plot::bars(format!("Table 1 on {device}"), PART.name, panels).log_y()
+}
+
+/// DJFS with two regions, the table's best column, wants the same of ours.
+pub fn judge(section: &mut Section, samples: &Samples, device: &Device, mode: &Mode) -> Result<()> {
+    let ours = super::nvram().data("delta").option("regions=2").name();
+    let others = [
+        OneJournal::as_in_djfs(2).name(),
+        OneJournal::as_in_nvram_journaling().name(),
+        Ext4::journal().name(),
+    ];
+    let of = |system: &str, line: &str| {
+        let key = Key::case(panel(device, mode), line);
+        samples.of(&key, system, PART).map(median)
+    };
+    for (line, paper) in [FLUSHES, METADATA, DATA].into_iter().zip(mode.paper_table) {
+        let Some(found) = of(&ours, line) else {
+            // Only an emulated device tells the two parts of ext4's journal apart.
+            section.leave_out(&format!("{}: {line}", panel(device, mode)), "not counted there");
+            continue;
+        };
+        let claim = format!("{}: {line} of {ours}, % of ext4 ordered's", panel(device, mode));
+        let others: Vec<String> = others
+            .iter()
+            .filter_map(|system| Some(format!("{system}: {:.4}", of(system, line)?)))
+            .collect();
+        let verdict = Verdict::at_most(claim, &format!("{paper} %"), found, paper);
+        section.verdicts.push(verdict.saying(format!("{} %.", others.join(" %; "))));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_parts_of_the_first_systems() {
+        let parts = |metadata_bytes, data_bytes| Some(JournalParts { metadata_bytes, data_bytes });
+        let (base, ours) = (Use::each(2, 20, parts(400, 8000)), Use::each(1, 1, parts(20, 1000)));
+        let mut samples = Samples::default();
+        note(&mut samples, "p", "ours", ours, base);
+        note(&mut samples, "p", "blind", Use::each(1, 0, None), base);
+        let of = |line, system| samples.of(&Key::case("p", line), system, PART).map(median);
+        assert_eq!(
+            [FLUSHES, METADATA, DATA].map(|line| of(line, "ours").unwrap()),
+            [10.0, 10.0, 25.0]
+        );
+        assert_eq!((of(FLUSHES, "blind"), of(DATA, "blind")), (Some(0.0), None));
+    }
+}
