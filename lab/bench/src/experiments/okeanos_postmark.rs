@@ -17,14 +17,17 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "Postmark makes files of 500 bytes to 9.77 KiB, and in each transaction reads one or \
             appends to one, and makes or deletes one; all writes with `O_SYNC`, in calls of the \
             size on the axis. Processes share the transactions; the paper had threads, and the \
-            journal on a disk of its own. Transactions a second, making and deleting of the files \
+            journal on a disk of its own. The long load has the paper's number of transactions, \
+            for calls of 128 KiB, the paper's largest: with smaller ones a round of it takes up to \
+            ten minutes. Each process has files of its own, and as many as it needs not to run out \
+            of them: 127 in the long load. Transactions a second, making and deleting of the files \
             included; and what the disk gets for each. On a model of an Intel 311 SSD (`ssd311`); \
             the paper had a disk (`--device hdd`), where small calls take hours.",
     paper_claim: "Wasteless journaling is faster than all other modes at all sizes, up to 738 \
             transactions a second; selective lies between data journaling and ordered, which are \
             slower.",
     goal: "More transactions a second than ext4 in any mode, at all sizes.",
-    sizes: &[&FILES, &TRANSACTIONS, &PROCESSES],
+    sizes: &[&FILES, &TRANSACTIONS, &LONG_TRANSACTIONS, &PROCESSES],
     run,
 };
 
@@ -32,6 +35,8 @@ const RATE: Metric = Metric::higher("transactions a second", "1/s");
 const SIZE_MIB: u32 = 384;
 const FILES: PaperSize = PaperSize::of("files at the beginning", 500, 200, 30);
 const TRANSACTIONS: PaperSize = PaperSize::of("transactions", 10_000, 500, 60);
+const LONG_TRANSACTIONS: PaperSize =
+    PaperSize::of("transactions of the long load", 10_000, 10_000, 120);
 const PROCESSES: PaperSize = PaperSize::of("processes", 100, 10, 10);
 
 fn recipes() -> Vec<Box<dyn System>> {
@@ -55,14 +60,31 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         Plot::lines("Transactions a second", RATE.name, "bytes of a call", Vec::new()).log_x(),
     );
     for device in scale.devices(&["ssd311"]) {
-        on_device(lab, scale, section, &device, &sizes, samples)?;
-        judge(section, samples, &device, &sizes)?;
+        let mut cases: Vec<Case> = sizes.iter().map(|bytes| (&SHORT, *bytes)).collect();
+        cases.push((&LONG, 128 << 10));
+        on_device(lab, scale, section, &device, &cases, samples)?;
+        for case in &cases {
+            judge(section, samples, &case_key(&device, case))?;
+        }
     }
     Ok(())
 }
 
-fn key(device: &Device, block_bytes: u64) -> Key {
-    Key::at(device.to_string(), block_bytes as f64)
+/// What all processes do together.
+struct Load {
+    /// Follows the device in the name of the panel.
+    name: &'static str,
+    transactions: &'static PaperSize,
+}
+
+const SHORT: Load = Load { name: "", transactions: &TRANSACTIONS };
+const LONG: Load = Load { name: ": the long load", transactions: &LONG_TRANSACTIONS };
+
+/// A load, and the bytes of a call.
+type Case<'a> = (&'a Load, u64);
+
+fn case_key(device: &Device, (load, block_bytes): &Case<'_>) -> Key {
+    Key::at(format!("{device}{}", load.name), *block_bytes as f64)
 }
 
 fn on_device(
@@ -70,21 +92,22 @@ fn on_device(
     scale: &Scale,
     section: &mut Section,
     device: &Device,
-    sizes: &[u64],
+    cases: &[Case<'_>],
     samples: &mut Samples,
 ) -> Result<()> {
     let running = systems::start(lab, &recipes(), &Site::new(device, SIZE_MIB), section)?;
     let mut rng = scale.rng();
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
-        for &block_bytes in sizes {
-            scale.say_round(round, format_args!("{device}, {block_bytes} bytes"));
-            let key = key(device, block_bytes);
+        for case in cases {
+            let key = case_key(device, case);
+            let (load, block_bytes) = *case;
+            scale.say_round(round, format_args!("{}, {block_bytes} bytes", key.panel));
             programs::round(&mut rng, &running, (samples, &key, RATE), |running| {
                 let found = postmark::run(&PostmarkArgs {
                     dir: running.dir.clone(),
                     files: scale.size(&FILES),
-                    transactions: scale.size(&TRANSACTIONS),
+                    transactions: scale.size(load.transactions),
                     processes: scale.size(&PROCESSES),
                     block_bytes,
                     unsynced: false,
@@ -98,23 +121,21 @@ fn on_device(
     systems::stop(running)
 }
 
-fn judge(section: &mut Section, samples: &Samples, device: &Device, sizes: &[u64]) -> Result<()> {
+fn judge(section: &mut Section, samples: &Samples, key: &Key) -> Result<()> {
     // The paper has no writeback, and none of its modes is `auto`.
     let theirs =
         [(Ext4::ordered(), "above 1"), (Ext4::writeback_async(), ""), (Ext4::journal(), "above 1")];
-    for &block_bytes in sizes {
-        for ours in ["wasteless", "auto"] {
-            for (theirs, paper) in &theirs {
-                let goal = Goal {
-                    key: key(device, block_bytes),
-                    metric: RATE,
-                    ours: OneJournal::new().data(ours).name(),
-                    theirs: theirs.name(),
-                    paper: if ours == "wasteless" { paper } else { "" },
-                    wanted: Some(1.0),
-                };
-                goal.judge(section, samples)?;
-            }
+    for ours in ["wasteless", "auto"] {
+        for (theirs, paper) in &theirs {
+            let goal = Goal {
+                key: key.clone(),
+                metric: RATE,
+                ours: OneJournal::new().data(ours).name(),
+                theirs: theirs.name(),
+                paper: if ours == "wasteless" { paper } else { "" },
+                wanted: Some(1.0),
+            };
+            goal.judge(section, samples)?;
         }
     }
     Ok(())
