@@ -1,46 +1,49 @@
-//! DJFS, figures 2, 3a and 7: fio's random overwrites, with a sync after each N of them.
+//! DJFS, figures 2, 3 and 7: fio's random overwrites, with a sync after each N of them.
 
-use super::programs::{self, Goal};
+use super::programs::{self, CHECKPOINTS, Goal, STALLS};
 use super::{DJFS, Experiment, PaperSize, Scale};
 use crate::error::Result;
-use crate::lab::{Device, Lab};
+use crate::lab::{Device, Jbd2Trace, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::programs::fio::{self, FioArgs, Pattern, Sync};
-use crate::results::{Plot, Section};
+use crate::results::{Plot, Section, Verdict};
 use crate::systems::{self, Ext4, Journal, OneJournal, Running, Site, System, Xfs};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "djfs-fio",
     title: "Random overwrites and fsync",
     paper: DJFS,
-    figure: "Figures 2, 3a and 7",
-    about: "fio overwrites random blocks of 4 KiB in a file (the paper: in 4K files of 1 MB), with \
-            an `fsync` after every 1, 4, 16, 64 of them or never, on a model of the paper's disk, \
-            a Samsung 840 (`ssd840`). Writes a second, the syncs included; and what the disk gets \
-            for each write: flushes, KiB, and of them KiB of journal. A loop device has no FUA \
-            writes, which the paper counts apart: each is a write and a flush. Figure 3b (explicit \
-            checkpoints) is not measured. *OneJournal delta, NVRAM* (four regions) is not DJFS: it \
-            logs changed bytes, not a compressed XOR, and brings a region home when its room is \
-            needed, not as soon as it uses the next one. *as in DJFS* is OneJournal with both as \
-            DJFS has them, with two and four regions; *OneJournal delta, NVRAM, checkpoint=early* \
-            has DJFS' policy alone. *NVRAM journaling as in DJFS* logs whole blocks without \
-            compression. *ext4 journal, journal in memory* is the kernel's, but its journal of 64 \
-            MiB is behind a block device; the paper stores to 128 MB of memory. With *order=sync* \
-            the kernel collects writes between syncs. fio writes random bytes: the worst case for \
-            deltas.",
+    figure: "Figures 2, 3 and 7",
+    about: "fio overwrites random blocks of 4 KiB in a file, with an `fsync` after every 1, 4, 16, \
+            64 of them or never, on a model of the paper's disk, a Samsung 840 (`ssd840`). Writes \
+            a second, the syncs included; and what the disk gets for each write: flushes, KiB, and \
+            of them KiB of journal. A loop device has no FUA writes, which the paper counts apart: \
+            each is a write and a flush. *Many files* are the paper's 4,000 files of 1 MB, for \
+            three systems, which is what a machine with 24 GiB of memory has room for: the writes \
+            up to a sync go to one file, the next ones to another. Figure 3b: of ext4, the \
+            explicit checkpoints that jbd2 traces, each of which a commit waits for; of \
+            OneJournal, the regions that went home, and separately the commits that waited for \
+            one. *OneJournal delta, NVRAM* (four regions) is not DJFS: it logs changed bytes, not \
+            a compressed XOR, and brings a region home when its room is needed, not as soon as it \
+            uses the next one. *as in DJFS* is OneJournal with both as DJFS has them, with two and \
+            four regions; *OneJournal delta, NVRAM, checkpoint=early* has DJFS' policy alone. \
+            *NVRAM journaling as in DJFS* logs whole blocks without compression. *ext4 journal, \
+            journal in memory* is the kernel's, but its journal of 64 MiB is behind a block \
+            device; the paper stores to 128 MB of memory. With *order=sync* the kernel collects \
+            writes between syncs. fio writes random bytes: the worst case for deltas.",
     paper_claim: "With fsync up to 5.1 times as many writes a second as ext4 ordered and journal \
             with the journal on the disk. Up to 4.0 times as many as with an external journal, and \
             up to 1.8 times as many as with NVRAM journaling of whole blocks. Without fsync up to \
             1.7 times as many as ext4 journal, and close to ext4 ordered.",
     goal: "With an fsync after every write, 5.1 times as many writes a second as ext4 ordered.",
-    sizes: &[&FILE_MIB, &MILLIS],
+    sizes: &[&FILE_MIB, &FILES, &MILLIS],
     run,
 };
 
 const IOPS: Metric = Metric::higher("writes a second", "1/s");
-const SIZE_MIB: u32 = 384;
 /// The file must fit into the memory of a small machine, once for each system.
 const FILE_MIB: PaperSize = PaperSize::of("MiB that are overwritten", 4096, 64, 64);
+const FILES: PaperSize = PaperSize::of("many files of 1 MB", 4000, 4000, 40);
 const MILLIS: PaperSize = PaperSize::own("milliseconds of a case and round", 500, 100);
 const EVERY: [(&str, Sync); 5] = [
     ("fsync every 1", Sync::Fsync(1)),
@@ -61,7 +64,6 @@ fn recipes() -> Vec<Box<dyn System>> {
         Box::new(OneJournal::new()),
         Box::new(OneJournal::new().journal(Journal::SameKind)),
         Box::new(OneJournal::new().nvram()),
-        Box::new(OneJournal::new().data("journal").nvram()),
         Box::new(deltas()),
         Box::new(deltas().option("regions=2")),
         Box::new(deltas().option("regions=8")),
@@ -86,61 +88,135 @@ fn early() -> OneJournal {
     deltas().option("checkpoint=early")
 }
 
+/// The paper's size, for the systems of its largest ratio.
+fn recipes_of_many_files() -> Vec<Box<dyn System>> {
+    vec![Box::new(Ext4::ordered()), Box::new(Ext4::journal()), Box::new(deltas())]
+}
+
+/// Files, and the size of each.
+#[derive(Clone, Copy)]
+struct Files {
+    /// Follows the device in the name of the panel.
+    name: &'static str,
+    count: u32,
+    kib: u64,
+    /// The volume's size.
+    size_mib: u32,
+}
+
+fn one_file(scale: &Scale) -> Files {
+    Files { name: "", count: 1, kib: scale.size::<u64>(&FILE_MIB) << 10, size_mib: 384 }
+}
+
+fn many_files(scale: &Scale) -> Files {
+    let size_mib = scale.pick(384, 4608);
+    Files { name: ": many files", count: scale.size(&FILES), kib: 1024, size_mib }
+}
+
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
     if !programs::are_installed(section, &[("fio", "fio")]) {
         return Ok(());
     }
+    let trace = match Jbd2Trace::start(lab) {
+        Ok(trace) => Some(trace),
+        Err(error) => {
+            section.leave_out("checkpoints of ext4", &error.to_string());
+            None
+        }
+    };
     plot(section);
     for device in scale.devices(&["ssd840"]) {
-        on_device(lab, scale, section, &device, samples)?;
-        judge(section, samples, &device)?;
+        let parts = [(one_file(scale), recipes()), (many_files(scale), recipes_of_many_files())];
+        for (files, recipes) in parts {
+            let rounds = Rounds { lab, scale, device: &device, files, trace: trace.as_ref() };
+            rounds.of(&recipes, section, samples)?;
+            judge(section, samples, &rounds.panel())?;
+        }
+        judge_checkpoints(section, samples, &device.to_string());
     }
     Ok(())
 }
 
-fn on_device(
-    lab: &Lab,
-    scale: &Scale,
-    section: &mut Section,
-    device: &Device,
-    samples: &mut Samples,
-) -> Result<()> {
-    let running = systems::start(lab, &recipes(), &Site::new(device, SIZE_MIB), section)?;
-    let args = |running: &Running, sync, seed| FioArgs {
-        dir: running.dir.clone(),
-        file_kib: scale.size::<u64>(&FILE_MIB) << 10,
-        block_bytes: 4096,
-        pattern: Pattern::Overwrite,
-        sync,
-        processes: 1,
-        millis: scale.size(&MILLIS),
-        seed,
-        environment: running.client.variables(),
-    };
-    for running in &running {
-        running.speed_up()?;
-        fio::lay_out(std::slice::from_ref(&running.dir), &args(running, Sync::Never, 0))?;
-        running.sync()?;
-        running.slow_down()?;
+struct Rounds<'a> {
+    lab: &'a Lab,
+    scale: &'a Scale,
+    device: &'a Device,
+    files: Files,
+    trace: Option<&'a Jbd2Trace>,
+}
+
+impl Rounds<'_> {
+    fn panel(&self) -> String {
+        format!("{}{}", self.device, self.files.name)
     }
-    let mut rng = scale.rng();
-    let mut watch = Watch::begin(lab, &running)?;
-    for round in 0..scale.rounds() {
-        scale.say_round(round, device);
-        for (case, sync) in EVERY.into_iter().step_by(scale.pick(4, 1)) {
-            let key = Key::case(device.to_string(), case);
-            // The same for all systems, but other bytes than before: what did not change is no work
-            // for a journal of deltas.
-            let seed = rng.u64(..1 << 62);
-            programs::round(&mut rng, &running, (samples, &key, IOPS), |running| {
-                let dirs = std::slice::from_ref(&running.dir);
-                let found = fio::measure(dirs, &args(running, sync, seed))?;
-                Ok((found.iops, found.writes))
-            })?;
+
+    fn args(&self, running: &Running, sync: Sync, seed: u64) -> FioArgs {
+        FioArgs {
+            dir: running.dir.clone(),
+            files: self.files.count,
+            file_kib: self.files.kib,
+            block_bytes: 4096,
+            pattern: Pattern::Overwrite,
+            sync,
+            processes: 1,
+            millis: self.scale.size(&MILLIS),
+            seed,
+            environment: running.client.variables(),
         }
-        watch.end_round(&running, section)?;
     }
-    systems::stop(running)
+
+    fn of(
+        &self,
+        recipes: &[Box<dyn System>],
+        section: &mut Section,
+        samples: &mut Samples,
+    ) -> Result<()> {
+        let Rounds { lab, scale, device, .. } = *self;
+        let running =
+            systems::start(lab, recipes, &Site::new(device, self.files.size_mib), section)?;
+        for running in &running {
+            running.speed_up()?;
+            let args = self.args(running, Sync::Never, 0);
+            fio::lay_out(std::slice::from_ref(&running.dir), &args)?;
+            running.sync()?;
+            running.slow_down()?;
+        }
+        let mut rng = scale.rng();
+        let mut watch = Watch::begin(lab, &running)?;
+        for round in 0..scale.rounds() {
+            scale.say_round(round, self.panel());
+            for (case, sync) in EVERY.into_iter().step_by(scale.pick(4, 1)) {
+                let key = Key::case(self.panel(), case);
+                // The same for all systems, but other bytes than before: what did not change is no
+                // work for a journal of deltas.
+                let seed = rng.u64(..1 << 62);
+                let mut all = Vec::new();
+                programs::round(&mut rng, &running, (samples, &key, IOPS), |running| {
+                    let dirs = std::slice::from_ref(&running.dir);
+                    let before = self.explicit_checkpoints(running)?;
+                    let found = fio::measure(dirs, &self.args(running, sync, seed))?;
+                    let after = self.explicit_checkpoints(running)?;
+                    let both = after.zip(before);
+                    all.extend(both.map(|(after, before)| (running.name.clone(), after - before)));
+                    Ok((found.iops, found.writes))
+                })?;
+                for (name, count) in all {
+                    let counts = [CHECKPOINTS, STALLS].map(|what| (what, count as f64));
+                    samples.count_named(&key, &name, IOPS, 0, &counts);
+                }
+            }
+            watch.end_round(&running, section)?;
+        }
+        systems::stop(running)
+    }
+
+    /// Checkpoints of ext4 so far that a commit waited for.
+    fn explicit_checkpoints(&self, running: &Running) -> Result<Option<u64>> {
+        let has_jbd2 =
+            running.name.starts_with("ext4") && running.name != Ext4::no_journal().name();
+        let trace = self.trace.filter(|_| has_jbd2);
+        trace.map(|trace| trace.checkpoints(&running.block())).transpose()
+    }
 }
 
 fn plot(section: &mut Section) {
@@ -150,13 +226,29 @@ fn plot(section: &mut Section) {
         plot("Figure 2b: flushes a write").of_count("flushes"),
         plot("KiB written a write").of_count("written KiB"),
         plot("Figure 2d: KiB of journal a write").of_count("journal KiB"),
-        plot("Commits that waited for room in the journal, a write").of_count(programs::STALLS),
+        plot("Figure 3b: checkpoints a write").of_count(CHECKPOINTS),
+        plot("Commits that waited for a checkpoint, a write").of_count(STALLS),
     ]);
 }
 
-fn judge(section: &mut Section, samples: &Samples, device: &Device) -> Result<()> {
+/// The paper reduces the explicit checkpoints of a journal of whole blocks in memory.
+fn judge_checkpoints(section: &mut Section, samples: &Samples, panel: &str) {
+    let key = Key::case(panel, EVERY[0].0);
+    let whole = Ext4::journal().external_in_memory().name();
+    let waits = |system: &str| samples.count_of(&key, system, IOPS, STALLS).map(|each| 1e3 * each);
+    let Some((ours, theirs)) = waits(&deltas().name()).zip(waits(&whole)) else { return };
+    let claim = format!(
+        "{panel}, {}: waits for a checkpoint in 1000 writes, {} no more than {whole}",
+        EVERY[0].0,
+        deltas().name()
+    );
+    let verdict = Verdict::at_most(claim, "fewer", ours, theirs);
+    section.verdicts.push(verdict.saying(format!("{whole}: {theirs:.2}.")));
+}
+
+fn judge(section: &mut Section, samples: &Samples, panel: &str) -> Result<()> {
     let goal = |ours: OneJournal, theirs: Ext4, case: &str, paper, wanted| Goal {
-        key: Key::case(device.to_string(), case),
+        key: Key::case(panel, case),
         metric: IOPS,
         ours: ours.name(),
         theirs: theirs.name(),

@@ -72,6 +72,7 @@ fn measure_one(
 ) -> Result<()> {
     let args = FioArgs {
         dir: system.dir.clone(),
+        files: 1,
         file_kib: 8 << 10,
         block_bytes: 200,
         pattern: Pattern::Append,

@@ -59,6 +59,7 @@ fn measure(
     let pid = system.daemon()?.ok_or_else(|| Error::other("no daemon"))?;
     let args = FioArgs {
         dir: system.dir.clone(),
+        files: 1,
         file_kib,
         block_bytes: 100,
         pattern: Pattern::Overwrite,

@@ -1,6 +1,7 @@
 //! Helpers for experiments with other programs.
 
 use fastrand::Rng;
+use serde_json::Value;
 
 use crate::error::Result;
 use crate::measure::{self, Key, Metric, Samples};
@@ -24,12 +25,16 @@ pub fn is_part_there(section: &mut Section, part: &str, found: Result<()>) -> bo
     found.inspect_err(|error| section.leave_out(part, &error.to_string())).is_ok()
 }
 
+/// Regions of OneJournal's journal that went home, as a count of a sample.
+pub const CHECKPOINTS: &str = "checkpoints";
+
 /// Commits that waited for room in OneJournal's journal, as a count of a sample.
 pub const STALLS: &str = "stalls";
 
-/// So far; `None` of other systems.
-fn stalls(running: &Running) -> Result<Option<f64>> {
-    Ok(running.stat()?.and_then(|stat| stat["stalls"].as_f64()))
+/// Both so far; `None` of other systems.
+fn waits(running: &Running) -> Result<Option<[f64; 2]>> {
+    let both = |stat: Value| Some([stat[CHECKPOINTS].as_f64()?, stat[STALLS].as_f64()?]);
+    Ok(running.stat()?.and_then(both))
 }
 
 /// Measures each system once, in a shuffled order: a sample, and the requests to the devices.
@@ -45,18 +50,19 @@ pub fn round(
     measure::in_turns(rng, &mut order, |_, running| {
         // Nothing of the case before is left to write.
         running.sync()?;
-        let (journal_before, stalls_before) = (running.journal_bytes()?, stalls(running)?);
+        let (journal_before, before) = (running.journal_bytes()?, waits(running)?);
         let ((value, operations), asked) = running.during(|| each(running))?;
         let journal_after = running.journal_bytes()?;
         let operations = operations as usize;
         samples.add(key, &running.name, metric, value);
         samples.count_asked(key, &running.name, metric, operations, &asked);
-        if let (Some(before), Some(after)) = (journal_before, journal_after) {
+        if let Some((before, after)) = journal_before.zip(journal_after) {
             let journal_kib = (after - before) as f64 / 1024.0;
             samples.count_named(key, &running.name, metric, 0, &[("journal KiB", journal_kib)]);
         }
-        if let (Some(before), Some(after)) = (stalls_before, stalls(running)?) {
-            samples.count_named(key, &running.name, metric, 0, &[(STALLS, after - before)]);
+        if let Some((before, after)) = before.zip(waits(running)?) {
+            let counts = [(CHECKPOINTS, after[0] - before[0]), (STALLS, after[1] - before[1])];
+            samples.count_named(key, &running.name, metric, 0, &counts);
         }
         Ok(())
     })

@@ -9,6 +9,7 @@
 mod counts;
 mod emulated;
 pub mod interrupt;
+mod jbd2_trace;
 mod loop_device;
 mod medium;
 mod memory_limit;
@@ -26,6 +27,7 @@ use std::rc::Rc;
 
 pub use counts::DeviceCounts;
 pub use emulated::{EmulatedDisk, Region};
+pub use jbd2_trace::Jbd2Trace;
 pub use medium::{Device, Medium};
 pub use memory_limit::MemoryLimit;
 pub use program::{Child, MARK, Program, is_installed};

@@ -105,6 +105,7 @@ pub fn run(args: &EtcdArgs) -> Result<EtcdResult> {
 pub fn disk_benchmark(dir: &Path, kib: u64, environment: &[Variable]) -> Result<FioResult> {
     fio::run(&FioArgs {
         dir: dir.to_owned(),
+        files: 1,
         file_kib: kib,
         block_bytes: 2300,
         pattern: Pattern::Append,

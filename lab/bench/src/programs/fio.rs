@@ -1,7 +1,7 @@
 //! fio: writes of one size to one file for each process, with a sync after each N of them.
 //!
-//! Each job has one file. With several files, fio's `fsync=N` syncs a file other than the one that
-//! it has just written.
+//! With several files fio's `fsync=N` would sync a file other than the one that it has just
+//! written. So N writes and their sync go to one file, and the next ones to another.
 
 use std::fmt;
 use std::fs::File;
@@ -29,6 +29,9 @@ pub struct FioArgs {
     /// Size of each file in KiB
     #[arg(long, default_value_t = 64 << 10)]
     pub file_kib: u64,
+    /// Files of each process; with several, the next one is chosen after each sync
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub files: u32,
     /// Size of each write in bytes
     #[arg(long, default_value_t = 4096)]
     pub block_bytes: u64,
@@ -140,17 +143,29 @@ pub fn lay_out(dirs: &[PathBuf], args: &FioArgs) -> Result<()> {
     Ok(())
 }
 
+/// What fio opens beside its files, and more.
+const OTHER_OPEN_FILES: u32 = 1024;
+
 /// Runs fio; the files stay.
 pub fn measure(dirs: &[PathBuf], args: &FioArgs) -> Result<FioResult> {
-    let program = Variable::add(&args.environment, Program::new("fio"));
+    // All files of a job are open, which may be more than the usual limit of 1,024.
+    let open = args.files + OTHER_OPEN_FILES;
+    let program = Program::new("prlimit").args([&format!("--nofile={open}"), "fio"]);
+    let program = Variable::add(&args.environment, program);
     let limit = Duration::from_millis(args.millis) + GRACE;
     parse(&program.args(arguments(dirs, args)?).time_limit(limit).run()?)
 }
 
-/// As fio spreads and names its files.
+/// As fio spreads and names its files. Several files of a job are in one directory.
 fn files(dirs: &[PathBuf], args: &FioArgs) -> Vec<PathBuf> {
     let jobs = dirs.iter().cycle().zip(0..args.processes);
-    jobs.map(|(dir, job)| dir.join(format!("fio.{job}"))).collect()
+    let of_job = |(dir, job): (&PathBuf, u32)| -> Vec<PathBuf> {
+        match args.files {
+            1 => vec![dir.join(format!("fio.{job}"))],
+            count => (0..count).map(|file| dir.join(format!("fio.{job}.{file}"))).collect(),
+        }
+    };
+    jobs.flat_map(of_job).collect()
 }
 
 /// Makes a durable file of random bytes, so that none of its writes falls into the measured time.
@@ -174,6 +189,9 @@ fn arguments(dirs: &[PathBuf], args: &FioArgs) -> Result<Vec<String>> {
     if dirs.iter().any(|dir| dir.contains(':')) {
         return Err(Error::other("fio takes no directory with a colon in its name"));
     }
+    if args.files > 1 && dirs.len() > 1 {
+        return Err(Error::other("several files of a process are in one directory"));
+    }
     let rw = match args.pattern {
         Pattern::Overwrite => "randwrite",
         Pattern::Append => "write",
@@ -181,10 +199,10 @@ fn arguments(dirs: &[PathBuf], args: &FioArgs) -> Result<Vec<String>> {
     let mut arguments = vec![
         "--name=fio".to_owned(),
         format!("--directory={}", dirs.join(":")),
-        "--filename_format=fio.$jobnum".to_owned(),
+        format!("--filename_format=fio.$jobnum{}", if args.files > 1 { ".$filenum" } else { "" }),
         format!("--rw={rw}"),
         format!("--bs={}", args.block_bytes),
-        format!("--size={}k", args.file_kib),
+        format!("--size={}k", args.file_kib * u64::from(args.files)),
         format!("--numjobs={}", args.processes),
         format!("--runtime={}ms", args.millis),
         "--ioengine=psync".to_owned(),
@@ -194,6 +212,11 @@ fn arguments(dirs: &[PathBuf], args: &FioArgs) -> Result<Vec<String>> {
         "--group_reporting".to_owned(),
         "--output-format=json".to_owned(),
     ];
+    if args.files > 1 {
+        arguments.push(format!("--nrfiles={}", args.files));
+        let operations = operations_at_a_time(args.sync);
+        arguments.push(format!("--file_service_type=random:{operations}"));
+    }
     match args.pattern {
         Pattern::Overwrite => arguments.push("--time_based".to_owned()),
         Pattern::Append => {
@@ -206,6 +229,14 @@ fn arguments(dirs: &[PathBuf], args: &FioArgs) -> Result<Vec<String>> {
         Sync::Fsync(_) | Sync::Fdatasync(_) => arguments.push(format!("--{}", args.sync)),
     }
     Ok(arguments)
+}
+
+/// The writes to a file and, if there is one, their sync.
+fn operations_at_a_time(sync: Sync) -> u32 {
+    match sync {
+        Sync::Fsync(count) | Sync::Fdatasync(count) => count + 1,
+        Sync::Never | Sync::EachWrite => 1,
+    }
 }
 
 /// The result in fio's JSON. Warnings may precede it.

@@ -68,6 +68,7 @@ fn replace_geo_replication() -> Result<()> {
 fn load(args: &GlusterArgs) -> FioArgs {
     FioArgs {
         dir: PathBuf::new(),
+        files: 1,
         file_kib: (args.records * args.record_bytes).div_ceil(1024),
         block_bytes: args.record_bytes,
         pattern: Pattern::Append,
