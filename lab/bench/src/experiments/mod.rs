@@ -15,6 +15,7 @@ mod experiment;
 mod fast14_cases;
 mod fast14_commit_bytes;
 mod fast14_protection;
+mod file_systems;
 mod group_commit;
 mod journal_device;
 mod limits;
@@ -81,6 +82,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     limits::EXPERIMENT,
     engine::EXPERIMENT,
     sqlite_bytes::EXPERIMENT,
+    file_systems::EXPERIMENT,
     sqlite_one_row::EXPERIMENT,
     sqlite_nvram::EXPERIMENT,
     atomic_writes::EXPERIMENT,

@@ -174,25 +174,22 @@ impl Case<'_> {
         interrupt::check()?;
         let dir = system.dir.join("bytes");
         std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
-        system.remount()?;
-        let before = system.counts()?.total().write_bytes;
-        let client = system.client.apply_to_sqlite(lab.client("sqlite"));
-        let client = client
-            .args(["--journal-mode", self.state.journal_mode])
-            .args(["--autocheckpoint", self.state.autocheckpoint])
-            .args(["--rows", &ROWS.to_string(), "--values", self.values])
-            .args(["--seed", &seed.to_string()]);
-        let mut client = client.arg(dir.join("test.db")).start()?;
-        client.wait_until_ready()?;
-        for line in self.lines(seed, transactions) {
-            client.ask(&line)?;
-        }
-        client.finish()?;
-        system.unmount()?;
-        let after = system.counts()?.total().write_bytes;
-        system.mount_again()?;
+        let counts = system.until_home(|| {
+            let client = system.client.apply_to_sqlite(lab.client("sqlite"));
+            let client = client
+                .args(["--journal-mode", self.state.journal_mode])
+                .args(["--autocheckpoint", self.state.autocheckpoint])
+                .args(["--rows", &ROWS.to_string(), "--values", self.values])
+                .args(["--seed", &seed.to_string()]);
+            let mut client = client.arg(dir.join("test.db")).start()?;
+            client.wait_until_ready()?;
+            for line in self.lines(seed, transactions) {
+                client.ask(&line)?;
+            }
+            client.finish().map(drop)
+        })?;
         std::fs::remove_dir_all(&dir).map_err(Error::at(&dir))?;
-        Ok(after - before)
+        Ok(counts.write_bytes)
     }
 
     /// The shorter list is the beginning of the longer one.

@@ -86,6 +86,10 @@ fn memory_gib() -> Option<f64> {
 }
 
 fn revision() -> Option<String> {
+    // A virtual machine has neither Git nor the repository.
+    if let Ok(revision) = std::env::var("ONEJOURNAL_REVISION") {
+        return Some(revision);
+    }
     let git = |arguments: &[&str]| Program::new("git").args(arguments).run().ok();
     let revision = git(&["rev-parse", "--short", "HEAD"])?.trim().to_owned();
     let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;

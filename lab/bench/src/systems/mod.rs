@@ -17,7 +17,7 @@ mod scratch_folder;
 pub use ext4::Ext4;
 pub use fuse2fs::Fuse2fs;
 pub use onejournal::{Journal, OneJournal};
-pub use other::{Btrfs, Xfs, XfsLogOn};
+pub use other::{Btrfs, F2fs, Nilfs2, Xfs, XfsLogOn};
 pub use running::{Asked, Counts, JournalParts, Running};
 pub use scratch_folder::ScratchFolder;
 

@@ -1,4 +1,4 @@
-//! The kernel's XFS and btrfs.
+//! The kernel's other file systems: XFS, btrfs, F2FS and NILFS2.
 
 use super::onejournal::JOURNAL_MIB;
 use super::{Running, Site, System, missing_kernel_system};
@@ -13,6 +13,13 @@ pub struct XfsLogOn(pub &'static str);
 
 /// btrfs as `mkfs.btrfs` makes it.
 pub struct Btrfs;
+
+/// F2FS as `mkfs.f2fs` makes it.
+pub struct F2fs;
+
+/// NILFS2 as `mkfs.nilfs2` makes it, with blocks of 4 KiB. It is mounted without the helper that
+/// starts its cleaner: the cleaner keeps all segments of the last hour, so it would only read.
+pub struct Nilfs2;
 
 impl System for Xfs {
     fn name(&self) -> String {
@@ -70,9 +77,41 @@ impl System for Btrfs {
     }
 }
 
+impl System for F2fs {
+    fn name(&self) -> String {
+        "F2FS".into()
+    }
+
+    fn missing(&self) -> Option<String> {
+        missing_kernel_system("f2fs", &["mkfs.f2fs"])
+    }
+
+    fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
+        let running = Running::begin(lab, self.name(), site)?;
+        let make = Program::new("mkfs.f2fs").args(["-q", "-f", "-t", "0"]);
+        set_up(running, "f2fs", make, "noatime")
+    }
+}
+
+impl System for Nilfs2 {
+    fn name(&self) -> String {
+        "NILFS2".into()
+    }
+
+    fn missing(&self) -> Option<String> {
+        missing_kernel_system("nilfs2", &["mkfs.nilfs2"])
+    }
+
+    fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
+        let running = Running::begin(lab, self.name(), site)?;
+        let make = Program::new("mkfs.nilfs2").args(["-q", "-f", "-K", "-b", "4096"]);
+        set_up(running, "nilfs2", make, "noatime")
+    }
+}
+
 fn set_up(mut running: Running, kind: &str, make: Program, options: &str) -> Result<Running> {
     make.arg(running.block()).run()?;
-    let mount = Program::new("mount").args(["-t", kind, "-o", options]);
+    let mount = Program::new("mount").args(["--internal-only", "-t", kind, "-o", options]);
     let mount = mount.arg(running.block()).arg(&running.dir);
     running.mount(mount, Program::new("umount"))?;
     Ok(running)

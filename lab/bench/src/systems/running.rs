@@ -245,6 +245,18 @@ impl Running {
         serde_json::from_slice(&text).map(Some).map_err(Error::json(what))
     }
 
+    /// Mounts it anew, runs `work` and unmounts it: the requests to its devices until everything
+    /// is home.
+    pub fn until_home(&self, work: impl FnOnce() -> Result<()>) -> Result<DeviceCounts> {
+        self.remount()?;
+        let before = self.counts()?;
+        work()?;
+        self.unmount()?;
+        let after = self.counts()?;
+        self.mount_again()?;
+        Ok((after - before).total())
+    }
+
     /// Runs `work`, and tells what it asked the system to do.
     pub fn during<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, Asked)> {
         let (counts, requests) = (self.counts()?, self.fuse_requests()?);

@@ -26,10 +26,13 @@ struct Appended {
 /// Prints the measured times.
 pub fn run(args: &RunArgs) -> Result<()> {
     let mut target = Target::open(&args.target)?;
-    let payload = random_bytes(args.record_bytes as usize, 1);
+    let mut payload = random_bytes(args.record_bytes as usize, 1);
     let mut latencies = Vec::new();
     let start = Instant::now();
-    for _ in 0..args.records {
+    for record in 0..args.records {
+        if args.new_bytes {
+            payload = random_bytes(payload.len(), record);
+        }
         let begin = Instant::now();
         target.append(&payload)?;
         latencies.push(begin.elapsed().as_nanos() as u64);

@@ -40,6 +40,9 @@ struct RunArgs {
     record_bytes: u32,
     #[arg(long, default_value_t = 1000)]
     records: u64,
+    /// New random bytes in each record, which takes time between the appends
+    #[arg(long)]
+    new_bytes: bool,
 }
 
 #[derive(Args)]
