@@ -36,28 +36,38 @@ struct Times {
   }
 };
 
+enum class Order { kSequential, kRandom, kOverwrite };
+
+struct Arguments {
+  std::string directory, nvram;
+  size_t puts = 20000;
+  std::vector<size_t> sizes = {100, 400, 800, 1600};
+  Order order = Order::kRandom;
+  bool with_ours = true;
+  bool is_asked = false;
+};
+
 class Filler {
  public:
-  Filler(const std::string& path, const DatabaseOptions& options, size_t value_bytes)
-      : path_(path), options_(options), value_(value_bytes, 'v') {
+  Filler(const std::string& path, const DatabaseOptions& options, const Arguments& arguments,
+         size_t value_bytes)
+      : path_(path),
+        options_(options),
+        order_(arguments.order),
+        puts_(arguments.puts),
+        value_(value_bytes, 'v') {
     DestroyDatabase(path_, options_);
     database_ = OpenDatabase(path_, options_);
+    if (order_ == Order::kOverwrite) Prefill();
   }
   ~Filler() {
-    database_.reset();
+    Close();
     DestroyDatabase(path_, options_);
   }
 
   void Fill(size_t count) {
     for (size_t number = 0; number < count; number++) {
-      char key[17];
-      std::snprintf(key, sizeof key, "%016llx", static_cast<unsigned long long>(random_()));
-      // Random bytes: nothing compresses.
-      for (size_t at = 0; at < value_.size(); at += sizeof(uint64_t)) {
-        const uint64_t random = random_();
-        std::memcpy(&value_[at], &random, std::min(sizeof random, value_.size() - at));
-      }
-      const std::vector<Change> changes = {{key, value_}};
+      const std::vector<Change> changes = {NextChange()};
       const auto begin = std::chrono::steady_clock::now();
       database_->Write(changes, true);
       const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
@@ -65,64 +75,126 @@ class Filler {
     }
   }
 
+  // Closes the database and its log, which brings all records to files.
+  void Close() { database_.reset(); }
+
   Times times;
 
  private:
+  // All keys that are overwritten later, in the database's tables.
+  void Prefill() {
+    std::vector<Change> changes;
+    for (size_t number = 0; number < puts_; number++) changes.push_back({Key(number), NextValue()});
+    database_->Write(changes, true);
+    database_->Compact();
+    Close();
+    database_ = OpenDatabase(path_, options_);
+  }
+
+  Change NextChange() {
+    switch (order_) {
+      case Order::kSequential:
+        return {Key(next_++), NextValue()};
+      case Order::kOverwrite:
+        return {Key(random_() % puts_), NextValue()};
+      case Order::kRandom:
+        break;
+    }
+    return {Key(random_()), NextValue()};
+  }
+
+  static std::string Key(uint64_t number) {
+    char key[17];
+    std::snprintf(key, sizeof key, "%016llx", static_cast<unsigned long long>(number));
+    return key;
+  }
+
+  // Random bytes: nothing compresses.
+  const std::string& NextValue() {
+    for (size_t at = 0; at < value_.size(); at += sizeof(uint64_t)) {
+      const uint64_t random = random_();
+      std::memcpy(&value_[at], &random, std::min(sizeof random, value_.size() - at));
+    }
+    return value_;
+  }
+
   const std::string path_;
   const DatabaseOptions options_;
+  const Order order_;
+  const size_t puts_;
   std::unique_ptr<Database> database_;
   std::string value_;
+  uint64_t next_ = 0;
   std::mt19937_64 random_{7};
 };
 
-}  // namespace
+bool ParseOrder(const std::string& name, Order* order) {
+  if (name == "fillseq") *order = Order::kSequential;
+  else if (name == "fillrandom") *order = Order::kRandom;
+  else if (name == "overwrite") *order = Order::kOverwrite;
+  else return false;
+  return true;
+}
 
-int BenchMain(const char* title, int count, char** arguments) {
-  std::string directory, nvram;
-  size_t puts = 20000;
-  std::vector<size_t> sizes = {100, 400, 800, 1600};
-  bool with_ours = true;
+// Whether they are usable.
+bool Parse(int count, char** words, Arguments* parsed) {
   for (int index = 1; index < count; index++) {
-    const std::string argument = arguments[index];
-    const char* next = index + 1 < count ? arguments[index + 1] : nullptr;
-    if (argument == "--nvram" && next != nullptr) {
-      nvram = arguments[++index];
-    } else if (argument == "--puts" && next != nullptr) {
-      puts = std::max<size_t>(std::stoul(arguments[++index]), kBlockPuts);
-    } else if (argument == "--bytes" && next != nullptr) {
-      sizes = {std::stoul(arguments[++index])};
-    } else if (argument == "--plain") {
-      with_ours = false;
-    } else if (directory.empty() && argument[0] != '-') {
-      directory = argument;
-    } else {
-      directory.clear();
-      break;
+    const std::string word = words[index];
+    const char* next = index + 1 < count ? words[index + 1] : nullptr;
+    if (word == "--plain") {
+      parsed->with_ours = false;
+    } else if (word == "--asked") {
+      parsed->is_asked = true;
+    } else if (word[0] != '-' && parsed->directory.empty()) {
+      parsed->directory = word;
+    } else if (next == nullptr) {
+      return false;
+    } else if (word == "--nvram") {
+      parsed->nvram = words[++index];
+    } else if (word == "--puts") {
+      parsed->puts = std::max<size_t>(std::stoul(words[++index]), kBlockPuts);
+    } else if (word == "--bytes") {
+      parsed->sizes = {std::stoul(words[++index])};
+    } else if (word != "--order" || !ParseOrder(words[++index], &parsed->order)) {
+      return false;
     }
   }
-  if (directory.empty()) {
-    std::fprintf(stderr, "usage: bench DIR [--nvram DIR] [--puts COUNT] [--bytes VALUE_SIZE] [--plain]\n");
-    return 2;
-  }
-  char memory[] = "/dev/shm/onejournal-bench-XXXXXX";
-  MUST(mkdtemp(memory) != nullptr, memory);
-  DatabaseOptions plain, ours;
-  ours.log.path = directory + "/log";
-  ours.log.memory = memory;
-  fs::create_directories(directory);
-  if (!nvram.empty()) {
-    ours.log.nvram = nvram + "/onejournal-bench";
-    ours.log.durability = ONEJOURNAL_DURABILITY_PROCESS;
-    fs::create_directories(ours.log.nvram);
-  }
-  std::printf("%s, fillsync, %zu puts a side, logs %s\n", title, puts,
-              nvram.empty() ? "through the group log on the same disk" : "on an NVRAM lane");
+  return !parsed->directory.empty() && (!parsed->is_asked || parsed->sizes.size() == 1);
+}
+
+// One side, at the word of the caller, which counts what a disk is asked for. When the times are
+// printed, all records are in files.
+void FillWhenAsked(const Arguments& arguments, const DatabaseOptions& options) {
+  const size_t value_bytes = arguments.sizes.front();
+  const std::string path = arguments.directory + (arguments.with_ours ? "/ours" : "/plain");
+  Filler filler(path, options, arguments, value_bytes);
+  const auto wait = [] {
+    int next;
+    do next = std::getchar();
+    while (next != '\n' && next != EOF);
+  };
+  std::printf("ready\n");
+  std::fflush(stdout);
+  wait();
+  filler.Fill(arguments.puts);
+  filler.Close();
+  std::printf("%.1f %.1f\n", filler.times.Median(), filler.times.Mean());
+  std::fflush(stdout);
+  wait();
+}
+
+// Both sides in turns.
+void FillInTurns(const char* title, const Arguments& arguments, const DatabaseOptions& ours) {
+  std::printf("%s, synchronous, %zu puts a side, logs %s\n", title, arguments.puts,
+              arguments.nvram.empty() ? "through the group log on the same disk" : "on an NVRAM lane");
   std::printf("%8s %12s %12s %8s %12s %12s %8s\n", "bytes", "plain us", "ours us", "median", "plain mean", "ours mean", "mean");
-  for (size_t value_bytes : sizes) {
-    Filler theirs(directory + "/plain", plain, value_bytes);
+  for (size_t value_bytes : arguments.sizes) {
+    Filler theirs(arguments.directory + "/plain", {}, arguments, value_bytes);
     std::optional<Filler> with_streams;
-    if (with_ours) with_streams.emplace(directory + "/ours", ours, value_bytes);
-    for (size_t done = 0; done < puts; done += kBlockPuts) {
+    if (arguments.with_ours) {
+      with_streams.emplace(arguments.directory + "/ours", ours, arguments, value_bytes);
+    }
+    for (size_t done = 0; done < arguments.puts; done += kBlockPuts) {
       theirs.Fill(kBlockPuts);
       if (with_streams) with_streams->Fill(kBlockPuts);
     }
@@ -135,6 +207,34 @@ int BenchMain(const char* title, int count, char** arguments) {
     std::printf("%8zu %12.1f %12.1f %7.1fx %12.1f %12.1f %7.1fx\n", value_bytes, their_median, my_median,
                 their_median / my_median, theirs.times.Mean(), mine.times.Mean(), theirs.times.Mean() / mine.times.Mean());
     std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int BenchMain(const char* title, int count, char** words) {
+  Arguments arguments;
+  if (!Parse(count, words, &arguments)) {
+    std::fprintf(stderr,
+                 "usage: bench DIR [--nvram DIR] [--puts COUNT] [--bytes VALUE_SIZE] [--plain]\n"
+                 "                 [--order fillseq|fillrandom|overwrite] [--asked]\n");
+    return 2;
+  }
+  char memory[] = "/dev/shm/onejournal-bench-XXXXXX";
+  MUST(mkdtemp(memory) != nullptr, memory);
+  DatabaseOptions ours;
+  ours.log.path = arguments.directory + "/log";
+  ours.log.memory = memory;
+  fs::create_directories(arguments.directory);
+  if (!arguments.nvram.empty()) {
+    ours.log.nvram = arguments.nvram + "/onejournal-bench";
+    ours.log.durability = ONEJOURNAL_DURABILITY_PROCESS;
+    fs::create_directories(ours.log.nvram);
+  }
+  if (arguments.is_asked) {
+    FillWhenAsked(arguments, arguments.with_ours ? ours : DatabaseOptions{});
+  } else {
+    FillInTurns(title, arguments, ours);
   }
   for (const std::string& made : {ours.log.path, ours.log.nvram, ours.log.memory}) fs::remove_all(made);
   return 0;

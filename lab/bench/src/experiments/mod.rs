@@ -44,6 +44,7 @@ mod xlog_amplification;
 mod xlog_append;
 mod xlog_clients;
 mod xlog_leveldb;
+mod xlog_leveldb_bytes;
 mod xlog_sqlite;
 
 pub use experiment::Experiment;
@@ -74,6 +75,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     xlog_amplification::EXPERIMENT,
     xlog_clients::EXPERIMENT,
     xlog_leveldb::EXPERIMENT,
+    xlog_leveldb_bytes::EXPERIMENT,
     rocksdb_fillsync::EXPERIMENT,
     pgbench::EXPERIMENT,
     etcd::EXPERIMENT,

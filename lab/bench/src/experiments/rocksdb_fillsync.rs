@@ -5,7 +5,7 @@ use super::{Experiment, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch};
-use crate::programs::fillsync::{self, Database, FillsyncArgs};
+use crate::programs::fillsync::{self, Database, FillsyncArgs, Order};
 use crate::results::{Plot, Section};
 use crate::systems::client::Eatmydata;
 use crate::systems::{self, Ext4, OneJournal, Site, System, Xfs};
@@ -42,7 +42,7 @@ fn recipes() -> Vec<Box<dyn System>> {
 }
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    if !programs::is_there(section, fillsync::need()) {
+    if !programs::is_there(section, fillsync::need(&DATABASES.map(|(database, _)| database))) {
         return Ok(());
     }
     let puts = scale.pick(500, 2000);
@@ -76,6 +76,7 @@ fn on_device(
                     dir: running.dir.clone(),
                     puts,
                     value_bytes: 100,
+                    order: Order::Fillrandom,
                     plain: true,
                     nvram: None,
                     environment: running.client.variables(),

@@ -5,7 +5,7 @@ use super::{Experiment, PaperSize, Scale, XLOG};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
 use crate::measure::{self, Key, Metric, Samples, Watch};
-use crate::programs::fillsync::{self, Database, FillsyncArgs};
+use crate::programs::fillsync::{self, Database, FillsyncArgs, Order};
 use crate::results::{Plot, Section};
 use crate::systems::{self, Ext4, Running, Site, System};
 
@@ -38,7 +38,7 @@ const NVRAM: &str = "stream, NVRAM lane";
 const GROUP: &str = "stream, group log";
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    if !programs::is_there(section, fillsync::need()) {
+    if !programs::is_there(section, fillsync::need(&[Database::Leveldb])) {
         return Ok(());
     }
     let puts = scale.size(&PUTS);
@@ -100,6 +100,7 @@ fn put(
         dir: running.dir.clone(),
         puts,
         value_bytes,
+        order: Order::Fillrandom,
         plain: false,
         nvram: (name == NVRAM).then(|| lab.memory().to_owned()),
         environment: running.client.variables(),

@@ -1,7 +1,7 @@
 //! LevelDB and RocksDB: synchronous puts, with their own log files and with streams of the log service.
 //!
 //! The programs are those of `plugins/` (`make plugins`). They measure both sides in turns
-//! themselves.
+//! themselves ([`run`]), or one of them while the caller counts requests ([`Asked`]).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Variable, unparsable};
 use crate::error::{Error, Result};
-use crate::lab::Program;
+use crate::lab::{Child, Program};
 
 const TIME_LIMIT: Duration = Duration::from_secs(1800);
 
@@ -29,6 +29,9 @@ pub struct FillsyncArgs {
     /// Bytes of a value
     #[arg(long, default_value_t = 100)]
     pub value_bytes: u64,
+    /// The order of the keys
+    #[arg(long, value_enum, default_value_t = Order::Fillrandom)]
+    pub order: Order,
     /// Only with the database's own log files
     #[arg(long)]
     pub plain: bool,
@@ -47,6 +50,28 @@ pub enum Database {
     Rocksdb,
 }
 
+/// An order of keys, as LevelDB's own benchmark names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// New keys, ascending
+    Fillseq,
+    /// New keys at random
+    Fillrandom,
+    /// Random keys of a database that has as many as are put
+    Overwrite,
+}
+
+impl Order {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Fillseq => "fillseq",
+            Order::Fillrandom => "fillrandom",
+            Order::Overwrite => "overwrite",
+        }
+    }
+}
+
 /// What was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FillsyncResult {
@@ -61,23 +86,56 @@ pub struct PutTimes {
     pub mean_us: f64,
 }
 
-/// An error when the plugins are not built.
-pub fn need() -> Result<()> {
-    find(Database::Leveldb).and_then(|_| find(Database::Rocksdb)).map(drop)
+/// An error when the plugins of these databases are not built.
+pub fn need(databases: &[Database]) -> Result<()> {
+    databases.iter().try_for_each(|database| find(*database).map(drop))
 }
 
 /// Runs the plugin's program.
 pub fn run(args: &FillsyncArgs) -> Result<FillsyncResult> {
+    parse(&program(args)?.run()?)
+}
+
+fn program(args: &FillsyncArgs) -> Result<Program> {
     let mut program = Variable::add(&args.environment, Program::new(find(args.database)?))
         .arg(&args.dir)
-        .args(["--puts", &args.puts.to_string(), "--bytes", &args.value_bytes.to_string()]);
+        .args(["--puts", &args.puts.to_string(), "--bytes", &args.value_bytes.to_string()])
+        .args(["--order", args.order.name()]);
     if args.plain {
         program = program.arg("--plain");
     }
     if let Some(nvram) = &args.nvram {
         program = program.arg("--nvram").arg(nvram);
     }
-    parse(&program.time_limit(TIME_LIMIT).run()?)
+    Ok(program.time_limit(TIME_LIMIT))
+}
+
+/// The plugin's program with one side, plain or with streams. Its database is open.
+pub struct Asked(Child);
+
+impl Asked {
+    /// Starts it.
+    pub fn start(args: &FillsyncArgs) -> Result<Asked> {
+        let mut child = program(args)?.arg("--asked").start()?;
+        child.wait_until_ready()?;
+        Ok(Asked(child))
+    }
+
+    /// Makes all puts and closes the database and its log, which brings all records to files.
+    pub fn put(&mut self) -> Result<PutTimes> {
+        let line = self.0.ask("put")?;
+        let numbers: Vec<f64> =
+            line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [median_us, mean_us] = numbers[..] else {
+            return Err(unparsable("bench", "line of times", &line));
+        };
+        Ok(PutTimes { median_us, mean_us })
+    }
+
+    /// Removes the database.
+    pub fn finish(self) -> Result<()> {
+        self.0.finish().map(drop)
+    }
 }
 
 /// `target/plugins`, beside the folder of the profile in which this program is.
