@@ -7,7 +7,9 @@ use super::number::{shown, tick, whole};
 use super::palette::Palette;
 use super::summary;
 use crate::error::Result;
-use crate::results::{Build, Disturbance, Machine, Outcome, Row, Section, SectionFile, Size};
+use crate::results::{
+    Build, Disturbance, Machine, Outcome, Row, Section, SectionFile, Size, Verdict,
+};
 
 /// The whole page.
 pub fn report(files: &[SectionFile], palette: &Palette) -> Result<Vec<Block>> {
@@ -15,12 +17,14 @@ pub fn report(files: &[SectionFile], palette: &Palette) -> Result<Vec<Block>> {
     blocks.extend(summary::blocks(files));
     blocks.push(Block::heading(2, "Claims and what was measured", "verdicts"));
     blocks.push(Block::Paragraph(
-        "One line for each claim. *Paper* is the value that the paper reports, of its own system on \
-         its own machine. *Missed* means that OneJournal did not reach its goal; *shown* means that \
-         there was no goal."
+        "Each experiment lists its claims. *Paper* is the value that the paper reports, of its own \
+         system on its own machine. *Missed* means that OneJournal did not reach its goal; *shown* \
+         means that there was no goal."
             .into(),
     ));
-    blocks.push(Block::Table(all_verdicts(files)));
+    blocks.push(Block::Table(tallies(files)));
+    blocks.push(Block::Paragraph("All claims that were missed:".into()));
+    blocks.push(Block::Table(missed(files)));
     blocks.push(Block::heading(2, "How it was measured", "how"));
     blocks.push(Block::Paragraph(
         "The experiments follow those of the papers, with OneJournal and its alternatives. The \
@@ -68,22 +72,44 @@ fn of_build(build: &Build) -> String {
     format!("OneJournal {}{revision}, {}, SQLite {}.", build.version, build.profile, build.sqlite)
 }
 
-fn all_verdicts(files: &[SectionFile]) -> Table {
-    let header = ["experiment", "claim", "paper", "measured", ""].map(str::to_owned).to_vec();
+/// How many claims of each experiment have which outcome.
+fn tallies(files: &[SectionFile]) -> Table {
+    let header = ["experiment", "reached", "missed", "shown"].map(str::to_owned).to_vec();
+    let row = |file: &SectionFile| {
+        let count = |wanted: Outcome| {
+            let verdicts = file.section.verdicts.iter();
+            match verdicts.filter(|verdict| verdict.outcome == wanted).count() {
+                0 => String::new(),
+                count => count.to_string(),
+            }
+        };
+        let counts = [Outcome::Reached, Outcome::Missed, Outcome::Shown].map(count);
+        std::iter::once(link(file)).chain(counts).collect()
+    };
+    Table { header, rows: files.iter().map(row).collect(), left_columns: 1 }
+}
+
+fn missed(files: &[SectionFile]) -> Table {
+    let header = ["experiment", "claim", "paper", "measured"].map(str::to_owned).to_vec();
     let rows = files.iter().flat_map(|file| {
-        let link = format!("[{}](#{})", file.section.id, file.section.id);
-        file.section.verdicts.iter().map(move |verdict| {
-            let outcome = outcome(verdict.outcome).to_owned();
-            vec![
-                link.clone(),
-                verdict.claim.clone(),
-                verdict.paper.clone(),
-                verdict.measured.clone(),
-                outcome,
-            ]
+        let missed = file.section.verdicts.iter();
+        let missed = missed.filter(|verdict| verdict.outcome == Outcome::Missed);
+        missed.map(|verdict| {
+            let Verdict { claim, measured, .. } = verdict;
+            let paper = paper(verdict).unwrap_or_default();
+            vec![link(file), claim.clone(), paper.to_owned(), measured.clone()]
         })
     });
-    Table { header, rows: rows.collect(), left_columns: 5 }
+    Table { header, rows: rows.collect(), left_columns: 4 }
+}
+
+fn link(file: &SectionFile) -> String {
+    format!("[{}](#{})", file.section.id, file.section.id)
+}
+
+/// What the paper found, if it has the claim.
+fn paper(verdict: &Verdict) -> Option<&str> {
+    Some(verdict.paper.as_str()).filter(|paper| !["", "-"].contains(paper))
 }
 
 fn outcome(outcome: Outcome) -> &'static str {
@@ -169,13 +195,6 @@ fn results(section: &Section) -> Vec<Block> {
             error.replace('\n', " ")
         )));
     }
-    let verdict = |verdict: &crate::results::Verdict| {
-        let outcome = outcome(verdict.outcome);
-        format!(
-            "{}: {} (paper: {}): {outcome}. {}",
-            verdict.claim, verdict.measured, verdict.paper, verdict.sentence
-        )
-    };
     if !section.verdicts.is_empty() {
         blocks.push(Block::Items(section.verdicts.iter().map(verdict).collect()));
     }
@@ -185,6 +204,13 @@ fn results(section: &Section) -> Vec<Block> {
         blocks.push(Block::Items(section.left_out.iter().map(left_out).collect()));
     }
     blocks
+}
+
+fn verdict(verdict: &Verdict) -> String {
+    let Verdict { claim, measured, sentence, .. } = verdict;
+    let paper = paper(verdict).map(|paper| format!(" (paper: {paper})")).unwrap_or_default();
+    let outcome = outcome(verdict.outcome);
+    format!("{claim}: {measured}{paper}: {outcome}. {sentence}").trim_end().to_owned()
 }
 
 /// A line that says how the experiment was run.
@@ -203,55 +229,77 @@ fn how(file: &SectionFile) -> String {
     )
 }
 
-/// A table for each panel and metric: cases down, systems across.
+/// A table for each metric and set of systems: panels and their cases down, systems across.
 fn tables(section: &Section) -> Vec<Block> {
-    let mut heads: Vec<(&str, &str, &str)> = Vec::new();
+    let mut panels: Vec<Panel<'_>> = Vec::new();
     for row in &section.rows {
-        let head = (row.panel.as_str(), row.metric.as_str(), row.unit.as_str());
-        if !heads.contains(&head) {
-            heads.push(head);
+        let head = (row.metric.as_str(), row.unit.as_str(), row.panel.as_str());
+        match panels.iter_mut().find(|panel| panel.head == head) {
+            Some(panel) => panel.rows.push(row),
+            None => panels.push(Panel { head, rows: vec![row] }),
         }
     }
     let mut blocks = Vec::new();
-    for (panel, metric, unit) in heads {
-        let rows: Vec<&Row> =
-            section.rows.iter().filter(|row| row.panel == panel && row.metric == metric).collect();
-        blocks.push(Block::Paragraph(format!("**{panel}**: {metric}, {unit}")));
-        blocks.push(Block::Table(values(&rows)));
+    while let Some(first) = panels.first() {
+        let (head, systems) = (first.head, first.systems());
+        let is_like_first = |panel: &mut Panel<'_>| panel.is_of(head) && panel.systems() == systems;
+        let alike: Vec<Panel<'_>> = panels.extract_if(.., is_like_first).collect();
+        let (metric, unit, panel) = head;
+        let names = alike.len() > 1;
+        let place = if names { String::new() } else { format!("**{panel}**: ") };
+        blocks.push(Block::Paragraph(format!("{place}{metric}, {unit}")));
+        blocks.push(Block::Table(values(&alike, &systems)));
     }
     blocks
 }
 
-fn values(rows: &[&Row]) -> Table {
-    let systems = unique(rows.iter().map(|row| row.system.as_str()));
-    let cases = unique(rows.iter().map(|row| row.case.as_str()));
+/// The rows of a panel and metric.
+struct Panel<'a> {
+    /// Metric, unit and name.
+    head: (&'a str, &'a str, &'a str),
+    rows: Vec<&'a Row>,
+}
+
+impl<'a> Panel<'a> {
+    fn is_of(&self, (metric, unit, _): (&str, &str, &str)) -> bool {
+        (self.head.0, self.head.1) == (metric, unit)
+    }
+
+    fn systems(&self) -> Vec<&'a str> {
+        unique(self.rows.iter().map(|row| row.system.as_str()))
+    }
+}
+
+/// Panels that have the same systems. If there are several, each begins with a line of its name.
+fn values(panels: &[Panel<'_>], systems: &[&str]) -> Table {
     let mut header = vec![String::new(), String::new()];
     header.extend(systems.iter().map(|system| (*system).to_owned()));
     let mut table = Table { header, rows: Vec::new(), left_columns: 2 };
-    for case in cases {
-        let of = |system: &str| rows.iter().find(|row| row.case == case && row.system == system);
-        let mut line = |name: &str, cell: &dyn Fn(&Row) -> String| {
-            let mut cells = vec![
-                if name.is_empty() { case.to_owned() } else { String::new() },
-                name.to_owned(),
-            ];
-            cells.extend(
-                systems.iter().map(|system| of(system).map_or(String::new(), |row| cell(row))),
-            );
-            table.rows.push(cells);
-        };
-        line("", &median_of);
-        let names = unique(
-            rows.iter()
-                .filter(|row| row.case == case)
-                .flat_map(|row| row.counts.keys())
-                .map(String::as_str),
-        );
-        for name in names {
-            line(name, &|row| row.counts.get(name).map_or(String::new(), |count| shown(*count)));
+    for panel in panels {
+        if panels.len() > 1 {
+            table.rows.push(vec![format!("**{}**", panel.head.2)]);
         }
+        let cases = unique(panel.rows.iter().map(|row| row.case.as_str()));
+        table.rows.extend(cases.into_iter().flat_map(|case| case_of(&panel.rows, case, systems)));
     }
     table
+}
+
+/// The line of a case, and one for each of its counts.
+fn case_of(rows: &[&Row], case: &str, systems: &[&str]) -> Vec<Vec<String>> {
+    let rows: Vec<&Row> = rows.iter().copied().filter(|row| row.case == case).collect();
+    let line = |first: &str, second: &str, cell: &dyn Fn(&Row) -> String| {
+        let of = |system: &&str| rows.iter().find(|row| row.system == *system);
+        let cell = |system: &&str| of(system).map_or(String::new(), |row| cell(row));
+        let cells = systems.iter().map(cell);
+        [first.to_owned(), second.to_owned()].into_iter().chain(cells).collect()
+    };
+    let names = unique(rows.iter().flat_map(|row| row.counts.keys()).map(String::as_str));
+    let count = |name: &str| {
+        let count = |row: &Row| row.counts.get(name).map_or(String::new(), |count| shown(*count));
+        line("", name, &count)
+    };
+    std::iter::once(line(case, "", &median_of)).chain(names.into_iter().map(count)).collect()
 }
 
 fn unique<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {

@@ -155,9 +155,9 @@ fn tally(files: &[SectionFile]) -> String {
     let count = |wanted: Outcome| verdicts().filter(|verdict| verdict.outcome == wanted).count();
     format!(
         "This report holds {} claims, of four papers and of our own, against measurements: {} are \
-         reached, {} are missed, and {} are shown without a goal. The [table](#verdicts) lists \
-         all of them, [Open gaps](../developers/benchmarks.md#open-gaps) explains each missed \
-         one.",
+         reached, {} are missed, and {} are shown without a goal. The [tables](#verdicts) count \
+         them and list the missed ones, [Open gaps](../developers/benchmarks.md#open-gaps) \
+         explains each of those.",
         verdicts().count(),
         count(Outcome::Reached),
         count(Outcome::Missed),
