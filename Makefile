@@ -47,7 +47,8 @@ RESULTS ?= $(BUILT)/bench-results
 bench: bench-quick
 
 bench-quick bench-full: setup
-	@$(CARGO) build --release --workspace --bins --examples --lib
+	@ONEJOURNAL_REVISION=$$(scripts/revision) \
+	$(CARGO) build --release --workspace --bins --examples --lib
 	@$(BUILT)/release/onejournal-bench all --$(@:bench-%=%) --out $(RESULTS)
 
 # The report of the stored results, without measuring: target/report/report.html is one page.

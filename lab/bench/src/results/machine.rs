@@ -6,8 +6,6 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lab::Program;
-
 /// The machine of the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
@@ -24,7 +22,7 @@ pub struct Machine {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Build {
     pub version: String,
-    /// Git's revision, with a `+` if something is not committed; empty outside of a repository.
+    /// Git's revision, with a `+` if something was not committed; empty if the build was not told.
     pub revision: String,
     /// `release` or `debug`.
     pub profile: String,
@@ -46,11 +44,12 @@ impl Machine {
 }
 
 impl Build {
-    /// The build of this process. The revision is that of the working directory.
+    /// The build of this process. The Makefile tells the compiler the revision
+    /// (`scripts/revision`). A build script would compile this crate anew after each commit.
     pub fn this() -> Build {
         Build {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            revision: revision().unwrap_or_default(),
+            revision: option_env!("ONEJOURNAL_REVISION").unwrap_or_default().to_owned(),
             profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
             sqlite: rusqlite::version().to_owned(),
         }
@@ -83,17 +82,6 @@ fn memory_gib() -> Option<f64> {
     let text = field("/proc/meminfo", "MemTotal", ':')?;
     let kib: f64 = text.split_whitespace().next()?.parse().ok()?;
     Some((kib / 1024.0 / 1024.0 * 10.0).round() / 10.0)
-}
-
-fn revision() -> Option<String> {
-    // A virtual machine has neither Git nor the repository.
-    if let Ok(revision) = std::env::var("ONEJOURNAL_REVISION") {
-        return Some(revision);
-    }
-    let git = |arguments: &[&str]| Program::new("git").args(arguments).run().ok();
-    let revision = git(&["rev-parse", "--short", "HEAD"])?.trim().to_owned();
-    let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
-    Some(if changed.is_empty() { revision } else { format!("{revision}+") })
 }
 
 fn line(path: &str) -> String {
