@@ -35,7 +35,7 @@ const TPMC: Metric = Metric::higher("tpmC", "new orders/min");
 const NORMALISED: Metric = Metric::higher("normalised tpmC", "times ext. journal");
 /// A quick run has warehouses with fewer rows.
 const WAREHOUSES: PaperSize = PaperSize::of("warehouses", 10, 10, 2);
-const TURN: PaperSize = PaperSize::own("transactions of a turn", 400, 50);
+const TURN: PaperSize = PaperSize::own("transactions of a turn", 200, 50);
 const PAGE_BYTES: u32 = 4096;
 const PANEL: &str = "TPC-C, PERSIST";
 const DELTA: &str = "OneJournal delta, NVRAM";

@@ -104,6 +104,11 @@ fn recipes() -> [Box<dyn System>; 7] {
 }
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
+    if let (Some(why), Some(_)) = (F2fs.missing(), Nilfs2.missing()) {
+        let why = format!("{why}; scripts/file-systems-vm runs it with a kernel that has both");
+        section.leave_out("the experiment", &why);
+        return Ok(());
+    }
     let cases = cases(scale);
     // Bytes and flushes do not depend on the latency of a device.
     for device in scale.devices(&["zero"]) {

@@ -92,9 +92,8 @@ impl Plan {
         device: &Device,
         samples: &mut Samples,
     ) -> Result<()> {
-        let recipes: [Box<dyn System>; 7] = [
+        let recipes: [Box<dyn System>; 6] = [
             Box::new(Ext4::ordered()),
-            Box::new(Ext4::writeback()),
             Box::new(Ext4::journal()),
             Box::new(OneJournal::new().data("ordered")),
             Box::new(OneJournal::new().data("selective")),

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use clap::Args;
 
-use super::{EXPERIMENTS, Experiment, Scale};
+use super::{CALM, EXPERIMENTS, Experiment, Scale};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab, Program};
 use crate::measure::Samples;
@@ -106,19 +106,24 @@ fn run(experiments: &[&Experiment], args: &RunArgs) -> Done {
     let scale = Scale::new(!args.full, rounds, args.seed, args.device.clone());
     let lab = Lab::new(&args.scratch)?;
     let (machine, build) = (Machine::this(lab.scratch()), Build::this());
-    let mut failed = Vec::new();
+    let (mut failed, mut times) = (Vec::new(), Vec::new());
     for experiment in experiments {
         if args.resume && has_results(experiment, &scale, &build, args) {
             eprintln!("onejournal-bench: {} has results", experiment.id);
             continue;
         }
-        let section = run_experiment(experiment, &lab, &scale)?;
+        let is_calm = CALM.contains(&experiment.id);
+        let calm = scale.of_calm();
+        let scale = if is_calm { &calm } else { &scale };
+        let section = run_experiment(experiment, &lab, scale)?;
         failed.extend(section.error.as_ref().map(|_| experiment.id));
+        times.push((experiment.id, section.seconds));
         let (schema, date) = (SCHEMA, date()?);
         let (machine, build) = (machine.clone(), build.clone());
         results::write(&args.out, &SectionFile { schema, date, machine, build, section })?;
         report::write(&args.out, &read_described(&args.out)?)?;
     }
+    eprint!("{}", longest_first(times));
     if failed.is_empty() {
         return Ok(());
     }
@@ -170,6 +175,14 @@ fn run_experiment(experiment: &Experiment, lab: &Lab, scale: &Scale) -> Result<S
     Ok(section)
 }
 
+/// A line for each of these experiments and their seconds, and one for their sum.
+fn longest_first(mut times: Vec<(&str, f64)>) -> String {
+    let all: f64 = times.iter().map(|(_, seconds)| seconds).sum();
+    times.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    times.push(("all", all));
+    times.iter().map(|(id, seconds)| format!("{seconds:>8.0} s  {id}\n")).collect()
+}
+
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -198,6 +211,12 @@ mod tests {
         let mut files = read_described(dir.path()).unwrap();
         assert_eq!(files.len(), 1);
         files.remove(0).section
+    }
+
+    #[test]
+    fn times_of_a_run_begin_with_the_longest() {
+        let lines = longest_first(vec![("short", 1.4), ("long", 1200.0)]);
+        assert_eq!(lines, "    1200 s  long\n       1 s  short\n    1201 s  all\n");
     }
 
     #[test]

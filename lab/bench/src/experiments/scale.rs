@@ -33,22 +33,29 @@ impl PaperSize {
 pub struct Scale {
     pub is_quick: bool,
     rounds: Option<usize>,
+    full_rounds: usize,
     pub seed: u64,
     devices: Vec<Device>,
 }
 
 const QUICK_ROUNDS: usize = 2;
 const FULL_ROUNDS: usize = 5;
+const FULL_ROUNDS_OF_CALM: usize = 3;
 
 impl Scale {
     /// As the command line says.
     pub fn new(is_quick: bool, rounds: Option<usize>, seed: u64, devices: Vec<Device>) -> Scale {
-        Scale { is_quick, rounds, seed, devices }
+        Scale { is_quick, rounds, full_rounds: FULL_ROUNDS, seed, devices }
     }
 
-    /// Rounds: at least five in full.
+    /// For an experiment whose values hardly differ from round to round.
+    pub fn of_calm(&self) -> Scale {
+        Scale { full_rounds: FULL_ROUNDS_OF_CALM, ..self.clone() }
+    }
+
+    /// Rounds: five in full, or three of a calm experiment.
     pub fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.is_quick { QUICK_ROUNDS } else { FULL_ROUNDS })
+        self.rounds.unwrap_or(self.pick(QUICK_ROUNDS, self.full_rounds))
     }
 
     /// Says on standard error which round of `what` begins.
