@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{
     FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink,
@@ -15,7 +16,7 @@ use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 
 use onejournal_testing::{has_program, tier};
-use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags};
+use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RawDir, RenameFlags};
 use rustix::io::Errno;
 use support::{Peer, Scratch, spawn, system, text};
 
@@ -112,6 +113,39 @@ fn directories_hand_down_their_group() {
     let metadata = |name| fs::metadata(dir.join(name)).unwrap();
     assert_eq!((metadata("f").gid(), metadata("f").mode() & 0o2000), (4000, 0));
     assert_eq!((metadata("d").gid(), metadata("d").mode() & 0o2000), (4000, 0o2000));
+    scratch.close_and_check();
+}
+
+/// C libraries of 32 bits without large-file support refuse a listing with a larger position.
+#[test]
+fn positions_in_a_directory_fit_32_bit_programs() {
+    let Some(scratch) = Scratch::mounted("") else { return };
+    let dir = scratch.path("many");
+    fs::create_dir(&dir).unwrap();
+    for n in 0..2000 {
+        File::create(dir.join(format!("entry-{n}"))).unwrap();
+    }
+    let file = File::open(&dir).unwrap();
+    // Two or three entries at a time.
+    let mut buffer = [MaybeUninit::uninit(); 100];
+    let mut seen = Vec::new();
+    let mut entries = RawDir::new(&file, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry.unwrap();
+        let position = entry.next_entry_cookie();
+        assert!(position < 1 << 31, "{position:#x}");
+        seen.push((entry.file_name().to_owned(), position));
+    }
+    assert_eq!(seen.iter().map(|(name, _)| name).collect::<BTreeSet<_>>().len(), 2002);
+    assert_eq!(seen.len(), 2002);
+    for (at, (_, position)) in seen.iter().enumerate().step_by(97) {
+        rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(*position)).unwrap();
+        let mut buffer = [MaybeUninit::uninit(); 1000];
+        let mut entries = RawDir::new(&file, &mut buffer);
+        let next = entries.next().map(|entry| entry.unwrap().file_name().to_owned());
+        assert_eq!(next.as_ref(), seen.get(at + 1).map(|(name, _)| name));
+    }
+    drop(file);
     scratch.close_and_check();
 }
 

@@ -83,7 +83,7 @@
 //! 3. the journal handle.
 //! 4. `InCoreInode::content` of **directories**: exclusive, by ascending inode number, only while a
 //!    finished operation is published (`Op::finish`). Readers (lookup, readdir) hold it shared and
-//!    take no other lock.
+//!    take no other lock but that of the directory's `Cursors`.
 
 mod alloc;
 mod attr;

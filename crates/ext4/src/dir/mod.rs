@@ -9,7 +9,7 @@ mod leaf;
 mod seal;
 
 pub(crate) use entries::{find, init, insert, is_empty, parent, remove, set_parent, set_target};
-pub(crate) use hash::{HashVersion, NameHash, NameHasher};
+pub(crate) use hash::NameHasher;
 pub(crate) use htree::Path;
 pub(crate) use leaf::{
     FoundEntry, block_count, default_hasher, is_indexed, kind_of, read_leaf, volume_has_index,

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use device::sync::{Mutex, RwLock};
 use journal::Tid;
 
+use super::cursors::Cursors;
 use crate::InodeNo;
 use crate::data_mode::Asked;
 
@@ -31,6 +32,8 @@ pub(crate) struct InCoreInode {
     pub(crate) content: RwLock<()>,
     /// Attributes of the inode: see the crate's lock order.
     pub(crate) xattr: RwLock<()>,
+    /// Of a directory.
+    pub(crate) cursors: Cursors,
     sync_tid: AtomicU64,
     datasync_tid: AtomicU64,
     unwritten_tid: AtomicU64,

@@ -1,6 +1,7 @@
 //! What a mounted volume keeps in memory only.
 
 mod alloc_hints;
+mod cursors;
 mod file_stats;
 mod in_core;
 mod mounted;
@@ -9,6 +10,7 @@ mod pending_frees;
 mod totals;
 
 pub(crate) use alloc_hints::AllocHints;
+pub(crate) use cursors::{Cursors, Resume, SLOT_BITS, after_slot};
 pub use file_stats::FileStat;
 pub(crate) use file_stats::FileStats;
 pub(crate) use in_core::{InCoreInode, InCoreInodes};

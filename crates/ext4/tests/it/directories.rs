@@ -1,5 +1,5 @@
 //! Large directories: growth through all forms of the index, reading while they change, names
-//! with equal hashes.
+//! with equal hashes, cursors.
 
 use crate::support;
 
@@ -124,13 +124,124 @@ const COLLIDING: [&str; 48] = [
     "iakgoi0B", "iyeyqi0z", "3rqmsi0M", "8jktzi0S", "uftitj0M", "x5ngik0f", "1szejk0u", "221fuk08",
 ];
 
+/// The same with the hash 0x80000002.
+const NEXT_COLLIDING: [&str; 16] = [
+    "aasmfnpk", "adgopsl5", "admzap82", "ad0bigja", "af21fuzz", "aixyi1e6", "aiyivxlk", "akamvfr3",
+    "akuohpml", "ak5aywft", "ak5aywtf", "ale0ccwx", "aloez82w", "alsyxff2", "alsyxf2f", "amebv146",
+];
+
+fn long_names(ends: &[&str]) -> Vec<Vec<u8>> {
+    ends.iter().map(|end| format!("{}{end}", "x".repeat(240)).into_bytes()).collect()
+}
+
+/// Reads a directory entry by entry. `between` gets each entry before the next one is read.
+/// Returns the names but for `.` and `..`, and the cursor after each.
+fn read_singly(
+    volume: &Volume,
+    dir: InodeNo,
+    mut between: impl FnMut(&[u8]),
+) -> Vec<(Vec<u8>, u64)> {
+    let (mut seen, mut cursor) = (Vec::new(), 0);
+    loop {
+        let (mut entries, next) = read_some(volume, dir, cursor, 1);
+        let Some((name, ..)) = entries.pop() else { return seen };
+        assert!(next < 1 << 31, "a program of 32 bits refuses the cursor {next:#x}");
+        cursor = next;
+        if !matches!(&name[..], b"." | b"..") {
+            between(&name);
+            seen.push((name, next));
+        }
+    }
+}
+
+/// Legacy hashes, of which most share their upper bits with others.
+fn make_colliding_names(links: &Links<'_>) -> BTreeSet<Vec<u8>> {
+    let others = (0..300).map(|n| format!("{n}{}", "y".repeat(200)).into_bytes());
+    let names = [long_names(&COLLIDING), long_names(&NEXT_COLLIDING), others.collect()].concat();
+    names.iter().for_each(|name| links.add(name));
+    names.into_iter().collect()
+}
+
+#[test]
+fn every_cursor_has_31_bits_and_is_the_place_after_its_name() {
+    let image = Image::tuned(32, &[], &["-E", "hash_alg=legacy"]);
+    let volume = image.open();
+    let links = Links::new(&volume);
+    let expected = make_colliding_names(&links);
+    volume.pin(links.dir);
+    let seen = read_singly(&volume, links.dir, |_| {});
+    let names: Vec<_> = seen.iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(names.len(), expected.len());
+    assert_eq!(names.iter().cloned().collect::<BTreeSet<_>>(), expected);
+    for (at, (_, cursor)) in seen.iter().enumerate() {
+        let (rest, _) = read_some(&volume, links.dir, *cursor, usize::MAX);
+        assert!(rest.iter().map(|entry| &entry.0).eq(&names[at + 1..]), "after {cursor:#x}");
+    }
+}
+
+#[test]
+fn what_is_there_all_the_time_is_read_once_among_equal_hashes_that_change() {
+    let image = Image::tuned(32, &[], &["-E", "hash_alg=legacy"]);
+    let volume = image.open();
+    let links = Links::new(&volume);
+    let expected = make_colliding_names(&links);
+    volume.pin(links.dir);
+    // What `rm -r` does: each name is removed as soon as it was read. And others come.
+    let mut others = long_names(&COLLIDING).into_iter();
+    let seen = read_singly(&volume, links.dir, |name| {
+        volume.unlink(links.dir, name).expect("the name that was read");
+        if let Some(mut other) = others.next() {
+            other[0] = b'z';
+            links.add(&other);
+        }
+    });
+    let old: Vec<_> = seen.iter().map(|(name, _)| name).filter(|n| expected.contains(*n)).collect();
+    assert_eq!(old.len(), expected.len());
+    assert_eq!(old.into_iter().cloned().collect::<BTreeSet<_>>(), expected);
+}
+
+/// Then cursors among names of one hash mean less: names may come again, but none is missed.
+#[test]
+fn a_reader_with_a_forgotten_cursor_misses_nothing() {
+    let image = Image::tuned(32, &[], &["-E", "hash_alg=legacy"]);
+    let volume = image.open();
+    let expected = make_colliding_names(&Links::new(&volume));
+    let many = lookup(&volume, ROOT, b"many").expect("the directory").ino;
+    let seen = read_singly(&volume, many, |_| {});
+    volume.close().expect("a clean end");
+    let volume = image.open();
+    for (at, (_, cursor)) in seen.iter().enumerate() {
+        let (rest, _) = read_some(&volume, many, *cursor, usize::MAX);
+        let known = seen[..=at].iter().map(|(name, _)| name.clone());
+        let all: BTreeSet<_> = known.chain(rest.into_iter().map(|entry| entry.0)).collect();
+        assert_eq!(all, expected);
+    }
+}
+
+#[test]
+fn a_leaf_that_begins_among_names_of_one_cursor() {
+    let image = Image::tuned(32, &[], &["-E", "hash_alg=legacy"]);
+    let volume = image.open();
+    let links = Links::new(&volume);
+    // Fifteen names fill the only block, and the next one splits it after the eighth.
+    let names = [&long_names(&COLLIDING)[..8], &long_names(&NEXT_COLLIDING)[..8]].concat();
+    names.iter().for_each(|name| links.add(name));
+    volume.pin(links.dir);
+    let seen: BTreeSet<_> =
+        read_singly(&volume, links.dir, |_| {}).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(seen, names.into_iter().collect());
+    volume.close().expect("a clean end");
+    image.check("one cursor");
+    let dump = image.debugfs("htree_dump /many");
+    assert!(dump.contains("0x80000002"), "a leaf that begins there:\n{dump}");
+}
+
 #[test]
 fn names_of_one_hash_over_several_leaves() {
     let image = Image::tuned(32, &[], &["-E", "hash_alg=legacy"]);
     let volume = image.open();
     let links = Links::new(&volume);
-    let colliding = COLLIDING.iter().map(|end| format!("{}{end}", "x".repeat(240)).into_bytes());
-    let colliding: Vec<Vec<u8>> = colliding.collect();
+    let colliding = long_names(&COLLIDING);
     let other = |n: usize| format!("{n}{}", "y".repeat(200)).into_bytes();
     let mut expected = BTreeSet::new();
     for (n, name) in colliding.iter().enumerate() {
