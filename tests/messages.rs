@@ -49,13 +49,25 @@ fn volumes_that_cannot_be_mounted_say_what_to_do() {
     let at = |name: &str| place.path().join(name);
     fs::create_dir(at("mnt")).unwrap();
     // What mke2fs is given, and the features by which tune2fs makes it a volume of ours, where it can.
-    let made: [(&str, &[&str], &str); 6] = [
+    let ext2 = "^has_journal,^extent,^huge_file,^dir_nlink,^extra_isize,^64bit,^metadata_csum";
+    let made: [(&str, &[&str], &str); 9] = [
         ("blocks", &["-b", "1024"], ""),
         ("inodes", &["-b", "4096", "-I", "512"], ""),
         ("clusters", &["-b", "4096", "-O", "bigalloc"], ""),
         ("unknown", &["-b", "4096", "-I", "256", "-O", "inline_data"], ""),
         ("quota", &["-b", "4096", "-I", "256", "-O", "quota"], "^quota"),
+        ("quotas", &["-b", "4096", "-I", "256", "-O", "quota,project,mmp"], "^mmp,^quota,^project"),
         ("journal", &["-b", "4096", "-I", "256", "-O", "^has_journal"], "has_journal"),
+        (
+            "ext2",
+            &["-b", "4096", "-I", "256", "-O", ext2],
+            "has_journal,extent,huge_file,dir_nlink,extra_isize",
+        ),
+        (
+            "both",
+            &["-b", "4096", "-I", "256", "-O", "quota,^has_journal,^huge_file"],
+            "^quota,has_journal,huge_file",
+        ),
     ];
     for (name, arguments, features) in made {
         let path = at(name);

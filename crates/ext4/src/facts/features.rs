@@ -80,44 +80,6 @@ const RO_COMPAT_NAMES: &[(u32, &str)] = &[
 /// Compatible features that require work from a writer, and that this driver does not support.
 const COMPAT_REFUSED: &[(u32, &str)] = &[(0x1, "dir_prealloc"), (0x2, "imagic_inodes")];
 
-fn names(bits: u32, known: &[(u32, &str)], word: &str) -> String {
-    let one = |bit: u32| match known.iter().find(|(value, _)| *value == bit) {
-        Some((_, name)) => (*name).to_owned(),
-        None => format!("{word} feature {bit:#x}"),
-    };
-    let bits = (0..32).map(|shift| 1u32 << shift).filter(|bit| bits & bit != 0);
-    bits.map(one).collect::<Vec<_>>().join(", ")
-}
-
-/// Refuses a volume with unknown features.
-pub(crate) fn check(superblock: &SuperBlock) -> Result<()> {
-    let compat = superblock.s_feature_compat.get();
-    let incompat = superblock.s_feature_incompat.get();
-    let ro_compat = superblock.s_feature_ro_compat.get();
-    let refused = COMPAT_REFUSED.iter().filter(|(bit, _)| compat & bit != 0);
-    let mut unknown: Vec<String> = refused.map(|(_, name)| (*name).to_owned()).collect();
-    let bits = incompat & !incompat::KNOWN;
-    if bits != 0 {
-        unknown.push(names(bits, INCOMPAT_NAMES, "incompatible"));
-    }
-    let bits = ro_compat & !ro_compat::KNOWN;
-    if bits != 0 {
-        unknown.push(names(bits, RO_COMPAT_NAMES, "read-only compatible"));
-    }
-    if !unknown.is_empty() {
-        let list = unknown.join(", ");
-        let can_be_cleared = unknown.iter().all(|name| CLEARED_BY_TUNE2FS.contains(&name.as_str()));
-        let what_to_do = match can_be_cleared {
-            true => format!("turn them off: tune2fs -O ^{} TARGET", unknown.join(",^")),
-            false => MAKE_ANEW.to_owned(),
-        };
-        return Err(Error::Incompatible(format!(
-            "it uses ext4 features that are not supported: {list}; {what_to_do}"
-        )));
-    }
-    check_needed(compat, incompat, ro_compat)
-}
-
 /// Features that tune2fs can remove from a volume.
 const CLEARED_BY_TUNE2FS: &[&str] = &["quota", "project", "mmp"];
 
@@ -134,31 +96,78 @@ const NEEDED: &[(Word, u32, &str)] = &[
     (Word::RoCompat, ro_compat::EXTRA_ISIZE, "extra_isize"),
 ];
 
+/// The only one of them that tune2fs cannot set.
+const NOT_SET_BY_TUNE2FS: &str = "ext_attr";
+
 enum Word {
     Compat,
     Incompat,
     RoCompat,
 }
 
-fn check_needed(compat: u32, incompat: u32, ro_compat: u32) -> Result<()> {
+/// Refuses a volume with features that are not supported, or without features that are needed.
+/// Names all of them, and one command that changes them.
+pub(crate) fn check(superblock: &SuperBlock) -> Result<()> {
+    let (refused, missing) = (refused(superblock), missing(superblock));
+    let list = |what: &str, names: &[String]| {
+        (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
+    };
+    let faults: Vec<String> = [
+        list("it uses ext4 features that are not supported", &refused),
+        list("it lacks ext4 features that are needed", &missing),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let what_to_do = what_to_do(&refused, &missing);
+    Err(Error::Incompatible(format!("{}; {what_to_do}", faults.join("; "))))
+}
+
+fn refused(superblock: &SuperBlock) -> Vec<String> {
+    let compat = superblock.s_feature_compat.get();
+    let known = COMPAT_REFUSED.iter().fold(0, |known, (bit, _)| known | bit);
+    let incompat = superblock.s_feature_incompat.get() & !incompat::KNOWN;
+    let ro_compat = superblock.s_feature_ro_compat.get() & !ro_compat::KNOWN;
+    [
+        names(compat & known, COMPAT_REFUSED, "compatible"),
+        names(incompat, INCOMPAT_NAMES, "incompatible"),
+        names(ro_compat, RO_COMPAT_NAMES, "read-only compatible"),
+    ]
+    .concat()
+}
+
+fn names(bits: u32, known: &[(u32, &str)], word: &str) -> Vec<String> {
+    let one = |bit: u32| match known.iter().find(|(value, _)| *value == bit) {
+        Some((_, name)) => (*name).to_owned(),
+        None => format!("{word} feature {bit:#x}"),
+    };
+    let bits = (0..32).map(|shift| 1u32 << shift).filter(|bit| bits & bit != 0);
+    bits.map(one).collect()
+}
+
+fn missing(superblock: &SuperBlock) -> Vec<String> {
     let is_missing = |(word, bit, _): &&(Word, u32, &str)| {
         let bits = match word {
-            Word::Compat => compat,
-            Word::Incompat => incompat,
-            Word::RoCompat => ro_compat,
+            Word::Compat => superblock.s_feature_compat.get(),
+            Word::Incompat => superblock.s_feature_incompat.get(),
+            Word::RoCompat => superblock.s_feature_ro_compat.get(),
         };
         bits & bit == 0
     };
-    match NEEDED.iter().find(is_missing) {
-        Some((_, _, name)) => {
-            let what_to_do = match *name {
-                // tune2fs cannot set it.
-                "ext_attr" => MAKE_ANEW.to_owned(),
-                name => format!("turn it on: tune2fs -O {name} TARGET && e2fsck -f TARGET"),
-            };
-            let why = format!("it lacks the ext4 feature {name}, which is needed; {what_to_do}");
-            Err(Error::Incompatible(why))
-        }
-        None => Ok(()),
+    NEEDED.iter().filter(is_missing).map(|(_, _, name)| (*name).to_owned()).collect()
+}
+
+fn what_to_do(refused: &[String], missing: &[String]) -> String {
+    let can_be_changed = refused.iter().all(|name| CLEARED_BY_TUNE2FS.contains(&name.as_str()))
+        && missing.iter().all(|name| name != NOT_SET_BY_TUNE2FS);
+    if !can_be_changed {
+        return MAKE_ANEW.to_owned();
     }
+    let cleared = refused.iter().map(|name| format!("^{name}"));
+    let changes: Vec<String> = cleared.chain(missing.iter().cloned()).collect();
+    let check = if missing.is_empty() { "" } else { " && e2fsck -f TARGET" };
+    format!("change that: tune2fs -O {} TARGET{check}", changes.join(","))
 }
