@@ -116,6 +116,45 @@ fn directories_hand_down_their_group() {
     scratch.close_and_check();
 }
 
+/// Without the right of the group to execute, the bit stays for members of the group only.
+#[test]
+fn set_group_id_is_lost_when_a_stranger_to_the_group_changes_the_file() {
+    let Some(scratch) = Scratch::mounted("") else { return };
+    let Some(mut stranger) = Peer::as_user(&scratch.dir(), NOBODY, NOBODY) else { return };
+    let Some(mut member) = Peer::as_user(&scratch.dir(), NOBODY, 4000) else { return };
+    let path = scratch.path("f");
+    let changes = [
+        "f = os.open('f', os.O_WRONLY); os.write(f, b'x'); os.close(f)",
+        "f = os.open('f', os.O_WRONLY); os.posix_fallocate(f, 0, 9000); os.close(f)",
+        "f = os.open('f', os.O_WRONLY); ctypes.CDLL(None).fallocate64(f, 3, \
+         ctypes.c_int64(0), ctypes.c_int64(4096)); os.close(f)",
+        "f = os.open('f', os.O_WRONLY); ctypes.CDLL(None).fallocate64(f, 16, \
+         ctypes.c_int64(0), ctypes.c_int64(4096)); os.close(f)",
+        "os.truncate('f', 3)",
+    ];
+    fs::write(&path, [7; 10_000]).unwrap();
+    chown(&path, Some(0), Some(4000)).unwrap();
+    for mode in [0o2666, 0o2766, 0o2676, 0o6666, 0o6777, 0o2777] {
+        for change in changes {
+            for (who, is_member) in [(&mut stranger, false), (&mut member, true)] {
+                set_mode(&path, mode);
+                // A file that was looked into before is looked into again.
+                fs::OpenOptions::new().write(true).open(&path).unwrap().write_all(b"r").unwrap();
+                set_mode(&path, mode);
+                who.good(change);
+                let stays = is_member && mode & 0o10 == 0;
+                let expected = if stays { mode & !0o4000 } else { mode & !0o6000 };
+                assert_eq!(mode_of(&path), expected, "{mode:o}, {is_member}: {change}");
+            }
+        }
+    }
+    set_mode(&path, 0o2666);
+    fs::write(&path, "by root").unwrap();
+    assert_eq!(mode_of(&path), 0o2666);
+    drop((stranger, member));
+    scratch.close_and_check();
+}
+
 /// C libraries of 32 bits without large-file support refuse a listing with a larger position.
 #[test]
 fn positions_in_a_directory_fit_32_bit_programs() {

@@ -132,8 +132,11 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// Last inode change.
     pub ctime: Option<Timestamp>,
-    /// Clear set-user-ID and set-group-ID (a write or chown by a non-owner).
+    /// Clear set-user-ID, and set-group-ID if the group may execute the file (a write or chown by a
+    /// non-owner).
     pub kill_suid_sgid: bool,
+    /// With it, clear set-group-ID in any case (a change by a stranger to the group).
+    pub kill_sgid: bool,
     /// `FS_*_FL` flags that users may set (immutable, append, noatime, nodump, sync, dirsync, journal-data).
     pub flags: Option<u32>,
 }

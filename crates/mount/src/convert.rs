@@ -10,6 +10,9 @@ const VALID_SECONDS: u64 = 86_400;
 const BLOCK_BYTES: u32 = 4096;
 /// Set-user-ID and set-group-ID.
 pub(crate) const SUID_SGID: u16 = 0o6000;
+pub(crate) const SET_GROUP_ID: u16 = 0o2000;
+/// And its group may execute it.
+pub(crate) const SET_GROUP_ID_PROGRAM: u16 = 0o2010;
 /// `STATX_BASIC_STATS | STATX_BTIME`.
 const STATX_MASK: u32 = 0x7ff | 0x800;
 

@@ -14,7 +14,7 @@
 //!                    operations/   one method of Call for each kind of request
 //!                    call          a request with what its operation needs
 //!                    state         Adapter: what all requests share
-//!                    atomic/  forgets  spending  capabilities  failure
+//!                    atomic/  forgets  spending  privileges  failure
 //!                    flushes, lost_writes   fetching what the kernel still holds
 //!   metrics          the counters as text
 //!   stat declared    what a mount tells about itself; which files it may tear

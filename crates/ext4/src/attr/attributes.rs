@@ -144,7 +144,7 @@ fn apply(inode: &mut Inode, set: &SetAttr, now: Timestamp) {
     }
     // To a directory the bits mean something else.
     if set.kill_suid_sgid && inode.kind() != FileKind::Directory {
-        kill_suid_sgid(inode);
+        kill_suid_sgid(inode, set.kill_sgid);
     }
     if let Some(wanted) = set.flags {
         inode.set_flags(inode.flags() & !SETTABLE_FLAGS | wanted & SETTABLE_FLAGS);
@@ -158,11 +158,11 @@ fn apply(inode: &mut Inode, set: &SetAttr, now: Timestamp) {
     inode.set_ctime(set.ctime.unwrap_or(now));
 }
 
-/// Clears set-user-ID and set-group-ID. A set-group-ID bit without the right to execute stays,
-/// because it once meant mandatory locking.
-fn kill_suid_sgid(inode: &mut Inode) {
+/// Clears set-user-ID and set-group-ID. A set-group-ID bit without the right to execute stays
+/// unless `kill_sgid` says otherwise, because it once meant mandatory locking.
+fn kill_suid_sgid(inode: &mut Inode, kill_sgid: bool) {
     let mut permissions = inode.mode() & 0o7777 & !SET_USER_ID;
-    if permissions & GROUP_EXECUTE != 0 {
+    if kill_sgid || permissions & GROUP_EXECUTE != 0 {
         permissions &= !SET_GROUP_ID;
     }
     inode.set_permissions(permissions);

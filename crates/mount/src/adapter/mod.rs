@@ -5,7 +5,7 @@
 //!   operations/    one method of Call for each kind of request
 //!   call           a request with what its operation needs
 //!   state          Adapter: what all requests share
-//!   atomic/  forgets  spending  capabilities  range_parts  failure
+//!   atomic/  forgets  spending  privileges  range_parts  failure
 //! ```
 //!
 //! Nothing is kept for an open file: OPEN and OPENDIR are answered ENOSYS, which makes the kernel
@@ -16,7 +16,6 @@
 
 mod atomic;
 mod call;
-mod capabilities;
 #[cfg(test)]
 mod early_test;
 mod failure;
@@ -28,6 +27,7 @@ mod fuzz_test;
 mod harness;
 mod lost_writes;
 mod operations;
+mod privileges;
 mod range_parts;
 mod serve;
 mod spending;

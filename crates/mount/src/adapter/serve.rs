@@ -88,7 +88,7 @@ impl Adapter {
             let Ok(ino) = convert::inode_of(node) else { return };
             // The kernel never counts lookups of the root, it is always there.
             if ino != InodeNo::ROOT {
-                self.capabilities.changed(ino);
+                self.privileges.changed(ino);
                 self.lost_writes.forget(ino);
                 if let Some(atomic) = &self.atomic {
                     atomic.forget(ino);

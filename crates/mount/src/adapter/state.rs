@@ -10,11 +10,11 @@ use fuse::Notifier;
 use fuse::abi::init;
 
 use crate::adapter::atomic::writes::AtomicWrites;
-use crate::adapter::capabilities::Capabilities;
 use crate::adapter::flushes::Flushes;
 use crate::adapter::forgets::Forgets;
 use crate::adapter::lost_writes::LostWrites;
 use crate::adapter::range_parts::RangeParts;
+use crate::adapter::privileges::Privileges;
 use crate::metrics;
 use crate::page_writer::PageWriter;
 use crate::session_options::Order;
@@ -28,7 +28,7 @@ pub(crate) struct Adapter {
     pub(super) close_result: Mutex<Option<ext4::Result<()>>>,
     pub(super) counters: AdapterCounters,
     pub(super) forgets: Forgets,
-    pub(super) capabilities: Capabilities,
+    pub(super) privileges: Privileges,
     pub(super) notifier: Option<Arc<Notifier>>,
     /// Requests that wait for writes that the kernel has collected.
     pub(super) flushes: Flushes,
@@ -63,7 +63,7 @@ impl Adapter {
             close_result: Mutex::new(None),
             counters: AdapterCounters { opening, ..AdapterCounters::default() },
             forgets: Forgets::default(),
-            capabilities: Capabilities::default(),
+            privileges: Privileges::default(),
             notifier,
             flushes: Flushes::default(),
             lost_writes: LostWrites::default(),

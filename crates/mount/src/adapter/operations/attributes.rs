@@ -67,6 +67,7 @@ impl Call<'_, '_> {
         // Whoever changes the owner of a file takes its privileges off, root as well (the volume
         // leaves directories alone).
         change.kill_suid_sgid |= change.uid.is_some() || change.gid.is_some();
+        change.kill_sgid = change.kill_suid_sgid && self.drops_group_id(ino)?;
         let atomic_sizes = self.atomic_sizes();
         let no_atomic = change.size_bytes.map(|_| self.without_atomic_write(ino)).transpose()?;
         let attr = match self.volume.set_attr(ino, &change) {
@@ -80,6 +81,9 @@ impl Call<'_, '_> {
             }
             set => set?,
         };
+        if change.mode.is_some() {
+            self.adapter.privileges.changed(ino);
+        }
         // What follows looks into the table once more.
         drop(no_atomic);
         self.push_attr(&attr, &atomic_sizes)
@@ -128,6 +132,7 @@ fn wanted_change(request: &SetattrIn) -> Result<SetAttr, Errno> {
         mtime: time(fattr::MTIME, fattr::MTIME_NOW, request.mtime, request.mtimensec)?,
         ctime,
         kill_suid_sgid: has(fattr::KILL_SUIDGID),
+        kill_sgid: false,
         flags: None,
     })
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::adapter::atomic::writes::{AtomicWrites, Route, Table};
 use crate::adapter::call::Call;
 use crate::adapter::failure::{Failure, Outcome};
-use crate::convert::{SUID_SGID, node_of};
+use crate::convert::{SET_GROUP_ID, SET_GROUP_ID_PROGRAM, SUID_SGID, node_of};
 use crate::session_options::Order;
 use crate::stat::AdapterCounters;
 
@@ -52,7 +52,7 @@ impl Call<'_, '_> {
         let data = self.body.take_bytes(write.size)?;
         // For pages that the kernel writes back it did so before it changed them. Since then the file may have got new ones.
         if write.write_flags & WRITE_CACHE == 0 {
-            self.drop_capabilities(ino)?;
+            self.drop_privileges(ino, write.write_flags & WRITE_KILL_SUIDGID != 0)?;
         }
         let Some(atomic) = &self.adapter.atomic else {
             return self.write_through(ino, &write, write.offset, data);
@@ -60,8 +60,7 @@ impl Call<'_, '_> {
         match atomic.route(ino, &write)? {
             Route::Overlay(file) => {
                 if write.write_flags & WRITE_KILL_SUIDGID != 0 {
-                    let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
-                    self.volume.set_attr(ino, &change)?;
+                    self.drop_ids(ino, false)?;
                 }
                 atomic.write(self.volume, &file, write.offset, data)?;
                 Ok(self.answer_write(data.len())?)
@@ -168,9 +167,14 @@ impl Call<'_, '_> {
         self.reply.push(&WriteOut { size, padding: 0 })
     }
 
-    /// Before a file's content changes: takes its capabilities off, if it has any.
-    pub(super) fn drop_capabilities(&self, ino: InodeNo) -> Outcome {
-        let has_none = self.adapter.capabilities.check(ino, || {
+    /// Before a file's content changes: takes its capabilities off, if it has any. If the request
+    /// says that set-user-ID and set-group-ID go (`kill`), also a set-group-ID bit that stays for
+    /// members of the file's group.
+    pub(super) fn drop_privileges(&self, ino: InodeNo, kill: bool) -> Outcome {
+        let has_none = self.adapter.privileges.check(ino, || {
+            if self.volume.get_attr(ino)?.mode & SET_GROUP_ID_PROGRAM == SET_GROUP_ID {
+                return Ok(false);
+            }
             match self.volume.get_xattr(ino, CAPABILITY_XATTR) {
                 Ok(_) => Ok(false),
                 Err(Error::NoAttribute | Error::NotSupported) => Ok(true),
@@ -179,6 +183,9 @@ impl Call<'_, '_> {
         })?;
         if has_none || self.volume.is_read_only() {
             return Ok(());
+        }
+        if kill && self.drops_group_id(ino)? {
+            self.drop_ids(ino, true)?;
         }
         match self.volume.remove_xattr(ino, CAPABILITY_XATTR) {
             Ok(()) | Err(Error::NoAttribute) => Ok(()),
@@ -190,9 +197,14 @@ impl Call<'_, '_> {
     /// only root may.
     pub(super) fn drop_ids_unless_root(&self, ino: InodeNo) -> Outcome {
         if self.header.uid != 0 && self.volume.get_attr(ino)?.mode & SUID_SGID != 0 {
-            let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
-            self.volume.set_attr(ino, &change)?;
+            self.drop_ids(ino, self.drops_group_id(ino)?)?;
         }
+        Ok(())
+    }
+
+    fn drop_ids(&self, ino: InodeNo, kill_sgid: bool) -> Outcome {
+        let change = SetAttr { kill_suid_sgid: true, kill_sgid, ..SetAttr::default() };
+        self.volume.set_attr(ino, &change)?;
         Ok(())
     }
 
@@ -240,7 +252,7 @@ impl Call<'_, '_> {
             _ => return Err(Errno::OPNOTSUPP.into()),
         };
         let _no_atomic = self.without_atomic_write(ino)?;
-        self.drop_capabilities(ino)?;
+        self.drop_privileges(ino, false)?;
         self.drop_ids_unless_root(ino)?;
         Ok(self.volume.fallocate(ino, how, fallocate.offset, fallocate.length)?)
     }

@@ -9,17 +9,16 @@ use crate::access_lists::has_access_list;
 use crate::adapter::atomic::writes::AtomicSizes;
 use crate::adapter::call::Call;
 use crate::adapter::failure::Outcome;
-use crate::convert::{entry_out, inode_of, kind_of_mode, negative_entry, permissions};
+use crate::convert::{
+    SET_GROUP_ID, SET_GROUP_ID_PROGRAM, entry_out, inode_of, kind_of_mode, negative_entry,
+    permissions,
+};
 use crate::session_options::Order;
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 const RENAME_WHITEOUT_NOREPLACE: u32 = RENAME_WHITEOUT | RENAME_NOREPLACE;
-
-const SET_GROUP_ID: u16 = 0o2000;
-/// And its group may execute it.
-const SET_GROUP_ID_PROGRAM: u16 = 0o2010;
 
 impl Call<'_, '_> {
     pub(super) fn lookup(&mut self) -> Outcome {
@@ -152,9 +151,21 @@ impl Call<'_, '_> {
         if dir.mode & SET_GROUP_ID == 0 {
             return Ok(permissions);
         }
-        let caller = Caller::of(&self.header);
-        let may = caller.is_in_group(dir.gid) || caller.has_capability(CAP_FSETID);
+        let may = self.may_give_group(dir.gid);
         Ok(if may { permissions } else { permissions & !SET_GROUP_ID })
+    }
+
+    /// Whether the sender may make a program that runs with this group.
+    fn may_give_group(&self, gid: u32) -> bool {
+        let caller = Caller::of(&self.header);
+        caller.is_in_group(gid) || caller.has_capability(CAP_FSETID)
+    }
+
+    /// Whether the file has a set-group-ID bit that a change by this sender takes off although its
+    /// group cannot execute it.
+    pub(super) fn drops_group_id(&self, ino: InodeNo) -> ext4::Result<bool> {
+        let attr = self.volume.get_attr(ino)?;
+        Ok(attr.mode & SET_GROUP_ID_PROGRAM == SET_GROUP_ID && !self.may_give_group(attr.gid))
     }
 
     pub(super) fn unlink(&mut self) -> Outcome {

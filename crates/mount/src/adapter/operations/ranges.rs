@@ -62,7 +62,7 @@ impl Call<'_, '_> {
         if attr.flags & FIXED_FLAGS != 0 {
             return Err(Errno::PERM.into());
         }
-        self.drop_capabilities(ino)?;
+        self.drop_privileges(ino, false)?;
         self.drop_ids_unless_root(ino)?;
         {
             let _no_atomic = self.without_atomic_write(ino)?;

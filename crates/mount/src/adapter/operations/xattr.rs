@@ -159,7 +159,7 @@ impl Call<'_, '_> {
         } else {
             self.volume.set_xattr(ino, name, value, flags)?;
         }
-        self.adapter.capabilities.changed(ino);
+        self.adapter.privileges.changed(ino);
         Ok(())
     }
 

@@ -1,10 +1,11 @@
-//! Which files are known to have no file capabilities. A write has to remove them.
+//! Which files are known to have no privilege that a write has to look for: file capabilities, and
+//! a set-group-ID bit without the right of the group to execute.
 //!
 //! With `HANDLE_KILLPRIV_V2` the kernel leaves that to the file system. To look for the attribute at
 //! each write would cost about as much as a small write.
 //!
-//! Lock: one mutex, taken before any lock of the volume by [`Capabilities::check`] and after all of
-//! them by [`Capabilities::changed`]. So a check either sees the new capability or its result is
+//! Lock: one mutex, taken before any lock of the volume by [`Privileges::check`] and after all of
+//! them by [`Privileges::changed`]. So a check either sees the new privilege or its result is
 //! forgotten again.
 
 use std::collections::HashSet;
@@ -17,11 +18,11 @@ const KEPT_COUNT: usize = 65_536;
 
 /// The files that were found to have none.
 #[derive(Default)]
-pub(crate) struct Capabilities {
+pub(crate) struct Privileges {
     without: Mutex<HashSet<InodeNo>>,
 }
 
-impl Capabilities {
+impl Privileges {
     /// Runs `has_none` unless the answer is known; remembers a yes.
     pub(crate) fn check<E>(
         &self,
@@ -42,7 +43,7 @@ impl Capabilities {
         Ok(none)
     }
 
-    /// The file was, or may have been, given capabilities; or its number may be used again.
+    /// The file was, or may have been, given a privilege; or its number may be used again.
     pub(crate) fn changed(&self, ino: InodeNo) {
         self.without.lock().remove(&ino);
     }
@@ -54,12 +55,12 @@ mod tests {
 
     #[test]
     fn only_a_clean_bill_is_remembered() {
-        let capabilities = Capabilities::default();
+        let privileges = Privileges::default();
         let ino = InodeNo(12);
-        assert_eq!(capabilities.check(ino, || Ok::<_, ()>(false)), Ok(false));
-        assert_eq!(capabilities.check(ino, || Ok::<_, ()>(true)), Ok(true));
-        assert_eq!(capabilities.check(ino, || Err(())), Ok(true));
-        capabilities.changed(ino);
-        assert_eq!(capabilities.check(ino, || Err(())), Err(()));
+        assert_eq!(privileges.check(ino, || Ok::<_, ()>(false)), Ok(false));
+        assert_eq!(privileges.check(ino, || Ok::<_, ()>(true)), Ok(true));
+        assert_eq!(privileges.check(ino, || Err(())), Ok(true));
+        privileges.changed(ino);
+        assert_eq!(privileges.check(ino, || Err(())), Err(()));
     }
 }
