@@ -9,7 +9,7 @@ use log::{Log, Options};
 use onejournal_testing::{has_program, is_root};
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{Logd, ONEJOURNAL, Scratch, onejournal, run, scratch_dir, text};
+use support::{Logd, ONEJOURNAL, Scratch, onejournal, run, scratch_dir, system, text};
 
 fn listed() -> Value {
     serde_json::from_str(&onejournal(["ls", "--json"]).good()).unwrap()
@@ -65,6 +65,15 @@ fn volumes_are_listed_with_their_state() {
     assert_eq!(silent.unwrap()["state"], "silent");
     unanswered.iter().for_each(|ran| ran.refused(8, "has not answered for 2 s"));
     wait_until_no_process_asks(&dir);
+    if is_root() {
+        // Without the helper, so that only the kernel knows.
+        system("mount", ["-i", "-o", "remount,ro", text(&dir)]).good();
+        assert_eq!(entry("mounts", &dir).unwrap()["state"], "read-only");
+        let shown = onejournal(["stat", text(&dir)]).good();
+        assert!(shown.contains(" ago, read-only\n"), "{shown}");
+        system("mount", ["-i", "-o", "remount,rw", text(&dir)]).good();
+        assert_eq!(entry("mounts", &dir).unwrap()["state"], "read-write");
+    }
     scratch.remount("ro");
     assert_eq!(entry("mounts", &dir).unwrap()["state"], "read-only");
     scratch.daemon().signal(Signal::KILL);

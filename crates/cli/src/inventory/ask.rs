@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use clap::Args;
+use rustix::fs::StatVfsMountFlags;
 use serde_json::Map;
 
 use super::ANSWER_LIMIT;
@@ -143,7 +144,10 @@ fn ask(path: &Path, name: &[u8]) -> Answer {
     let is_dead = text.as_ref().is_err_and(|errno| mount::is_daemon_gone(*errno));
     let text = text.map_err(|errno| cannot_read(path, errno));
     match text.and_then(|text| parse(path, &String::from_utf8_lossy(&text))) {
-        Ok(counters) => answer(state_of(&Counters(counters.clone())), counters, None),
+        Ok(counters) => {
+            let state = state_of(&Counters(counters.clone()), is_mounted_read_only(path));
+            answer(state, counters, None)
+        }
         Err(error) => {
             let state = if is_dead { MountState::Dead } else { MountState::Hidden };
             answer(state, Map::new(), Some(error.text))
@@ -151,10 +155,16 @@ fn ask(path: &Path, name: &[u8]) -> Answer {
     }
 }
 
-fn state_of(counters: &Counters) -> MountState {
+/// The kernel knows of a remount; the daemon may not.
+fn is_mounted_read_only(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
+fn state_of(counters: &Counters, is_mounted_read_only: bool) -> MountState {
     match (counters.is_set("read_only"), counters.text("last_error")) {
-        (false, _) => MountState::ReadWrite,
-        (true, None) => MountState::ReadOnly,
         (true, Some(_)) => MountState::Failed,
+        (true, None) => MountState::ReadOnly,
+        (false, _) if is_mounted_read_only => MountState::ReadOnly,
+        (false, _) => MountState::ReadWrite,
     }
 }

@@ -13,8 +13,7 @@ mod mounts;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-#[cfg(test)]
-pub use answer::MountState;
+pub use answer::{Answer, MountState};
 pub use ask::{AskArgs, Asker, Subject, ask_once, run_ask};
 pub use detached::{DetachedVolume, detached};
 pub use files::FileCounters;

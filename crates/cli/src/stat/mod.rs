@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value};
 
 use crate::counters::Counters;
-use crate::inventory::{Subject, ask_once};
+use crate::inventory::{Answer, MountState, Subject, ask_once};
 use crate::volumes::ServedVolume;
 use crate::{CliError, Result, StatArgs, say, watch};
 
@@ -21,8 +21,11 @@ pub fn run(args: &StatArgs) -> Result<u8> {
     }
     // Everything below that asks the volume does so after it has answered.
     let answer = ask_once(&args.path, Subject::File)?;
-    let (stat, place) = match answer.error {
-        None => (answer.counters, place_of(&args.path, answer.pid)),
+    let (Answer { counters: stat, state, .. }, place) = match answer.error {
+        None => {
+            let place = place_of(&args.path, answer.pid);
+            (answer, place)
+        }
         Some(error) => read_of_target(&args.path)?.ok_or_else(|| CliError::new(error))?,
     };
     if args.json {
@@ -35,14 +38,15 @@ pub fn run(args: &StatArgs) -> Result<u8> {
         return Ok(0);
     }
     let counters = Counters(stat);
-    say!("{}", describe(&counters, place).trim_end());
+    say!("{}", describe(&counters, state, place).trim_end());
     Ok(0)
 }
 
 /// The summary, then the groups.
-fn describe(counters: &Counters, place: String) -> String {
+fn describe(counters: &Counters, state: MountState, place: String) -> String {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    let summary = [vec![("served by".into(), place)], summary::lines(counters, now_s)].concat();
+    let summary =
+        [vec![("served by".into(), place)], summary::lines(counters, state, now_s)].concat();
     let target = counters.text("target").unwrap_or_default();
     let mut text = format!("{target}\n{}", table("  ", &summary));
     for (title, lines) in groups::groups(counters) {
@@ -67,16 +71,16 @@ fn place_of(path: &Path, pid: Option<i32>) -> String {
     }
 }
 
-/// The counters of a served volume in an image or on a device, with the process that serves it and
+/// The answer of a served volume in an image or on a device, with the process that serves it and
 /// the place of its mount. `None` if it is not served.
-fn read_of_target(path: &Path) -> Result<Option<(Map<String, Value>, String)>> {
+fn read_of_target(path: &Path) -> Result<Option<(Answer, String)>> {
     let Some(volume) = ServedVolume::on_target(path)? else { return Ok(None) };
     let Some(daemon) = volume.daemon()? else { return Ok(None) };
     let place = format!("process {}, {}", daemon.pid, volume.whereabouts());
     let dirs: Vec<PathBuf> = volume.reachable_dirs();
-    let answers = dirs.iter().filter_map(|dir| ask_once(dir, Subject::Volume).ok());
-    match answers.map(|answer| answer.counters).find(|counters| !counters.is_empty()) {
-        Some(counters) => Ok(Some((counters, place))),
+    let mut answers = dirs.iter().filter_map(|dir| ask_once(dir, Subject::Volume).ok());
+    match answers.find(|answer| !answer.counters.is_empty()) {
+        Some(answer) => Ok(Some((answer, place))),
         None => Err(CliError::at(path, format!("{place}: its counters cannot be read"))),
     }
 }

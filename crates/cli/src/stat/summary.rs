@@ -5,6 +5,7 @@
 //! are printed without their ratio.
 
 use crate::counters::Counters;
+use crate::inventory::MountState;
 use crate::units::{bytes, count, nanoseconds, plain, ratio, span, times};
 
 /// Write amplification is printed from this many bytes of application writes on.
@@ -91,10 +92,10 @@ impl Flushes {
 }
 
 /// Labels and values. `now_s`: the time in seconds since 1970.
-pub fn lines(counters: &Counters, now_s: u64) -> Vec<(String, String)> {
+pub fn lines(counters: &Counters, state: MountState, now_s: u64) -> Vec<(String, String)> {
     let mounted_s = now_s.saturating_sub(counters.number("mount_time_s"));
     let mut lines = vec![
-        ("mounted", format!("{} ago, {}", span(mounted_s), state(counters))),
+        ("mounted", format!("{} ago, {}", span(mounted_s), describe_state(state))),
         ("durability", durability(counters)),
         ("atomic writes", atomic_writes(counters)),
         ("flushes per fsync", Flushes::of(counters).describe()),
@@ -117,12 +118,10 @@ pub fn lines(counters: &Counters, now_s: u64) -> Vec<(String, String)> {
     lines.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
 }
 
-/// Whether the volume can be read and written.
-fn state(counters: &Counters) -> &'static str {
-    match (counters.is_set("read_only"), counters.text("last_error")) {
-        (false, _) => "read-write",
-        (true, None) => "read-only",
-        (true, Some(_)) => "read-only after an error",
+fn describe_state(state: MountState) -> &'static str {
+    match state {
+        MountState::Failed => "read-only after an error",
+        other => other.name(),
     }
 }
 
@@ -186,7 +185,7 @@ mod tests {
     }
 
     fn line(counters: &Counters, label: &str) -> String {
-        let mut lines = lines(counters, 9_000).into_iter();
+        let mut lines = lines(counters, MountState::ReadWrite, 9_000).into_iter();
         lines.find(|(found, _)| found == label).map_or(String::new(), |(_, value)| value)
     }
 
@@ -243,7 +242,7 @@ mod tests {
         let flushes = line(&used, "flushes per fsync");
         assert_eq!(flushes, "1.01 (2,020 flushes and fences, 2,000 fsyncs)");
         assert!(line(&used, "durability").contains("no power cut"));
-        assert!(line(&used, "mounted").ends_with("read-only after an error"));
+        assert_eq!(describe_state(MountState::Failed), "read-only after an error");
         assert_eq!(line(&used, ""), "3.0 kB to the journal's own medium, /j, with its zeros");
         assert!(line(&used, "stalls").starts_with("2 commits waited 5.0 ms"));
         assert_eq!(line(&used, "last error"), "a write failed");
