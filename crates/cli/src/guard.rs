@@ -5,7 +5,6 @@
 //! guard's end. So a killed daemon always loses that thread, whatever its other threads are blocked
 //! in. A pipe would not work: a blocked thread keeps all files of the daemon open.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
@@ -14,22 +13,19 @@ use std::thread::JoinHandle;
 
 use clap::Args;
 use mount::Guard;
-use rustix::fs::{Mode, OFlags};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use rustix::fs::OFlags;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::error::{CliError, Result};
+use crate::fusectl::{open_control, parse_device};
 
 /// The guard has opened what it is to abort.
 const WATCHING: &str = "watching";
 
 /// What it has opened belongs to the process that started it.
 const CONFIRMED: &str = "confirmed";
-
-/// The directory in which the kernel's connections can be aborted, if that file system is mounted.
-const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 #[derive(Args)]
 pub struct GuardArgs {
@@ -152,29 +148,4 @@ pub fn run(args: &GuardArgs) -> Result<u8> {
     // Nothing happens if the connection has ended: the open file belongs to it, even if the number was given away again.
     abort.write_all(b"1").map_err(|error| failed("fusectl", error))?;
     Ok(0)
-}
-
-/// MAJOR:MINOR as an argument.
-pub fn parse_device(text: &str) -> std::result::Result<(u32, u32), String> {
-    let numbers = text.split_once(':').map(|(major, minor)| (major.parse(), minor.parse()));
-    match numbers {
-        Some((Ok(major), Ok(minor))) => Ok((major, minor)),
-        _ => Err("give MAJOR:MINOR".into()),
-    }
-}
-
-/// Opens a file of the connection in `fusectl`. It belongs to the user who mounted. Root does not
-/// need a mounted `fusectl`.
-pub fn open_control((major, minor): (u32, u32), name: &str, how: OFlags) -> io::Result<File> {
-    let name = format!("{}/{name}", u64::from(major) << 20 | u64::from(minor));
-    let how = how | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(format!("{CONNECTIONS}/{name}"), how, Mode::empty());
-    if opened.is_ok() || !rustix::process::geteuid().is_root() {
-        return Ok(File::from(opened?));
-    }
-    let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_create(&context)?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    let root = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    Ok(File::from(rustix::fs::openat(&root, name, how, Mode::empty())?))
 }

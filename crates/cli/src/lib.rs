@@ -22,8 +22,8 @@
 //!   target journal_search      the device or file of a command; the journal of a volume
 //!   volumes                    the volume that a path means
 //!   namespaces ending          mount namespaces; the signals that end a server
-//!   claimant counters guard messages occupant output page_writer service_manager signals units
-//!   users
+//!   claimant counters fusectl guard messages occupant output page_writer service_manager signals
+//!   units users
 //!   error
 //! ```
 
@@ -35,6 +35,7 @@ mod ending;
 mod error;
 mod fsck;
 mod fsck_view;
+mod fusectl;
 mod guard;
 mod helpers;
 mod inventory;
@@ -225,7 +226,7 @@ struct UmountArgs {
 #[derive(Args)]
 struct DetachArgs {
     /// The number of the device, MAJOR:MINOR
-    #[arg(value_parser = guard::parse_device)]
+    #[arg(value_parser = fusectl::parse_device)]
     device: (u32, u32),
     /// What to do about mounts that programs use
     manner: namespaces::Manner,

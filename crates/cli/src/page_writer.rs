@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::error::{CliError, Result};
-use crate::guard::parse_device;
+use crate::fusectl::parse_device;
 
 /// So long it may wait for the kernel while the volume is sent no page.
 const PATIENCE: Duration = Duration::from_secs(30);

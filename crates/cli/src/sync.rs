@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::counters::{Counters, parse, read_attribute};
 use crate::error::{CliError, Result};
-use crate::guard::open_control;
+use crate::fusectl::open_control;
 
 /// From this version on syncfs(2) waits until the volume has the pages. Older ones send copies, and
 /// wait for none.

@@ -3,6 +3,7 @@
 pub(crate) mod directory;
 pub(crate) mod file_id;
 pub(crate) mod folder;
+pub(crate) mod fuse;
 pub(crate) mod range_write;
 pub(crate) mod trust;
 pub(crate) mod trusted_file;

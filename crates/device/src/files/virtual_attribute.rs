@@ -9,6 +9,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Opcode, Updater, opcode};
 
+use super::fuse::{check_fuse, ioctl_error};
+
 /// Bytes of the ioctl's argument, `[u8; VIRTUAL_ATTRIBUTE_BYTES]`. The program puts the name of the attribute there,
 /// with a zero after it. The answer is the number of bytes of the value (`u32` of the machine), and the value.
 pub const VIRTUAL_ATTRIBUTE_BYTES: usize = 16_380;
@@ -19,8 +21,6 @@ const OPCODE: Opcode = opcode::read_write::<[u8; VIRTUAL_ATTRIBUTE_BYTES]>(b'O',
 const COUNT_BYTES: usize = size_of::<u32>();
 /// Linux's limit for the value of an extended attribute.
 const XATTR_BYTES_MAX: usize = 65_536;
-/// Type of a FUSE file system.
-const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 
 /// The value of an attribute of the file at `path`; of a virtual one also where the mount has no extended attributes.
 ///
@@ -41,19 +41,14 @@ pub fn virtual_attribute(path: &Path, name: &str) -> rustix::io::Result<Vec<u8>>
 fn through_ioctl(path: &Path, name: &str) -> rustix::io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
-    if rustix::fs::fstatfs(&file)?.f_type != FUSE_MAGIC {
-        return Err(Errno::OPNOTSUPP);
-    }
+    check_fuse(&file)?;
     let mut argument = [0; VIRTUAL_ATTRIBUTE_BYTES];
     argument.get_mut(..name.len()).ok_or(Errno::INVAL)?.copy_from_slice(name.as_bytes());
     // SAFETY: the file is on a FUSE file system. For all servers but those of character devices, the kernel copies
     // `VIRTUAL_ATTRIBUTE_BYTES` bytes (it takes the number from the opcode) from the argument, and at most as many back.
     // It keeps no pointer. Any bytes are valid in the array.
     let asked = unsafe { ioctl::ioctl(&file, Updater::<OPCODE, _>::new(&mut argument)) };
-    asked.map_err(|errno| match errno {
-        Errno::NOTTY | Errno::NOSYS | Errno::INVAL => Errno::OPNOTSUPP,
-        errno => errno,
-    })?;
+    asked.map_err(ioctl_error)?;
     let (count, value) = argument.split_first_chunk::<COUNT_BYTES>().ok_or(Errno::IO)?;
     let count = usize::try_from(u32::from_ne_bytes(*count)).map_err(|_| Errno::IO)?;
     Ok(value.get(..count).ok_or(Errno::IO)?.to_vec())

@@ -2,15 +2,14 @@
 
 use std::os::fd::AsFd;
 
-use rustix::io::Errno;
 use rustix::ioctl::{self, NoArg, Opcode, opcode};
+
+use super::fuse::{check_fuse, ioctl_error};
 
 /// `_IO('O', 0xE3)`.
 pub const VOLUME_SYNC_IOCTL: u32 = 0x4fe3;
 
 const OPCODE: Opcode = opcode::none(b'O', 0xe3);
-/// Type of a FUSE file system.
-const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 
 /// Makes everything durable that the volume on which `file` is has been sent. Pages that the kernel
 /// still holds are not: syncfs(2) sends them.
@@ -18,20 +17,16 @@ const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 /// # Errors
 /// `EOPNOTSUPP` if it is not on a volume. Others: what the volume has may not be durable.
 pub fn sync_volume(file: impl AsFd) -> rustix::io::Result<()> {
-    if rustix::fs::fstatfs(&file)?.f_type != FUSE_MAGIC {
-        return Err(Errno::OPNOTSUPP);
-    }
+    check_fuse(&file)?;
     // SAFETY: the file is on a FUSE file system, and the opcode says that there is no argument: the
     // kernel reads and writes no memory of this process.
-    let asked = unsafe { ioctl::ioctl(file, NoArg::<OPCODE>::new()) };
-    asked.map_err(|errno| match errno {
-        Errno::NOTTY | Errno::NOSYS | Errno::INVAL => Errno::OPNOTSUPP,
-        errno => errno,
-    })
+    unsafe { ioctl::ioctl(file, NoArg::<OPCODE>::new()) }.map_err(ioctl_error)
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]

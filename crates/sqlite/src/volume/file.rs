@@ -36,16 +36,14 @@ const DATA: &str = "user.onejournal.data";
 const STAT: &str = "user.onejournal.stat";
 /// The modes in which a crash leaves a prefix of history.
 const PREFIX_MODES: [&str; 4] = ["auto", "delta", "wasteless", "journal"];
-/// Type of a FUSE file system. On another file system, anybody could have made an attribute of this
-/// name.
-const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 
 const PREFIX_CHARACTERISTICS: c_int =
     SQLITE_IOCAP_SEQUENTIAL | SQLITE_IOCAP_SAFE_APPEND | SQLITE_IOCAP_POWERSAFE_OVERWRITE;
 
-/// Whether the file at `path` is on a volume.
+/// Whether the file at `path` is on a volume. On another type of file system, anybody could have
+/// made an attribute of this name.
 pub fn is_on_volume(path: &Path) -> bool {
-    let is_fuse = rustix::fs::statfs(path).is_ok_and(|found| found.f_type == FUSE_MAGIC);
+    let is_fuse = rustix::fs::statfs(path).is_ok_and(|found| device::is_fuse(&found));
     is_fuse && attribute(path, MODE).is_some()
 }
 
