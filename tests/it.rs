@@ -16,6 +16,7 @@ mod foreground;
 mod fsx;
 mod fuse_library;
 mod fuse_limits;
+mod inherited;
 mod inode_flags;
 mod install;
 mod inventory;

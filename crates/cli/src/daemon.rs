@@ -24,7 +24,10 @@ use crate::messages::{self, Outlet};
 use crate::mount_options::{self, Parsed};
 use crate::namespaces::ByProcess;
 use crate::service_manager::notify;
-use crate::{CliError, MountArgs, Result, ending, guard, page_writer, remount, sync, target};
+use crate::signals::is_ignored;
+use crate::{
+    CliError, MountArgs, Result, ending, guard, page_writer, remount, surroundings, sync, target,
+};
 
 const READY: &str = "ready";
 
@@ -33,19 +36,25 @@ pub fn run(args: &MountArgs) -> Result<u8> {
         return remount::run(&args.dir, &args.options);
     }
     let parsed = mount_options::parse(&args.options)?;
-    mount::check_directory(&args.dir).map_err(|error| CliError::new(error.to_string()))?;
-    if args.foreground || args.announce { serve(args, parsed) } else { start(args) }
+    surroundings::of_server();
+    let dir = mount::check_directory(&args.dir);
+    let dir = dir.map_err(|error| CliError::new(error.to_string()))?;
+    if args.foreground || args.announce { serve(args, parsed) } else { start(args, &dir) }
 }
 
 /// Starts the serving process and returns when it is ready or has failed.
-fn start(args: &MountArgs) -> Result<u8> {
+fn start(args: &MountArgs, dir: &Path) -> Result<u8> {
     let program = std::env::current_exe().map_err(|error| CliError::new(error.to_string()))?;
     let mut command = Command::new(program);
     command.args(["mount", "--announce"]);
     if !args.options.is_empty() {
         command.arg("-o").arg(args.options.join(","));
     }
-    command.arg("--").arg(&args.target).arg(&args.dir);
+    // The daemon does not have the files that a path such as /dev/fd/3 means here.
+    command.arg("--").arg(target::absolute(&target::find(&args.target)?)?).arg(dir);
+    // Its variables may change what the daemon is (LD_PRELOAD, RUST_MIN_STACK).
+    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    surroundings::of_daemon();
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -55,7 +64,7 @@ fn start(args: &MountArgs) -> Result<u8> {
     let stdout = child.stdout.take().expect("it was asked for");
     let _ = BufReader::new(stdout).read_line(&mut line);
     if line.trim() == READY {
-        sync::tell_if_unheard(&args.dir);
+        sync::tell_if_unheard(dir);
         return Ok(0);
     }
     let status = child.wait().map_err(|error| CliError::new(error.to_string()))?;
@@ -124,7 +133,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     let (source, attached) = mount_source(&path, device.inner());
     drop(device);
     // From now on none of them ends the process, which would leave a dead mount.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
+    let signals = end_signals(args.foreground);
     let signals = signals.map_err(|error| CliError::new(format!("signals: {error}")))?;
     let options = SessionOptions {
         mount: parsed.mount,
@@ -171,6 +180,13 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     })?;
     tell_of(&outlet)("unmounted, and closed");
     Ok(0)
+}
+
+/// The signals that unmount. `nohup` has the command ignore SIGHUP; a daemon has left the terminal
+/// that it comes from.
+fn end_signals(foreground: bool) -> std::io::Result<Signals> {
+    let is_kept = |signal: &i32| *signal != SIGHUP || !foreground || !is_ignored(SIGHUP);
+    Signals::new([SIGTERM, SIGINT, SIGHUP].into_iter().filter(is_kept))
 }
 
 /// The error of opening the volume.
@@ -327,19 +343,20 @@ fn attach_loop(path: &Path) -> std::result::Result<(PathBuf, File), String> {
     Ok(device.into_parts())
 }
 
-/// Tells the parent that the mount is ready, and releases its terminal.
+/// Releases the terminal and the directory of the parent, then tells it that the mount is ready.
 fn announce(outlet: &Outlet, path: &Path, journal: Option<&str>) -> Result<()> {
     let failed = |error: std::io::Error| CliError::new(format!("becoming a daemon: {error}"));
-    let mut stdout = std::io::stdout();
     outlet.detach();
     match journal {
         Some(journal) => tracing::info!("mounted {}, its journal on {journal}", path.display()),
         None => tracing::info!("mounted {}", path.display()),
     }
-    writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).map_err(failed)?;
     let _ = rustix::process::setsid();
     let null = OpenOptions::new().write(true).open("/dev/null").map_err(failed)?;
-    rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(errno.into()))?;
     rustix::stdio::dup2_stderr(&null).map_err(|errno| failed(errno.into()))?;
-    std::env::set_current_dir("/").map_err(failed)
+    std::env::set_current_dir("/").map_err(failed)?;
+    // When the parent ends, its terminal may send SIGHUP.
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).map_err(failed)?;
+    rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(errno.into()))
 }

@@ -23,7 +23,7 @@
 //!   volumes                    the volume that a path means
 //!   namespaces ending          mount namespaces; the signals that end a server
 //!   claimant counters fusectl guard messages occupant output page_writer service_manager signals
-//!   units users
+//!   surroundings units users
 //!   error
 //! ```
 
@@ -61,6 +61,7 @@ mod service_manager;
 mod set_journal;
 mod signals;
 mod stat;
+mod surroundings;
 mod sync;
 mod target;
 mod top;
@@ -323,6 +324,8 @@ fn parse_interval(text: &str) -> std::result::Result<f64, String> {
 
 /// Runs the command or the helper that this process was started as.
 pub fn main() -> ExitCode {
+    // Before there are threads.
+    device::reset_signals();
     if let Some(code) = helpers::run() {
         return ExitCode::from(code);
     }

@@ -10,7 +10,9 @@ use log::{Limits, Options, Server, ServerOptions};
 
 use crate::service_manager::notify;
 use crate::signals::EndSignals;
-use crate::{CliError, Result, daemon, log_commands, log_metrics, mention, messages, target};
+use crate::{
+    CliError, Result, daemon, log_commands, log_metrics, mention, messages, surroundings, target,
+};
 
 /// How often the daemon looks whether its shared memory is there.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
@@ -105,7 +107,10 @@ pub fn run(args: &LogdArgs) -> Result<u8> {
     daemon::abort_on_panic();
     // Before there are threads, so that none of them is ended by a signal.
     let mut signals = EndSignals::catch()?;
-    raise_descriptor_limit();
+    // A stream needs a descriptor for each log file, and a client needs one for its connection.
+    surroundings::of_server();
+    // The socket's mode says who may connect, so its directory has to have its own, too.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let metrics = args.metrics.map(daemon::listen_for_metrics).transpose()?;
     let socket = args.listen.clone().unwrap_or_else(|| args.dir.join("socket"));
     let server = ServerOptions { socket, mode: args.mode, limits: args.limits() };
@@ -143,12 +148,4 @@ fn wait_for_end(signals: &mut EndSignals, server: &Server) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// A stream needs a descriptor for each log file, and a client needs one for its connection.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let found = getrlimit(Resource::Nofile);
-    // What cannot be raised is enough for fewer.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: found.maximum, ..found });
 }

@@ -42,7 +42,8 @@
 //! ```text
 //!   probe/                     measures a disk, judges nothing
 //!   disk/ nvram/               Disk: a file or block device; Nvram, mapped memory
-//!   process/                   signs of life, processes, descriptors that a fork closes
+//!   process/                   signs of life, processes, descriptors that a fork closes, what a
+//!                              process inherits
 //!   claim/                     one user at a time has the bytes of a disk
 //!   below/ files/              loop devices, partitions, mounts: what the bytes of a disk are on;
 //!                              Folder, Directory, trust
@@ -107,6 +108,7 @@ pub use nvram::{
 };
 pub use process::fork_closed::ForkClosed;
 pub use process::fork_mark::ForkMark;
+pub use process::inherited::{keep_descriptors_from_children, reset_scheduling, reset_signals};
 pub use process::machine::{Living, Machine};
 pub use process::own_descriptors::with_own_descriptors;
 pub use process::processes::{process_name, processes};

@@ -19,7 +19,7 @@ use super::ANSWER_LIMIT;
 use super::answer::{Answer, MountState};
 use super::files::{FileNames, files_of};
 use crate::counters::{Counters, cannot_read, parse, read_raw};
-use crate::{CliError, Result, say};
+use crate::{CliError, Result, say, surroundings};
 
 /// What to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,8 @@ impl Asker {
             Subject::VolumeWithFiles => Some("--files"),
             Subject::File => Some("--of-file"),
         };
+        // It may wait longer than its caller lives, and keep the caller's locks as long.
+        surroundings::keep_descriptors();
         let mut command = Command::new("/proc/self/exe");
         command.arg("ask").args(flag).arg("--").arg(path);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

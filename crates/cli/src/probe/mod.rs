@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use clap::Args;
 use device::probe::{AREA_BYTES_MIN, Area, measure};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::commit::kib;
 use self::figures::Figures;
@@ -153,8 +153,6 @@ fn measured(args: &ProbeArgs) -> Result<Report> {
 fn interrupts() -> Result<Arc<AtomicBool>> {
     let failed = |error: std::io::Error| CliError::new(format!("signals: {error}"));
     let interrupted = Arc::new(AtomicBool::new(false));
-    // A write beyond `ulimit -f` is to be an error, and not the end of the process.
-    signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
     for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
         let (code, armed) = (INTERRUPTED.into(), interrupted.clone());
         signal_hook::flag::register_conditional_shutdown(signal, code, armed).map_err(failed)?;

@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::Mutex;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::process::{Resource, getrlimit};
 
 use super::caches;
 use super::direct_io::DirectIo;
@@ -103,6 +104,9 @@ impl Disk {
                 geometry.sector_bytes
             );
             return Err(refused(path, io::ErrorKind::Unsupported, why));
+        }
+        if (kind, access) == (Kind::File, Access::ReadWrite) {
+            check_limit(path, geometry.size_bytes)?;
         }
         let rings = match (kind, access) {
             (Kind::Block, Access::ReadWrite) => RingPool::new().ok(),
@@ -344,6 +348,21 @@ impl BlockDevice for Disk {
         sync_data(self.fd.as_fd())
             .and_then(|()| self.check_length())
             .map_err(|e| DeviceError::new(Operation::Flush, 0, 0, self.explained(e)))
+    }
+}
+
+/// An error if this process may not write all of a file of this size. Block devices have no such
+/// limit.
+fn check_limit(path: &Path, size_bytes: u64) -> Result<()> {
+    match getrlimit(Resource::Fsize).current {
+        Some(limit) if limit < size_bytes => {
+            let why = format!(
+                "has {size_bytes} bytes, and this process may write only the first {limit} of a \
+                 file: raise that limit (ulimit -f)"
+            );
+            Err(refused(path, io::ErrorKind::FileTooLarge, why))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod fork_closed;
 pub(crate) mod fork_mark;
+pub(crate) mod inherited;
 pub(crate) mod machine;
 pub(crate) mod own_descriptors;
 pub(crate) mod processes;
