@@ -36,7 +36,8 @@ pub struct ControlArgs {
     /// Where the disk is mounted
     dir: PathBuf,
     /// reset | set PRESET|KEY=VALUE,... | trace on|off | region NAME START END | regions off |
-    /// crash PROBABILITY SEED | power on|off | save | restore
+    /// crash PROBABILITY SEED | power on|off | hold on|off | fail reads|writes|flushes|nothing |
+    /// save | restore
     command: Vec<String>,
 }
 

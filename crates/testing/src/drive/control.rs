@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use device::Operation;
+
 use crate::drive::parameters::{ParameterError, Parameters};
 
 /// The commands.
@@ -26,6 +28,9 @@ pub enum Command {
     NoRegions,
     /// `power off`: reads, writes and flushes fail, until `power on`.
     Power(bool),
+    /// `fail reads`, `fail writes` or `fail flushes`: these fail, and no others. `fail nothing`
+    /// ends it.
+    Fail(Option<Operation>),
     /// `hold on`: reads, writes and flushes are answered only after `hold off`.
     Hold(bool),
     /// `save`: store the content for `restore`.
@@ -48,7 +53,7 @@ pub enum CommandError {
     #[error(
         "`{0}` is not: reset | set PRESET|KEY=VALUE,... | trace on|off | region NAME START END | \
          regions off | crash PROBABILITY SEED | power on|off | hold on|off | \
-         save | restore"
+         fail reads|writes|flushes|nothing | save | restore"
     )]
     Unknown(String),
     /// A parameter that cannot be set.
@@ -74,6 +79,10 @@ impl FromStr for Command {
             ["regions", "off"] => Some(Command::NoRegions),
             ["power", "on"] => Some(Command::Power(true)),
             ["power", "off"] => Some(Command::Power(false)),
+            ["fail", "nothing"] => Some(Command::Fail(None)),
+            ["fail", "reads"] => Some(Command::Fail(Some(Operation::Read))),
+            ["fail", "writes"] => Some(Command::Fail(Some(Operation::Write))),
+            ["fail", "flushes"] => Some(Command::Fail(Some(Operation::Flush))),
             ["hold", "on"] => Some(Command::Hold(true)),
             ["hold", "off"] => Some(Command::Hold(false)),
             ["save"] => Some(Command::Save),
@@ -109,6 +118,7 @@ mod tests {
         assert_eq!(read("region journal 5 6"), region);
         assert_eq!((read("power off"), read("save")), (Command::Power(false), Command::Save));
         assert_eq!(read("hold on"), Command::Hold(true));
+        assert_eq!(read("fail flushes"), Command::Fail(Some(Operation::Flush)));
         assert_eq!(read("crash 0.5 7"), Command::Crash { survival: 0.5, seed: 7 });
         for text in [
             "",

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use device::Operation;
 use serde::Serialize;
 
 use crate::drive::control::Command;
@@ -35,6 +36,8 @@ pub struct Emulator {
     trace: Trace,
     recorder: Option<(Recorder, u8)>,
     is_off: bool,
+    /// What fails although there is power.
+    failing: Option<Operation>,
     is_held: bool,
     owner: u32,
     saved: Option<Vec<u8>>,
@@ -63,6 +66,7 @@ impl Emulator {
             trace,
             recorder,
             is_off: false,
+            failing: None,
             is_held: false,
             owner: 0,
             saved,
@@ -83,9 +87,9 @@ impl Emulator {
         self.owner
     }
 
-    /// Whether it has no power, so that everything fails.
-    pub fn is_off(&self) -> bool {
-        self.is_off
+    /// Whether this operation fails: it is a failing one, or nothing has power.
+    pub fn fails(&self, operation: Operation) -> bool {
+        self.is_off || self.failing == Some(operation)
     }
 
     /// Whether answers wait until a command releases them.
@@ -187,6 +191,7 @@ impl Emulator {
             }
             Command::NoRegions => self.counters.regions.clear(),
             Command::Power(is_on) => self.is_off = !is_on,
+            Command::Fail(failing) => self.failing = failing,
             Command::Hold(is_held) => self.is_held = is_held,
             Command::Save => self.saved = Some(self.disk.copy()),
             Command::Restore => self.disk.restore(self.saved.as_ref()?),
@@ -294,10 +299,21 @@ mod tests {
         disk.obey("restore").unwrap();
         disk.obey("crash 0 1").unwrap();
         assert_eq!(disk.bytes(0..2048), [[1; 1024], [0; 1024]].concat());
-        disk.obey("power off").unwrap();
-        assert!(disk.is_off());
-        disk.obey("power on").unwrap();
-        assert!(!disk.is_off());
+    }
+
+    #[test]
+    fn without_power_everything_fails_and_otherwise_what_was_named() {
+        let mut disk = emulator();
+        let mut failing = |command| {
+            disk.obey(command).unwrap();
+            [Operation::Read, Operation::Write, Operation::Flush].map(|it| disk.fails(it))
+        };
+        assert_eq!(failing("power off"), [true; 3]);
+        assert_eq!(failing("power on"), [false; 3]);
+        assert_eq!(failing("fail reads"), [true, false, false]);
+        assert_eq!(failing("fail writes"), [false, true, false]);
+        assert_eq!(failing("fail flushes"), [false, false, true]);
+        assert_eq!(failing("fail nothing"), [false; 3]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use device::Operation;
 use fuse::abi::{
     AttrOut, Dirent, EntryOut, FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, FallocateIn, FuseAttr, Opcode,
     OpenOut, ROOT_NODE, ReadIn, ReleaseIn, StatfsOut, WriteIn, WriteOut,
@@ -90,11 +91,7 @@ impl Files {
                 self.opened.remove(&body.take::<ReleaseIn>()?.fh);
                 done_empty()
             }
-            Some(Opcode::Read | Opcode::Write | Opcode::Fsync | Opcode::Fallocate)
-                if node == DISK && emulator.is_off() =>
-            {
-                Err(Errno::IO)
-            }
+            Some(opcode) if node == DISK && fails(emulator, opcode) => Err(Errno::IO),
             Some(Opcode::Read) => self.read(emulator, now_ns, node, &body.take()?),
             Some(Opcode::Write) => {
                 let write: WriteIn = body.take()?;
@@ -141,6 +138,16 @@ impl Files {
         let start = usize::try_from(read.offset).unwrap_or(usize::MAX).min(text.len());
         let end = start.saturating_add(read.size as usize).min(text.len());
         Ok(Outcome::Now(Answer::Done, text[start..end].to_vec()))
+    }
+}
+
+/// Whether a request to the disk fails.
+fn fails(emulator: &Emulator, opcode: Opcode) -> bool {
+    match opcode {
+        Opcode::Read => emulator.fails(Operation::Read),
+        Opcode::Write | Opcode::Fallocate => emulator.fails(Operation::Write),
+        Opcode::Fsync => emulator.fails(Operation::Flush),
+        _ => false,
     }
 }
 
