@@ -128,7 +128,7 @@ const TABLES: &[Quoted] = &[
                 cases("ssd311: WAL, 1000 op/txn", "update"),
                 &[EXT4, XFS, VOLUME],
             ),
-            line("PostgreSQL (`pgbench`), 16 clients, SATA SSD", PGBENCH, &[EXT4, XFS, VOLUME]),
+            line("PostgreSQL 15 (`pgbench`), 16 clients, SATA SSD", PGBENCH, &[EXT4, XFS, VOLUME]),
             line("the same on a network disk", network("16 clients"), &[EXT4, XFS, VOLUME]),
             line(
                 "Unpack an archive of 10,000 small files, disk in memory",
@@ -302,6 +302,10 @@ const GAINS: &[Gain] = &[
     gain("gain bytes delete", DELETE_UPDATE, (EXT4, VOLUME)),
     gain("gain bytes insert extension", WAL_INSERT, (EXT4, EXTENSION)),
     gain("gain bytes update extension", WAL_UPDATE, (EXT4, EXTENSION)),
+    gain("gain pgbench ssd", PGBENCH, (EXT4, VOLUME)),
+    gain("gain pgbench ssd xfs", clients("64"), (XFS, VOLUME)),
+    gain("gain pgbench network", network("16 clients"), (EXT4, VOLUME)),
+    gain("gain pgbench network xfs", network("16 clients"), (XFS, VOLUME)),
 ];
 
 const BEGIN: &str = "<!-- results: ";
@@ -361,7 +365,8 @@ fn figures(name: &str, files: &[SectionFile]) -> Option<String> {
     }
     let gain = GAINS.iter().find(|gain| gain.name == name)?;
     let value = gain.place.gain(files, gain.peer, gain.ours)?;
-    Some(if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") })
+    let digits = if value < 1.0 { 2 } else { usize::from(value < 10.0) };
+    Some(format!("{value:.digits$}"))
 }
 
 impl Quoted {
