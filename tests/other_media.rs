@@ -7,8 +7,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use onejournal_testing::{Need, skip};
-use support::{Loop, Scratch, onejournal, text, tmpfs_dir};
+use support::{Loop, Scratch, can_mount, onejournal, scratch_dir, text, tmpfs_dir};
 
+/// An operational error, as e2fsck and mount have it.
+const OPERATIONAL: i32 = 8;
 const OPTIONS: &str = "commit=300";
 /// For a volume, or a journal, on tmpfs.
 const MEMORY: &str = "commit=300,durability=process";
@@ -43,6 +45,31 @@ fn fsck(target: &Path, more: &[&str]) -> support::Ran {
     arguments.extend_from_slice(more);
     arguments.push(text(target));
     onejournal(arguments)
+}
+
+#[test]
+fn mkfs_asks_for_force_only_where_a_device_has_a_signature() {
+    if !can_mount() {
+        return;
+    }
+    let dir = scratch_dir();
+    let image = dir.path().join("image");
+    let mut random = vec![0; 16 << 20];
+    fastrand::Rng::with_seed(3).fill(&mut random);
+    fs::write(&image, &random).unwrap();
+    // The bytes of a file are some program's.
+    onejournal(["mkfs", text(&image)]).refused(OPERATIONAL, "mkfs --force ");
+    // As a new mapping of dm-crypt has them.
+    let device = Loop::attach(&image);
+    onejournal(["mkfs", text(&device.path)]).good();
+    support::check_clean(&device.path);
+    drop(device);
+    // A signature that only wipefs knows: ReiserFS.
+    random[0x1_0034..0x1_003d].copy_from_slice(b"ReIsEr2Fs");
+    fs::write(&image, &random).unwrap();
+    let device = Loop::attach(&image);
+    onejournal(["mkfs", text(&device.path)]).refused(OPERATIONAL, "mkfs --force ");
+    assert!(fs::read(&image).unwrap() == random, "it was written to");
 }
 
 #[test]

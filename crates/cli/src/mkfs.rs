@@ -115,8 +115,20 @@ fn check_may_overwrite(args: &MkfsArgs, disk: &Disk) -> Result<()> {
         return Ok(());
     }
     let found = Occupant::of_head(disk).map_err(|error| CliError::at(path, error))?;
-    let refuse = |found: Occupant| CliError::at(path, found.refusal("onejournal mkfs --force"));
-    found.map_or(Ok(()), |found| Err(refuse(found)))
+    match found {
+        None => Ok(()),
+        Some(Occupant::Unknown) if is_unused_device(path) => Ok(()),
+        Some(found) => Err(CliError::at(path, found.refusal("onejournal mkfs --force"))),
+    }
+}
+
+/// Whether `path` is a block device on which wipefs, which knows many more signatures than
+/// [`Occupant`], finds none: a new mapping of dm-crypt has random bytes. The bytes of a file
+/// are always some program's.
+fn is_unused_device(path: &Path) -> bool {
+    let is_device = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+    let look = || in_sbin("wipefs").args(["--no-act", "--noheadings"]).arg(path).output();
+    is_device && look().is_ok_and(|found| found.status.success() && found.stdout.is_empty())
 }
 
 fn make(args: &MkfsArgs, disk: Disk, journal: Option<&Opened>) -> Result<Made> {
