@@ -1,4 +1,4 @@
-//! The FUSE kernel protocol: layouts, operation codes and flags, version 7.31 to 7.42.
+//! The FUSE kernel protocol: layouts, operation codes and flags, version 7.34 to 7.42.
 //!
 //! Facts are those of the kernel's `include/uapi/linux/fuse.h`. Structures, fields and flags have
 //! its names, without the prefix `fuse_`. All fields are in the machine's own byte order. A request
@@ -12,8 +12,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const MAJOR: u32 = 7;
 /// Newest minor version that is spoken here.
 pub const MINOR: u32 = 42;
-/// Oldest minor version that is accepted (Linux 5.4).
-pub const OLDEST_MINOR: u32 = 31;
+/// Oldest minor version that is accepted (Linux 5.14). Older kernels are not tried. Before 5.13
+/// they also cut a large `write` into other requests.
+pub const OLDEST_MINOR: u32 = 34;
 /// Node number of the root directory.
 pub const ROOT_NODE: u64 = 1;
 

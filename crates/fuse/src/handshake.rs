@@ -55,7 +55,7 @@ fn negotiate(request: &Request<'_>, wanted: u64) -> Result<Handshake, MountError
     }
     if offer.major < abi::MAJOR || offer.minor < abi::OLDEST_MINOR {
         return Err(MountError::Protocol(format!(
-            "the kernel speaks {}.{}, at least {}.{} is needed (Linux 5.4)",
+            "this kernel speaks version {}.{}, and {}.{} is needed: boot Linux 5.14 or newer",
             offer.major,
             offer.minor,
             abi::MAJOR,
@@ -151,7 +151,12 @@ mod tests {
     fn other_versions_are_asked_again_or_refused() {
         let options = MountOptions::default();
         assert!(matches!(shake(&init_request(8, 0, 0), &options), Ok(Handshake::Again(_))));
-        assert!(shake(&init_request(7, 30, 0), &options).is_err());
-        assert!(shake(&init_request(6, 45, 0), &options).is_err());
+        assert!(shake(&init_request(7, 34, 0), &options).is_ok());
+        for (major, minor) in [(7, 33), (7, 0), (6, 45)] {
+            let Err(error) = shake(&init_request(major, minor, 0), &options) else { panic!() };
+            let text = error.to_string();
+            let spoken = format!("this kernel speaks version {major}.{minor}, and 7.34 is needed");
+            assert!(text.contains(&spoken) && text.contains("Linux 5.14"), "{text}");
+        }
     }
 }

@@ -52,7 +52,7 @@
 //!
 //! # Protocol
 //!
-//! Version 7.31 (Linux 5.4) to 7.42 ([`abi::OLDEST_MINOR`], [`abi::MINOR`]); a newer kernel speaks
+//! Version 7.34 (Linux 5.14) to 7.42 ([`abi::OLDEST_MINOR`], [`abi::MINOR`]); a newer kernel speaks
 //! 7.42 with us. A connection asks for these flags of INIT, of which the kernel grants those that it
 //! knows ([`Connection::agreed_flags`]). Some of them oblige the file system:
 //!
