@@ -87,7 +87,7 @@ _RELEASE: Sequence[Extra] = [
     Extra("kills in a virtual machine", ["scripts/killed-vm"], 40 * MINUTE),
     Extra("NVRAM in a virtual machine", ["scripts/nvram-vm"], 30 * MINUTE),
     Extra("boots of a virtual machine", ["scripts/boot-vm"], 60 * MINUTE),
-    Extra("kernels in virtual machines", ["scripts/kernel-matrix"], 4 * 60 * MINUTE),
+    Extra("kernels in virtual machines", ["scripts/kernel-matrix"], 12 * 60 * MINUTE),
     Extra("fuzzing journals", ["scripts/fuzz", "journal_reader", "1800"], 60 * MINUTE),
     Extra("fuzzing volumes", ["scripts/fuzz", "volume_open", "1800"], 60 * MINUTE),
 ]
