@@ -10,6 +10,7 @@
 //! first reader of a new row marks it as committed, and PostgreSQL logs a whole page for that if
 //! checksums are on and the page was not logged since the last checkpoint.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,8 +22,8 @@ use super::{Answers, Client, Engine, Place, SESSION_COUNT_MAX, Server, Session};
 use crate::command::{outcome, run, spawn};
 use crate::rig::{USER, command};
 
-/// The directory of the programs on Debian.
-const BIN: &str = "/usr/lib/postgresql/15/bin";
+/// On Debian, a directory for each version that is installed.
+const VERSIONS: &str = "/usr/lib/postgresql";
 const NAME: &str = "judge";
 /// The settings of each server.
 const SETTINGS: [&str; 8] = [
@@ -57,8 +58,8 @@ impl Engine for Postgres {
 
     fn obstacle(&self) -> Option<String> {
         for name in ["initdb", "postgres", "psql", "pg_amcheck", "pg_checksums"] {
-            if !Path::new(BIN).join(name).exists() {
-                return Some(format!("needs PostgreSQL 15 ({BIN}/{name})"));
+            if !bin(name).exists() {
+                return Some(format!("needs PostgreSQL ({})", bin(name).display()));
             }
         }
         match outcome(command(&bin("postgres"), true).arg("--version")) {
@@ -132,8 +133,11 @@ impl Engine for Postgres {
     }
 }
 
+/// A program of the newest version.
 fn bin(name: &str) -> PathBuf {
-    Path::new(BIN).join(name)
+    let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
+    let versions = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    Path::new(VERSIONS).join(versions.max().unwrap_or(0).to_string()).join("bin").join(name)
 }
 
 fn psql(place: &Place) -> Command {
