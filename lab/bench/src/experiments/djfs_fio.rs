@@ -26,7 +26,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             one. *OneJournal delta, NVRAM* (four regions) is not DJFS: it logs changed bytes, not \
             a compressed XOR, and brings a region home when its room is needed, not as soon as it \
             uses the next one. *as in DJFS* is OneJournal with both as DJFS has them, with two and \
-            four regions; *OneJournal delta, NVRAM, checkpoint=early* has DJFS' policy alone. \
+            four regions; *checkpoint=early* has DJFS' policy alone, with 2, 4 and 8 regions. \
             *NVRAM journaling as in DJFS* logs whole blocks without compression. *ext4 journal, \
             journal in memory* is the kernel's, but its journal of 64 MiB is behind a block \
             device; the paper stores to 128 MB of memory. With *order=sync* the kernel collects \
@@ -36,7 +36,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             up to 1.8 times as many as with NVRAM journaling of whole blocks. Without fsync up to \
             1.7 times as many as ext4 journal, and close to ext4 ordered.",
     goal: "With an fsync after every write, 5.1 times as many writes a second as ext4 ordered.",
-    sizes: &[&FILE_MIB, &FILES, &MILLIS],
+    sizes: &[&FILE_MIB, &FILES, &MILLIS, &REGIONS_MILLIS],
     run,
 };
 
@@ -45,6 +45,8 @@ const IOPS: Metric = Metric::higher("writes a second", "1/s");
 const FILE_MIB: PaperSize = PaperSize::of("MiB that are overwritten", 4096, 64, 64);
 const FILES: PaperSize = PaperSize::of("many files of 1 MB", 4000, 4000, 40);
 const MILLIS: PaperSize = PaperSize::own("milliseconds of a case and round", 500, 100);
+const REGIONS_MILLIS: PaperSize = PaperSize::own("milliseconds with 2 to 8 regions", 3000, 1000);
+const REGIONS_PART: &str = ": regions";
 const EVERY: [(&str, Sync); 5] = [
     ("fsync every 1", Sync::Fsync(1)),
     ("every 4", Sync::Fsync(4)),
@@ -65,11 +67,6 @@ fn recipes() -> Vec<Box<dyn System>> {
         Box::new(OneJournal::new().journal(Journal::SameKind)),
         Box::new(OneJournal::new().nvram()),
         Box::new(deltas()),
-        Box::new(deltas().option("regions=2")),
-        Box::new(deltas().option("regions=8")),
-        Box::new(early()),
-        Box::new(early().option("regions=2")),
-        Box::new(early().option("regions=8")),
         Box::new(OneJournal::as_in_djfs(2)),
         Box::new(OneJournal::as_in_djfs(4)),
         Box::new(OneJournal::as_in_nvram_journaling()),
@@ -83,9 +80,17 @@ fn deltas() -> OneJournal {
     OneJournal::new().data("delta").nvram()
 }
 
-/// With DJFS' policy.
-fn early() -> OneJournal {
-    deltas().option("checkpoint=early")
+const REGIONS: [u32; 3] = [2, 4, 8];
+
+/// Deltas with so many regions: with OneJournal's policy of checkpoints, and with DJFS'.
+fn late_and_early(regions: u32) -> [OneJournal; 2] {
+    let late = deltas().option(&format!("regions={regions}"));
+    [late.clone(), late.option("checkpoint=early")]
+}
+
+fn recipes_of_regions() -> Vec<Box<dyn System>> {
+    let all = REGIONS.into_iter().flat_map(late_and_early);
+    all.map(|system| Box::new(system) as Box<dyn System>).collect()
 }
 
 /// The paper's size, for the systems of its largest ratio.
@@ -93,24 +98,52 @@ fn recipes_of_many_files() -> Vec<Box<dyn System>> {
     vec![Box::new(Ext4::ordered()), Box::new(Ext4::journal()), Box::new(deltas())]
 }
 
-/// Files, and the size of each.
-#[derive(Clone, Copy)]
-struct Files {
+/// A part of the experiment.
+struct Part {
     /// Follows the device in the name of the panel.
     name: &'static str,
-    count: u32,
-    kib: u64,
+    recipes: Vec<Box<dyn System>>,
+    cases: Vec<(&'static str, Sync)>,
+    files: u32,
+    /// The size of each.
+    file_kib: u64,
     /// The volume's size.
     size_mib: u32,
+    millis: u64,
 }
 
-fn one_file(scale: &Scale) -> Files {
-    Files { name: "", count: 1, kib: scale.size::<u64>(&FILE_MIB) << 10, size_mib: 384 }
+fn one_file(scale: &Scale) -> Part {
+    Part {
+        name: "",
+        recipes: recipes(),
+        cases: EVERY.into_iter().step_by(scale.pick(4, 1)).collect(),
+        files: 1,
+        file_kib: scale.size::<u64>(&FILE_MIB) << 10,
+        size_mib: 384,
+        millis: scale.size(&MILLIS),
+    }
 }
 
-fn many_files(scale: &Scale) -> Files {
-    let size_mib = scale.pick(384, 4608);
-    Files { name: ": many files", count: scale.size(&FILES), kib: 1024, size_mib }
+fn many_files(scale: &Scale) -> Part {
+    Part {
+        name: ": many files",
+        recipes: recipes_of_many_files(),
+        files: scale.size(&FILES),
+        file_kib: 1024,
+        size_mib: scale.pick(384, 4608),
+        ..one_file(scale)
+    }
+}
+
+/// Long enough to go through the journal several times.
+fn regions(scale: &Scale) -> Part {
+    Part {
+        name: REGIONS_PART,
+        recipes: recipes_of_regions(),
+        cases: vec![EVERY[0]],
+        millis: scale.size(&REGIONS_MILLIS),
+        ..one_file(scale)
+    }
 }
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
@@ -126,13 +159,13 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     };
     plot(section);
     for device in scale.devices(&["ssd840"]) {
-        let parts = [(one_file(scale), recipes()), (many_files(scale), recipes_of_many_files())];
-        for (files, recipes) in parts {
-            let rounds = Rounds { lab, scale, device: &device, files, trace: trace.as_ref() };
-            rounds.of(&recipes, section, samples)?;
+        for part in [one_file(scale), many_files(scale), regions(scale)] {
+            let rounds = Rounds { lab, scale, device: &device, part, trace: trace.as_ref() };
+            rounds.take(section, samples)?;
             judge(section, samples, &rounds.panel())?;
         }
         judge_checkpoints(section, samples, &device.to_string());
+        judge_regions(section, samples, &format!("{device}{REGIONS_PART}"))?;
     }
     Ok(())
 }
@@ -141,39 +174,34 @@ struct Rounds<'a> {
     lab: &'a Lab,
     scale: &'a Scale,
     device: &'a Device,
-    files: Files,
+    part: Part,
     trace: Option<&'a Jbd2Trace>,
 }
 
 impl Rounds<'_> {
     fn panel(&self) -> String {
-        format!("{}{}", self.device, self.files.name)
+        format!("{}{}", self.device, self.part.name)
     }
 
     fn args(&self, running: &Running, sync: Sync, seed: u64) -> FioArgs {
         FioArgs {
             dir: running.dir.clone(),
-            files: self.files.count,
-            file_kib: self.files.kib,
+            files: self.part.files,
+            file_kib: self.part.file_kib,
             block_bytes: 4096,
             pattern: Pattern::Overwrite,
             sync,
             processes: 1,
-            millis: self.scale.size(&MILLIS),
+            millis: self.part.millis,
             seed,
             environment: running.client.variables(),
         }
     }
 
-    fn of(
-        &self,
-        recipes: &[Box<dyn System>],
-        section: &mut Section,
-        samples: &mut Samples,
-    ) -> Result<()> {
-        let Rounds { lab, scale, device, .. } = *self;
-        let running =
-            systems::start(lab, recipes, &Site::new(device, self.files.size_mib), section)?;
+    fn take(&self, section: &mut Section, samples: &mut Samples) -> Result<()> {
+        let Rounds { lab, scale, device, ref part, .. } = *self;
+        let site = Site::new(device, part.size_mib);
+        let running = systems::start(lab, &part.recipes, &site, section)?;
         for running in &running {
             running.speed_up()?;
             let args = self.args(running, Sync::Never, 0);
@@ -185,7 +213,7 @@ impl Rounds<'_> {
         let mut watch = Watch::begin(lab, &running)?;
         for round in 0..scale.rounds() {
             scale.say_round(round, self.panel());
-            for (case, sync) in EVERY.into_iter().step_by(scale.pick(4, 1)) {
+            for &(case, sync) in &part.cases {
                 let key = Key::case(self.panel(), case);
                 // The same for all systems, but other bytes than before: what did not change is no
                 // work for a journal of deltas.
@@ -244,6 +272,32 @@ fn judge_checkpoints(section: &mut Section, samples: &Samples, panel: &str) {
     );
     let verdict = Verdict::at_most(claim, "fewer", ours, theirs);
     section.verdicts.push(verdict.saying(format!("{whole}: {theirs:.2}.")));
+}
+
+/// What OneJournal's policy of checkpoints costs or gains beside DJFS', by number of regions.
+fn judge_regions(section: &mut Section, samples: &Samples, panel: &str) -> Result<()> {
+    let key = Key::case(panel, EVERY[0].0);
+    for regions in REGIONS {
+        let [late, early] = late_and_early(regions).map(|system| system.name());
+        let ratio = samples.ratio(&key, IOPS, &early, &late)?;
+        let each = |name: &str| {
+            let count = |system: &str| samples.count_of(&key, system, IOPS, name).unwrap_or(0.0);
+            (count(&late), count(&early))
+        };
+        let (stalls, written) = (each(STALLS), each("written KiB"));
+        let claim = format!("{panel}: writes a second with {regions} regions, early over late");
+        section.verdicts.push(Verdict::shown(claim, "", ratio.of_medians).saying(format!(
+            "{:.2} to {:.2} from round to round. Late and early: {:.3} and {:.3} waits in 1000 \
+             writes, {:.2} and {:.2} KiB to the disk for a write.",
+            ratio.low,
+            ratio.high,
+            1e3 * stalls.0,
+            1e3 * stalls.1,
+            written.0,
+            written.1
+        )));
+    }
+    Ok(())
 }
 
 fn judge(section: &mut Section, samples: &Samples, panel: &str) -> Result<()> {
