@@ -180,7 +180,7 @@ fn every_cursor_has_31_bits_and_is_the_place_after_its_name() {
 }
 
 #[test]
-fn what_is_there_all_the_time_is_read_once_among_equal_hashes_that_change() {
+fn an_entry_that_stays_is_read_once_among_equal_hashes_that_change() {
     let image = Image::tuned(32, &[], &["-E", "hash_alg=legacy"]);
     let volume = image.open();
     let links = Links::new(&volume);
