@@ -101,9 +101,14 @@ fn turn(command: &Command) -> Option<File> {
         }
         _ => return None,
     };
-    let file = File::create(scratch::parent().join("onejournal-test-ls.lock")).unwrap();
+    let file = File::create(turns()).unwrap();
     flock(&file, lock).unwrap();
     Some(file)
+}
+
+/// The file of the lock of [`turn`].
+pub fn turns() -> PathBuf {
+    scratch::parent().join("onejournal-test-ls.lock")
 }
 
 /// Runs a command to its end.
