@@ -48,6 +48,7 @@ mod support;
 mod surroundings;
 mod sync;
 mod tidy;
+mod times;
 mod unmount;
 mod untorn;
 mod write_requests;

@@ -50,7 +50,7 @@
 //!   mapping/ uring/            mapped memory, shared words; io_uring
 //!   block/                     BlockDevice; memory, counters
 //!   buffer/                    aligned memory
-//!   access descriptor durability error faults sync compare meter
+//!   access descriptor durability error faults file_clock sync compare meter
 //! ```
 
 mod access;
@@ -64,6 +64,7 @@ mod disk;
 mod durability;
 mod error;
 mod faults;
+mod file_clock;
 mod files;
 mod mapping;
 mod meter;
@@ -90,6 +91,7 @@ pub use error::{DeviceError, Operation, Result};
 /// Mistakes of the crate, for tests that check their checks.
 #[doc(hidden)]
 pub use faults::Fault;
+pub use file_clock::FileClock;
 pub use files::directory::{Directory, FileStore, StoredFile};
 pub use files::file_id::FileId;
 pub use files::folder::Folder;

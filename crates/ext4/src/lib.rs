@@ -65,6 +65,7 @@
 //!   facts/          Facts: geometry, checksums, features, superblock, places of metadata;
 //!                   Source: where blocks are read from
 //!   layout/         bytes on disk
+//!   clock           where the times of inodes come from
 //!   error data_mode types faults
 //! ```
 //!
@@ -89,6 +90,7 @@ mod alloc;
 mod attr;
 #[cfg(test)]
 mod bench;
+mod clock;
 mod data_mode;
 mod dir;
 mod error;
@@ -106,6 +108,7 @@ mod types;
 mod volume;
 mod xattr;
 
+pub use clock::Clock;
 pub use data_mode::{ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, DATA_MODE_XATTR, DECLARED_BYTES, DataMode};
 pub use error::{Error, Holder, Result};
 pub use facts::{Spender, spending_as};

@@ -26,7 +26,7 @@ const SETTABLE_FLAGS: u32 = flags::SYNC
 impl Mounted {
     /// [`Volume::get_attr`](crate::Volume::get_attr).
     pub(crate) fn get_attr(&self, ino: InodeNo) -> Result<Attr> {
-        Ok(read_inode(self, ino)?.attr())
+        Ok(self.give_out(&read_inode(self, ino)?))
     }
 
     /// [`Volume::set_attr`](crate::Volume::set_attr).

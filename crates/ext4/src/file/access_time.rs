@@ -14,7 +14,7 @@ impl Mounted {
     /// Otherwise this costs nothing.
     pub(super) fn note_access(&self, inode: &Inode) -> Result<()> {
         let is_kept = self.is_read_only() || self.settings.noatime;
-        if is_kept || !is_access_due(inode, self.now()) {
+        if is_kept || !is_access_due(inode, self.settings.times.about_now()) {
             return Ok(());
         }
         self.with_op(credits::PUT_INODE, |op| {

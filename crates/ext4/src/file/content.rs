@@ -48,7 +48,7 @@ pub(super) fn check_may_change(inode: &Inode, offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// Marks the content as changed now.
+/// Marks the content as changed at the operation's time.
 pub(super) fn touch(op: &Op<'_>, inode: &mut Inode) {
     inode.set_mtime(op.now());
     inode.set_ctime(op.now());

@@ -462,6 +462,7 @@ impl<'a> Chunk<'a> {
         }
         let end = self.offset + written.len_bytes as u64;
         inode.set_size(old_size.max(end));
+        op.take_time_of_write();
         touch(op, &mut inode);
         if self.kill_privileges {
             kill_privileges(&mut inode);

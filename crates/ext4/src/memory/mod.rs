@@ -7,6 +7,7 @@ mod in_core;
 mod mounted;
 mod orphans;
 mod pending_frees;
+mod times;
 mod totals;
 
 pub(crate) use alloc_hints::AllocHints;
@@ -17,4 +18,5 @@ pub(crate) use in_core::{InCoreInode, InCoreInodes};
 pub(crate) use mounted::{Mounted, Settings};
 pub(crate) use orphans::{OrphanFile, OrphanLink, Orphans, TAIL_OFFSET, check_block, read_slot};
 pub(crate) use pending_frees::PendingFrees;
+pub(crate) use times::Times;
 pub(crate) use totals::Totals;

@@ -11,9 +11,12 @@ use super::file_stats::FileStats;
 use super::in_core::{InCoreInode, InCoreInodes};
 use super::orphans::Orphans;
 use super::pending_frees::PendingFrees;
+use super::times::Times;
 use super::totals::Totals;
 use crate::data_mode::DataMode;
 use crate::facts::{Facts, Source};
+use crate::inode::Inode;
+use crate::types::Attr;
 use crate::{Error, InodeNo, Result, Timestamp};
 
 /// The settings of a mount that operations use. See [`crate::OpenOptions`].
@@ -22,7 +25,7 @@ pub(crate) struct Settings {
     pub(crate) noatime: bool,
     pub(crate) data_mode: DataMode,
     pub(crate) threshold_bytes: usize,
-    pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    pub(crate) times: Times,
 }
 
 /// A mounted volume, as its operations see it.
@@ -75,9 +78,15 @@ impl Mounted {
         self.settings.read_only || self.journal.abort_reason().is_some()
     }
 
-    /// The volume's clock.
+    /// The time of a change that happens now.
     pub(crate) fn now(&self) -> Timestamp {
-        (self.settings.clock)()
+        self.settings.times.now()
+    }
+
+    /// The attributes of an inode, for a caller who may show them to a program.
+    pub(crate) fn give_out(&self, inode: &Inode) -> Attr {
+        self.settings.times.note_seen();
+        inode.attr()
     }
 
     /// An error on a volume that was opened read-only.

@@ -167,7 +167,7 @@ impl Mounted {
         };
         // Under the lock: a removal of the name is published later and then sees the pin.
         self.in_core.pin(inode.ino);
-        Ok(inode.attr())
+        Ok(self.give_out(&inode))
     }
 
     /// [`Volume::read_link`](crate::Volume::read_link).

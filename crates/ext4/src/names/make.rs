@@ -178,7 +178,7 @@ impl Mounted {
                 dir::insert(op, dir, name, ino, kind)
             })?;
             op.pin(ino);
-            Ok(inode.attr())
+            Ok(self.give_out(&inode))
         })
     }
 
@@ -202,7 +202,7 @@ impl Mounted {
             op.put_inode(&inode)?;
             op.mounted().in_core(inode.ino).set_linkable(true);
             op.pin(inode.ino);
-            Ok(inode.attr())
+            Ok(self.give_out(&inode))
         })
     }
 
@@ -247,7 +247,7 @@ impl Mounted {
             let kind = inode.kind();
             change_dir(op, parent, |op, dir| dir::insert(op, dir, name, ino, kind))?;
             op.pin(ino);
-            Ok(inode.attr())
+            Ok(self.give_out(&inode))
         })?;
         // A name that was taken away again is not given back.
         self.in_core(ino).set_linkable(false);

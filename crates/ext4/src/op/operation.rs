@@ -5,6 +5,7 @@
 //! applied at the end. Only the orphan table is changed at once. If an operation that changed it is
 //! dropped, the table is read again from the volume.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -35,7 +36,8 @@ pub(crate) struct Op<'v> {
     volume: &'v Mounted,
     /// `None` only while `finish` consumes it.
     handle: Option<Handle<'v>>,
-    now: Timestamp,
+    /// Asked for when a change needs it.
+    now: OnceCell<Timestamp>,
     changed: Vec<InodeNo>,
     touched: Vec<InodeNo>,
     unwritten: Vec<InodeNo>,
@@ -59,7 +61,7 @@ impl Mounted {
         Ok(Op {
             volume: self,
             handle: Some(handle),
-            now: self.now(),
+            now: OnceCell::new(),
             changed: Vec::new(),
             touched: Vec::new(),
             unwritten: Vec::new(),
@@ -159,7 +161,13 @@ impl<'v> Op<'v> {
 
     /// The operation's time. It is the same at every call.
     pub(crate) fn now(&self) -> Timestamp {
-        self.now
+        *self.now.get_or_init(|| self.volume.now())
+    }
+
+    /// The operation is a write, which gives out no attributes: its time may be that of the change
+    /// before it.
+    pub(crate) fn take_time_of_write(&self) {
+        self.now.get_or_init(|| self.volume.settings.times.now_of_write());
     }
 
     /// Write access to a metadata block (or journaled data): a private copy of it.
@@ -332,8 +340,9 @@ impl<'v> Op<'v> {
         let mut superblock = self.superblock()?;
         change(&mut superblock);
         self.fill_in_totals(&mut superblock);
-        superblock.s_wtime.set((self.now.seconds & 0xFFFF_FFFF) as u32);
-        superblock.s_wtime_hi = (self.now.seconds >> 32 & 0xFF) as u8;
+        let now = self.now();
+        superblock.s_wtime.set((now.seconds & 0xFFFF_FFFF) as u32);
+        superblock.s_wtime_hi = (now.seconds >> 32 & 0xFF) as u8;
         self.volume.facts.checksums.seal_superblock(&mut superblock);
         let bytes = self.handle_mut().write(HomeBlock(0))?;
         bytes[SUPERBLOCK_OFFSET..SUPERBLOCK_OFFSET + SUPERBLOCK_BYTES]

@@ -1,13 +1,14 @@
 //! The options of opening a volume.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use journal::{CheckpointPolicy, DeltaCodec, Medium};
 
 use super::claim::Claimant;
-use crate::memory::Settings;
-use crate::{DataMode, Timestamp};
+use crate::DataMode;
+use crate::clock::{Clock, SystemClock};
+use crate::memory::{Settings, Times};
 
 /// The journal with which a volume is opened.
 #[derive(Debug, Clone, Default)]
@@ -67,7 +68,7 @@ pub struct OpenOptions {
     /// caller's thread, deterministically.
     pub background: bool,
     /// The clock that gives inodes their times.
-    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    pub clock: Arc<dyn Clock>,
     /// Seed of inode generations and of the journal's incarnation. Must differ between mounts.
     pub random_seed: u64,
     /// Continues although the journal is damaged before its end. Everything after the damage is
@@ -89,20 +90,10 @@ impl Default for OpenOptions {
             checkpoint: CheckpointPolicy::Late,
             commit_interval: Some(Duration::from_secs(5)),
             background: true,
-            clock: Arc::new(system_time),
+            clock: Arc::new(SystemClock::default()),
             random_seed: system_seed(),
             discard_damaged: false,
         }
-    }
-}
-
-fn system_time() -> Timestamp {
-    match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => Timestamp {
-            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-            nanoseconds: since.subsec_nanos(),
-        },
-        Err(_) => Timestamp::default(),
     }
 }
 
@@ -121,7 +112,7 @@ impl OpenOptions {
             noatime: self.noatime,
             data_mode: self.data_mode,
             threshold_bytes: self.threshold_bytes,
-            clock: self.clock.clone(),
+            times: Times::new(self.clock.clone()),
         }
     }
 }
