@@ -25,6 +25,7 @@ mod forgets;
 mod fuzz_test;
 #[cfg(test)]
 mod harness;
+mod kernel_times;
 mod lost_writes;
 mod operations;
 mod privileges;

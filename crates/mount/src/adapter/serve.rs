@@ -90,6 +90,7 @@ impl Adapter {
             if ino != InodeNo::ROOT {
                 self.privileges.changed(ino);
                 self.lost_writes.forget(ino);
+                self.kernel_times.give_back(volume, ino);
                 if let Some(atomic) = &self.atomic {
                     atomic.forget(ino);
                 }

@@ -12,6 +12,7 @@ use fuse::abi::init;
 use crate::adapter::atomic::writes::AtomicWrites;
 use crate::adapter::flushes::Flushes;
 use crate::adapter::forgets::Forgets;
+use crate::adapter::kernel_times::KernelTimes;
 use crate::adapter::lost_writes::LostWrites;
 use crate::adapter::privileges::Privileges;
 use crate::adapter::range_parts::RangeParts;
@@ -34,6 +35,8 @@ pub(crate) struct Adapter {
     pub(super) flushes: Flushes,
     /// Writes that the kernel had collected, and that failed.
     pub(super) lost_writes: LostWrites,
+    /// What the kernel told of the times of files, with [`Order::Sync`].
+    pub(super) kernel_times: KernelTimes,
     /// Parts of changes of several ranges.
     pub(super) range_parts: RangeParts,
     /// `None`: not offered.
@@ -67,6 +70,7 @@ impl Adapter {
             notifier,
             flushes: Flushes::default(),
             lost_writes: LostWrites::default(),
+            kernel_times: KernelTimes::default(),
             range_parts: RangeParts::default(),
             atomic,
             page_writer: None,
@@ -127,6 +131,7 @@ impl Adapter {
         // They wait for writes, which would wait behind this thread.
         self.flushes.end();
         if let Some(volume) = self.volume.write().take() {
+            self.kernel_times.give_back_all(&volume);
             *result = Some(volume.close());
         }
         result.clone().expect("the first call closes")

@@ -84,9 +84,21 @@ impl Call<'_, '_> {
         if change.mode.is_some() {
             self.adapter.privileges.changed(ino);
         }
+        if self.adapter.order() == Order::Sync {
+            self.note_kernel_attributes(&change, &attr);
+        }
         // What follows looks into the table once more.
         drop(no_atomic);
         self.push_attr(&attr, &atomic_sizes)
+    }
+
+    /// Notes which attributes the kernel has now.
+    fn note_kernel_attributes(&self, change: &SetAttr, attr: &Attr) {
+        let (mtime, ctime) = (change.mtime.map(|_| attr.mtime), change.ctime.map(|_| attr.ctime));
+        self.adapter.kernel_times.note_told(attr.ino, mtime, ctime);
+        if change.size_bytes.is_some() {
+            self.adapter.lost_writes.forget(attr.ino);
+        }
     }
 
     /// With [`Order::Sync`] the kernel has the times of what was written, and tells them later: of a file that can only

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use crate::adapter::atomic::writes::{AtomicWrites, Route, Table};
 use crate::adapter::call::Call;
 use crate::adapter::failure::{Failure, Outcome};
+use crate::adapter::kernel_times::Arrival;
 use crate::convert::{SET_GROUP_ID, SET_GROUP_ID_PROGRAM, SUID_SGID, node_of};
 use crate::session_options::Order;
 use crate::stat::AdapterCounters;
@@ -30,7 +31,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 
 const CAPABILITY_XATTR: &[u8] = b"security.capability";
 
-impl Call<'_, '_> {
+impl<'a> Call<'a, '_> {
     pub(super) fn read(&mut self) -> Outcome {
         let ino = self.ino()?;
         let read: ReadIn = self.body.take()?;
@@ -55,6 +56,7 @@ impl Call<'_, '_> {
             self.drop_privileges(ino, write.write_flags & WRITE_KILL_SUIDGID != 0)?;
         }
         let Some(atomic) = &self.adapter.atomic else {
+            let _arrival = self.arrival(ino)?;
             return self.write_through(ino, &write, write.offset, data);
         };
         match atomic.route(ino, &write)? {
@@ -75,6 +77,13 @@ impl Call<'_, '_> {
                 Ok(())
             }
         }
+    }
+
+    /// While the content of a file changes whose times the kernel has.
+    fn arrival(&self, ino: InodeNo) -> ext4::Result<Option<Arrival<'a>>> {
+        let adapter = self.adapter;
+        let is_told_late = adapter.order() == Order::Sync;
+        is_told_late.then(|| adapter.kernel_times.arrival(self.volume, ino)).transpose()
     }
 
     /// Where to write: the kernel appends at a stale end after an atomic write was dropped.
@@ -254,6 +263,7 @@ impl Call<'_, '_> {
         let _no_atomic = self.without_atomic_write(ino)?;
         self.drop_privileges(ino, false)?;
         self.drop_ids_unless_root(ino)?;
+        let _arrival = self.arrival(ino)?;
         Ok(self.volume.fallocate(ino, how, fallocate.offset, fallocate.length)?)
     }
 
