@@ -414,3 +414,40 @@ fn the_order_is_shown_and_the_old_name_is_explained() {
     words("writeback_cache").refused(16, "order=sync");
     words("atomic_writes,order=sync").refused(16, "order=sync");
 }
+
+/// The kernel sends no request before it writes back, so `write` cannot fail.
+#[test]
+fn a_write_beyond_the_largest_file_is_reported_by_syncs_and_by_the_next_write() {
+    let Some(mut scratch) = Scratch::mounted("order=sync") else { return };
+    let Some(mut peer) = support::Peer::new(&scratch.dir()) else { return };
+    peer.good(
+        "
+LARGEST = ((1 << 32) - 1) * 4096
+def opened(name, flags=0): return os.open(name, os.O_RDWR | os.O_CREAT | flags)
+far, end, direct = opened('far'), opened('end'), opened('direct', os.O_DIRECT)
+os.write(far, b'data')
+os.pwrite(far, b'x', 17 << 40)
+os.pwrite(end, b'xyz', LARGEST - 1)
+",
+    );
+    for fails in [
+        "os.fsync(far)",
+        // Appends would go there, too. The kernel learns of it a moment later.
+        "while True: os.write(far, b'more')",
+        "os.write(opened('far', os.O_APPEND), b'more')",
+        // It begins below the largest size.
+        "os.fsync(end)",
+        "os.pwritev(opened('sync'), [b'x'], 17 << 40, os.RWF_SYNC)",
+        "os.pwrite(direct, mmap.mmap(-1, 4096), 17 << 40)",
+        "os.ftruncate(far, 17 << 40)",
+    ] {
+        peer.fails(Errno::FBIG, fails);
+    }
+    peer.good("os.ftruncate(far, 4); os.pwrite(far, b'more', 4); os.fsync(far)");
+    peer.fails(Errno::IO, "fd = opened('closed'); os.pwrite(fd, b'x', 17 << 40); os.close(fd)");
+    drop(peer);
+    scratch.remount("");
+    let len = |name: &str| fs::metadata(scratch.path(name)).unwrap().len();
+    assert_eq!(["far", "end", "closed"].map(len), [8, (u64::from(u32::MAX)) * 4096, 0]);
+    scratch.close_and_check();
+}

@@ -37,6 +37,8 @@ impl Call<'_, '_> {
         let would_fail = match errno {
             Errno::NOSPC => !self.volume.has_room(self.volume.spender(attr.uid, attr.gid)),
             Errno::PERM => attr.flags & FS_IMMUTABLE_FL != 0,
+            // The kernel has a size that the file cannot have, and appends would be lost there.
+            Errno::FBIG => true,
             _ => self.volume.is_read_only(),
         };
         if would_fail {

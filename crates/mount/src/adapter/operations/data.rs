@@ -138,11 +138,28 @@ impl<'a> Call<'a, '_> {
             }
             written => written?,
         };
-        // The kernel takes any answer about pages that it writes back for success, and forgets them.
-        if write.write_flags & WRITE_CACHE != 0 && written_bytes < data.len() {
-            return Err(Error::NoSpace.into());
-        }
+        let written_bytes = match write.write_flags & WRITE_CACHE {
+            0 => written_bytes,
+            _ => self.write_rest(ino, offset, data, written_bytes, kill)?,
+        };
         Ok(answered.unwrap_or_else(|| self.answer_write(written_bytes))?)
+    }
+
+    /// Writes what is left of pages that the kernel writes back, or fails: it takes any answer about
+    /// them for success, and forgets them.
+    fn write_rest(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        mut written_bytes: usize,
+        kill: bool,
+    ) -> ext4::Result<usize> {
+        while written_bytes < data.len() {
+            let (offset, rest) = (offset + written_bytes as u64, &data[written_bytes..]);
+            written_bytes += self.volume.write_accepting(ino, offset, rest, kill, &mut |_| {})?;
+        }
+        Ok(written_bytes)
     }
 
     /// Writes what pages that the kernel writes back add to a file that can only be appended to. They hold what is there
