@@ -319,3 +319,67 @@ fn the_data_mode_of_any_inode_is_a_mode() {
     }
     scratch.close_and_check();
 }
+
+/// Changes of files with `chattr +S`, and of names in a directory with `+D`, are there when the
+/// daemon is killed after them.
+#[test]
+fn changes_under_chattr_s_and_d_are_durable_when_they_return() {
+    if !has_program("chattr") {
+        return;
+    }
+    for options in ["", "threads=1", "data=ordered", "atomic_writes", "order=sync"] {
+        let Some(mut scratch) = Scratch::mounted(&format!("commit=300,{options}")) else { return };
+        let Some(mut peer) = Peer::new(&scratch.dir()) else { return };
+        peer.good(
+            "
+import subprocess
+def chattr(flags, name):
+    if subprocess.run(['chattr', flags, name], stderr=subprocess.DEVNULL).returncode:
+        raise OSError(errno.EOPNOTSUPP, 'chattr')
+for name in 'd', 'e', 'queue': os.mkdir(name)
+open('f', 'w').close()
+chattr('+D', 'd')
+",
+        );
+        // With order=sync the server does not see the write.
+        let sees_writes = options != "order=sync";
+        for name in ["f", "queue"] {
+            let told = peer.run(&format!("chattr('+S', '{name}')"));
+            let refused = Some(Errno::OPNOTSUPP.raw_os_error());
+            assert_eq!(told.err(), if sees_writes { None } else { refused }, "{options:?} {name}");
+        }
+        onejournal(["sync", text(&scratch.dir())]).good();
+        peer.good(
+            "
+fd = os.open('f', os.O_WRONLY)
+os.write(fd, b'x' * 300000)
+os.pwrite(fd, b'y' * 10, 5000)
+os.ftruncate(fd, 200000)
+fd = os.open('queue/mail', os.O_WRONLY | os.O_CREAT)
+os.write(fd, b'mail')
+os.mkdir('d/made'); os.close(os.open('d/file', os.O_CREAT | os.O_WRONLY))
+os.rename('d/file', 'd/renamed')
+os.close(os.open('e/lost', os.O_CREAT | os.O_WRONLY))
+",
+        );
+        scratch.kill();
+        drop(peer);
+        scratch.mount("");
+        if sees_writes {
+            let mut expected = vec![b'x'; 200_000];
+            expected[5000..5010].fill(b'y');
+            assert!(fs::read(scratch.path("f")).unwrap() == expected, "{options:?}");
+            assert_eq!(fs::read(scratch.path("queue/mail")).unwrap(), b"mail", "{options:?}");
+        }
+        let names = |dir: &str| -> BTreeSet<String> {
+            let entries = fs::read_dir(scratch.path(dir)).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        assert_eq!(
+            names("d"),
+            BTreeSet::from(["made", "renamed"].map(String::from)),
+            "{options:?}"
+        );
+        scratch.close_and_check();
+    }
+}

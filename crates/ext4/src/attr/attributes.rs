@@ -32,6 +32,7 @@ impl Mounted {
     /// [`Volume::set_attr`](crate::Volume::set_attr).
     pub(crate) fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
         let inode = read_inode(self, ino)?;
+        let is_sync = set.size_bytes.is_some() && inode.has_flag(flags::SYNC);
         check(&inode, set)?;
         let in_core = self.in_core(ino);
         let changes_mode = changes_data_mode(&inode, set);
@@ -66,6 +67,9 @@ impl Mounted {
                 inode.bump_version();
                 if is_times_only(set) { op.put_inode_times(&inode) } else { op.put_inode(&inode) }
             })?;
+        }
+        if is_sync {
+            self.fsync(ino, true)?;
         }
         self.get_attr(ino)
     }

@@ -8,7 +8,7 @@
 use super::content::{FILE_BYTES_MAX, block_of, regular_file};
 use super::write::{Chunk, DEPTH_MAX, EDIT_COUNT, GROWTH_LEVEL_COUNT, Undone, edits_credit_count};
 use crate::extent::{self, Target};
-use crate::inode::Inode;
+use crate::inode::{Inode, flags};
 use crate::memory::Mounted;
 use crate::op::Op;
 use crate::{Error, InodeNo, Result};
@@ -37,14 +37,15 @@ impl Mounted {
             return Ok(());
         }
         let in_core = self.in_core(ino);
-        let _content = in_core.content.write();
+        let content = in_core.content.write();
         let inode = self.use_extents(regular_file(self, ino)?)?;
         let plan = self.plan(&inode, &in_core, 0)?.journaled();
         let chunk = |piece: &Piece<'a>| Chunk::new(plan, ino, piece.0, piece.1, false, false);
         let chunks: Vec<_> = pieces.iter().map(chunk).collect();
         let credit_count = credit_count(self, &inode, pieces)?;
         in_core.note_appended(self.with_op(credit_count, |op| write_chunks(op, &chunks))?);
-        Ok(())
+        drop(content);
+        if inode.has_flag(flags::SYNC) { self.fsync(ino, true) } else { Ok(()) }
     }
 }
 

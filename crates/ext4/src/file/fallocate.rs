@@ -103,16 +103,20 @@ impl Mounted {
             return Err(Error::FileTooBig);
         }
         let in_core = self.in_core(ino);
-        let _content = in_core.content.write();
+        let content = in_core.content.write();
         let bytes = offset..end;
-        match how {
+        let done = match how {
             Allocate::Extend => self.fill(ino, Filling::new(bytes, false, true)),
             Allocate::KeepSize => self.fill(ino, Filling::new(bytes, false, false)),
             Allocate::ZeroRange { keep_size } => {
                 self.fill(ino, Filling::new(bytes, true, !keep_size))
             }
             Allocate::PunchHole => self.punch(ino, bytes),
-        }
+        };
+        drop(content);
+        done?;
+        let is_sync = regular_file(self, ino)?.has_flag(flags::SYNC);
+        if is_sync { self.fsync(ino, true) } else { Ok(()) }
     }
 
     fn fill(&self, ino: InodeNo, filling: Filling) -> Result<()> {

@@ -26,7 +26,7 @@ use super::truncate::budget;
 use super::untorn::cut_at_unit;
 use crate::extent::{self, FREE_CREDIT_COUNT, Target, edit_credit_count};
 use crate::facts::Source;
-use crate::inode::Inode;
+use crate::inode::{Inode, flags};
 use crate::memory::{InCoreInode, Mounted};
 use crate::op::{Op, Undo};
 use crate::{DataMode, Error, InodeNo, Result, faults};
@@ -94,6 +94,13 @@ pub(crate) struct Written {
     guard: Option<InPlaceGuard>,
     /// Whether some of its data go through the journal.
     journaled: bool,
+}
+
+/// What [`Mounted::write_some`] has written.
+struct SomeWritten {
+    len_bytes: usize,
+    /// The file has `chattr +S`: the write returns when it is durable.
+    is_sync: bool,
 }
 
 /// The part of a write that one operation does.
@@ -173,8 +180,9 @@ impl Mounted {
         let left = usize::try_from(FILE_BYTES_MAX - offset).unwrap_or(usize::MAX);
         let data = &data[..data.len().min(left)];
         let in_core = self.in_core(ino);
-        let _content = in_core.content.write();
+        let content = in_core.content.write();
         let mut done = 0;
+        let mut is_sync = false;
         while done < data.len() {
             let mut mapped = |len_bytes| {
                 if done + len_bytes == data.len() {
@@ -183,18 +191,25 @@ impl Mounted {
             };
             let at = offset + done as u64;
             match self.write_some(&in_core, ino, at, &data[done..], kill, &mut mapped) {
-                Ok(len_bytes) => done += len_bytes,
+                Ok(some) => {
+                    done += some.len_bytes;
+                    is_sync = some.is_sync;
+                }
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
             }
         }
+        drop(content);
         self.file_stats.note_write(ino, done);
+        if is_sync {
+            self.fsync(ino, true)?;
+        }
         Ok(done)
     }
 
     /// Writes the start of `data`, as much as one operation can. When only data in place are left
-    /// to write, calls `mapped` with the number of bytes. The caller holds the content lock of
-    /// `in_core`.
+    /// to write, calls `mapped` with the number of bytes, unless the file has `chattr +S`. The
+    /// caller holds the content lock of `in_core`.
     fn write_some(
         &self,
         in_core: &InCoreInode,
@@ -203,8 +218,9 @@ impl Mounted {
         data: &[u8],
         kill: bool,
         mapped: &mut dyn FnMut(usize),
-    ) -> Result<usize> {
+    ) -> Result<SomeWritten> {
         let inode = regular_file(self, ino)?;
+        let is_sync = inode.has_flag(flags::SYNC);
         check_may_change(&inode, offset)?;
         let inode = self.use_extents(inode)?;
         let depth = extent::depth(&inode);
@@ -267,7 +283,7 @@ impl Mounted {
         }
         let is_free = written.guard.is_none() && !written.in_place.is_empty();
         let _answered = is_free.then(|| self.answered.read());
-        if !written.in_place.is_empty() {
+        if !written.in_place.is_empty() && !is_sync {
             mapped(written.len_bytes);
         }
         for place in &written.in_place {
@@ -281,7 +297,7 @@ impl Mounted {
             self.file_stats.note_in_place(ino, place.range.len());
         }
         drop(written.guard);
-        Ok(written.len_bytes)
+        Ok(SomeWritten { len_bytes: written.len_bytes, is_sync })
     }
 }
 

@@ -122,7 +122,8 @@ pub(super) fn remove_subdirectory(dir: &mut Inode) {
     }
 }
 
-/// Changes a directory's inode, and updates its times and version.
+/// Changes a directory's inode, and updates its times and version. If the directory has `chattr +D`
+/// or `+S`, the operation is durable when it returns.
 pub(super) fn change_dir(
     op: &mut Op<'_>,
     ino: InodeNo,
@@ -130,6 +131,9 @@ pub(super) fn change_dir(
 ) -> Result<()> {
     let mut dir = op.inode(ino)?;
     change(op, &mut dir)?;
+    if dir.has_flag(flags::SYNC | flags::DIRSYNC) {
+        op.make_durable();
+    }
     dir.set_mtime(op.now());
     dir.set_ctime(op.now());
     dir.bump_version();

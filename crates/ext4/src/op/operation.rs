@@ -49,6 +49,7 @@ pub(crate) struct Op<'v> {
     pub(super) touched_orphans: bool,
     spender: Spender,
     renames_dir: bool,
+    is_durable: bool,
 }
 
 impl Mounted {
@@ -73,6 +74,7 @@ impl Mounted {
             touched_orphans: false,
             spender: current_spender(),
             renames_dir: false,
+            is_durable: false,
         })
     }
 
@@ -99,7 +101,11 @@ impl Mounted {
         let mut attempt = || -> std::result::Result<T, U> {
             let mut op = self.op(credit_count)?;
             let value = body(&mut op)?;
-            op.finish(&[])?;
+            let is_durable = op.is_durable;
+            let tid = op.finish(&[])?;
+            if is_durable {
+                self.journal.sync(tid).map_err(Error::from)?;
+            }
             Ok(value)
         };
         match attempt() {
@@ -301,6 +307,11 @@ impl<'v> Op<'v> {
     /// operation, because it cannot know whether its file is below that directory.
     pub(crate) fn dir_renamed(&mut self) {
         self.renames_dir = true;
+    }
+
+    /// [`Mounted::try_op`] and [`Mounted::with_op`] return when the operation is durable.
+    pub(crate) fn make_durable(&mut self) {
+        self.is_durable = true;
     }
 
     /// Pins the inode once, when the operation is published, before other threads can see it.

@@ -26,6 +26,7 @@ mod opening;
 mod own_journal;
 mod repair;
 mod support;
+mod sync_flags;
 mod tree_model;
 mod unaligned_writers;
 mod untorn;

@@ -50,6 +50,8 @@ pub(crate) struct Adapter {
     pub(super) offers_xattrs: bool,
     /// Of a file with an access list where there are no extended attributes: the first is told.
     pub(super) access_list_seen: Once,
+    /// The first file with `chattr +S` that [`Order::Sync`] does not honour is told.
+    pub(super) sync_flag_seen: Once,
 }
 
 impl Adapter {
@@ -78,6 +80,7 @@ impl Adapter {
             agreed_flags,
             offers_xattrs: true,
             access_list_seen: Once::new(),
+            sync_flag_seen: Once::new(),
         }
     }
 

@@ -11,6 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::adapter::call::Call;
 use crate::adapter::failure::Outcome;
 use crate::convert::node_of;
+use crate::session_options::Order;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
@@ -32,7 +33,7 @@ const F2FS_IOC_ABORT_ATOMIC_WRITE: u32 = 0x0000_f505;
 const F2FS_IOC_GET_FEATURES: u32 = 0x8004_f50c;
 const F2FS_FEATURE_ATOMIC_WRITE: u32 = 0x0004;
 
-const FS_SYNC_FL: u32 = 0x0000_0008;
+pub(super) const FS_SYNC_FL: u32 = 0x0000_0008;
 pub(super) const FS_IMMUTABLE_FL: u32 = 0x0000_0010;
 pub(super) const FS_APPEND_FL: u32 = 0x0000_0020;
 const FS_NODUMP_FL: u32 = 0x0000_0040;
@@ -181,6 +182,10 @@ impl Call<'_, '_> {
         if flags != current {
             let caller = Caller::of(&self.header);
             self.check_owner(ino, &caller)?;
+            if flags & !current & FS_SYNC_FL != 0 && self.adapter.order() == Order::Sync {
+                // The kernel would collect the writes.
+                return Err(Errno::OPNOTSUPP.into());
+            }
             let is_guarded = (flags ^ current) & (FS_IMMUTABLE_FL | FS_APPEND_FL) != 0;
             if is_guarded && !caller.has_capability(CAP_LINUX_IMMUTABLE) {
                 return Err(Errno::PERM.into());
