@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use ext4::{Allocate, Error, InodeNo, SeekTo, SetAttr};
+use fuse::PAGE_BYTES;
 use fuse::abi::{
     FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
     WRITE_KILL_SUIDGID, WriteIn, WriteOut,
 };
-use fuse::{Answer, PAGE_BYTES};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -245,23 +245,19 @@ impl<'a> Call<'a, '_> {
     /// SYNCFS. The volume promises nothing about data that the kernel has not sent.
     pub(super) fn syncfs(&mut self) -> Outcome {
         let counters = &self.adapter.counters;
-        AdapterCounters::add(&counters.syncfs, 1);
-        if let Some(writer) = &self.adapter.page_writer {
-            let _flush = self.adapter.flushes.begin().ok_or(Errno::BUSY)?;
-            let writes = || counters.app_writes.load(Ordering::Relaxed);
-            let write_back = || writer.write_back(self.header.pid, &writes);
-            let written = self.reply.block_in_place(write_back);
-            let written = written.map_err(|answer| match answer {
-                Answer::Later => Failure::Later,
-                _ => Errno::BUSY.into(),
-            })?;
-            if let Err(error) = written {
-                tracing::error!("sync: {error}");
-                self.volume.sync()?;
-                return Err(Errno::IO.into());
+        let written = match &self.adapter.page_writer {
+            Some(writer) => {
+                let writes = || counters.app_writes.load(Ordering::Relaxed);
+                self.wait_for_requests(|| writer.write_back(self.header.pid, &writes))?
             }
-        }
-        Ok(self.volume.sync()?)
+            None => Ok(()),
+        };
+        AdapterCounters::add(&counters.syncfs, 1);
+        self.volume.sync()?;
+        written.map_err(|error| {
+            tracing::error!("sync: {error}");
+            Errno::IO.into()
+        })
     }
 
     pub(super) fn fallocate(&mut self) -> Outcome {
@@ -343,6 +339,18 @@ mod tests {
         adapter.write_pages_by(Arc::new(FailsOnce::default()));
         let answers = [(); 2].map(|()| serve(&adapter, SYNCFS, InodeNo::ROOT, &[0; 8]));
         assert_eq!(answers, [Answer::Failed(rustix::io::Errno::IO), Answer::Done]);
+        adapter.close().unwrap();
+    }
+
+    /// It is served again, or never.
+    #[test]
+    fn a_sync_that_could_not_begin_is_not_counted() {
+        let mut adapter = adapter(DataMode::Journal);
+        adapter.write_pages_by(Arc::new(FailsOnce::default()));
+        adapter.flushes.end();
+        let answer = serve(&adapter, SYNCFS, InodeNo::ROOT, &[0; 8]);
+        assert_eq!(answer, Answer::Failed(rustix::io::Errno::BUSY));
+        assert_eq!(adapter.counters.syncfs.load(Ordering::Relaxed), 0);
         adapter.close().unwrap();
     }
 

@@ -2,11 +2,10 @@
 //! or with [`crate::Order::Sync`] by any write.
 
 use ext4::{Attr, FileKind, InodeNo};
-use fuse::{Answer, ByteRange};
-use rustix::io::Errno;
+use fuse::ByteRange;
 
 use crate::adapter::call::Call;
-use crate::adapter::failure::{Failure, Outcome};
+use crate::adapter::failure::Outcome;
 use crate::convert::node_of;
 
 impl Call<'_, '_> {
@@ -29,11 +28,6 @@ impl Call<'_, '_> {
     /// request that is being served.
     pub(super) fn drop_pages(&self, ino: InodeNo, range: ByteRange) -> Outcome {
         let Some(notifier) = &self.adapter.notifier else { return Ok(()) };
-        let _flush = self.adapter.flushes.begin().ok_or(Errno::BUSY)?;
-        let dropped = self.reply.block_in_place(|| notifier.drop_pages_here(node_of(ino), range));
-        dropped.map_err(|answer| match answer {
-            Answer::Later => Failure::Later,
-            _ => Errno::BUSY.into(),
-        })
+        self.wait_for_requests(|| notifier.drop_pages_here(node_of(ino), range))
     }
 }

@@ -5,7 +5,6 @@
 
 use device::{RANGES_BYTES_MAX, RangePart};
 use ext4::{Error, FileKind, InodeNo};
-use fuse::Answer;
 use rustix::io::Errno;
 
 use crate::adapter::call::Call;
@@ -41,13 +40,7 @@ impl Call<'_, '_> {
         let earlier: &Staged = &earlier;
         let pieces: Vec<_> = earlier.pieces().chain(part.ranges.iter().copied()).collect();
         // All of it while this thread may wait: nothing may be changed before it is known that the pages can be dropped.
-        let flush = self.adapter.flushes.begin().ok_or(Errno::BUSY)?;
-        let done = self.reply.block_in_place(|| self.change(ino, &pieces, part.is_durable));
-        drop(flush);
-        let done = done.map_err(|answer| match answer {
-            Answer::Later => Failure::Later,
-            _ => Errno::BUSY.into(),
-        })?;
+        let done = self.wait_for_requests(|| self.change(ino, &pieces, part.is_durable))?;
         if !matches!(done, Err(Failure::Volume(Error::NoSpace))) {
             staged.forget(ino, &part.id);
         }
@@ -108,8 +101,8 @@ mod tests {
 
     use device::RANGES_XATTR;
     use ext4::{DataMode, Owner, SetAttr, Volume};
-    use fuse::Notifier;
     use fuse::abi::{SetxattrIn, init};
+    use fuse::{Answer, Notifier};
     use zerocopy::IntoBytes;
 
     use super::*;
