@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use rustix::mount::{MountFlags, mount, unmount};
-use support::{Loop, Scratch, check_clean, onejournal, system};
+use support::{Loop, Scratch, check_clean, onejournal, system, text};
 
 /// The kernel's ext4 and e2fsck, asked in every way, refuse `target` and change no byte of it.
 #[track_caller]
@@ -44,6 +44,33 @@ fn kernel_reads(scratch: &Scratch, target: &Path, name: &str) {
     let mounted = support::TempMount::new(&["-t", "ext4", device.path.to_str().unwrap()], &kernel);
     assert_eq!(fs::read_to_string(mounted.dir.join(name)).unwrap(), name);
     fs::write(mounted.dir.join("kernel"), "was here").unwrap();
+}
+
+/// Mounting it read-only would have to recover it, which writes.
+#[test]
+fn an_unclosed_volume_that_cannot_be_written_is_refused_with_a_way_out() {
+    let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
+    scratch.write_synced("f");
+    scratch.kill();
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let before = fs::read(&image).unwrap();
+    let device = Loop::with(&["--read-only", text(&image)]);
+    let (name, dir) = (text(&device.path), text(&dir));
+    let way_out = format!("blockdev --setrw {name}");
+    onejournal(["mount", name, dir])
+        .refused(8, &format!("{way_out}; or mount it read-only (-o ro)"));
+    let ran = onejournal(["mount", "-o", "ro", name, dir]);
+    ran.refused(8, &format!("{name}: it was not closed, and has to be recovered first"));
+    assert!(ran.err.contains(&way_out) && ran.err.contains("mount a copy"), "{}", ran.err);
+    onejournal(["fsck", name]).refused(8, &way_out);
+    assert!(fs::read(&image).unwrap() == before, "it was written");
+    drop(device);
+    // A volume that was closed is mounted.
+    assert_eq!(onejournal(["fsck", text(&image)]).code, Some(1));
+    let device = Loop::with(&["--read-only", text(&image)]);
+    onejournal(["mount", "-o", "ro", text(&device.path), dir]).good();
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), b"f");
+    onejournal(["umount", dir]).good();
 }
 
 #[test]

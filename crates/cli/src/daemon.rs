@@ -79,12 +79,18 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     abort_on_panic();
     let path = target::absolute(&target::find(&args.target)?)?;
     let metrics = parsed.metrics.map(listen_for_metrics).transpose()?;
-    let (disk, read_only) = open_disk(&path, parsed.mount.read_only)?;
+    let (disk, unwritable) = open_disk(&path, parsed.mount.read_only)?;
+    let read_only = parsed.mount.read_only;
     check_durability(&path, disk.durability(), &parsed)?;
     let durability = disk.durability();
     let device = Arc::new(Metered::new(disk));
     let claimant = claimant::claimant(parsed.take_over, parsed.heartbeat_s)?;
     let as_device: Arc<dyn BlockDevice> = device.clone();
+    if let Some(why) = &unwritable {
+        let claimed = ext4::check_claim(&as_device, &claimant);
+        claimed.map_err(|error| refused(args, &path, &error))?;
+        refuse_unclosed(&path, &as_device, why)?;
+    }
     let place = journal_place(&path, &as_device, &parsed, read_only);
     // A volume that another machine has open lacks a journal that is there, too.
     let place = place.map_err(|error| match ext4::check_claim(&as_device, &claimant) {
@@ -268,12 +274,17 @@ pub fn abort_on_panic() {
 }
 
 /// Opens the target for writing, because recovery writes even if the mount is read-only. A target
-/// that cannot be written can still be mounted read-only, but not if it is in use.
-fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, bool)> {
+/// that cannot be written (the second value says why) can still be mounted read-only, but not if it
+/// is in use.
+fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, Option<CliError>)> {
     match target::try_open(path, Access::ReadWrite) {
-        Ok(disk) => Ok((disk, read_only)),
+        Ok(disk) => Ok((disk, None)),
         Err(refusal) if read_only && !refusal.in_use => {
-            Ok((target::open(path, Access::ReadOnly)?, true))
+            Ok((target::open(path, Access::ReadOnly)?, Some(refusal.error)))
+        }
+        Err(refusal) if refusal.is_write_protected => {
+            let text = format!("{}; or mount it read-only (-o ro)", refusal.error);
+            Err(CliError::new(text))
         }
         Err(refusal) => Err(refusal.error),
     }
@@ -289,6 +300,21 @@ fn open_journal(target: &Path, options: &JournalOptions, parsed: &Parsed) -> Res
 fn check_durability(path: &Path, durability: Durability, parsed: &Parsed) -> Result<()> {
     if durability >= parsed.durability.unwrap_or(Durability::Power) {
         return Ok(());
+/// Refuses a volume that has to be recovered and that cannot be written, for the reason `why`.
+fn refuse_unclosed(path: &Path, device: &Arc<dyn BlockDevice>, why: &CliError) -> Result<()> {
+    match ext4::Survey::take(device, None) {
+        Ok(survey) if survey.needs_recovery => {
+            let text = format!(
+                "it was not closed, and has to be recovered first, which writes. {why}. Or mount \
+                 a copy of it"
+            );
+            Err(CliError::at(path, text))
+        }
+        // Opening says what else is wrong.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
     }
     let class = durability.name();
     Err(CliError::at(

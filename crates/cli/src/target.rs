@@ -26,12 +26,15 @@ pub struct Refusal {
     pub error: CliError,
     /// Whether another user has it.
     pub in_use: bool,
+    /// Whether a device, or the file system of an image, takes no writes.
+    pub is_write_protected: bool,
 }
 
 impl Refusal {
     fn of(path: &Path, access: Access, error: DeviceError) -> Refusal {
         Refusal {
             in_use: error.source.kind() == io::ErrorKind::ResourceBusy,
+            is_write_protected: error.source.kind() == io::ErrorKind::ReadOnlyFilesystem,
             error: match error.source.kind() {
                 io::ErrorKind::NotFound => CliError::at(path, MISSING),
                 io::ErrorKind::PermissionDenied => {
@@ -40,6 +43,17 @@ impl Refusal {
                     let text =
                         format!("{error}; the user who runs this has to be allowed to {need} it");
                     CliError { text, ..error }
+                }
+                io::ErrorKind::ReadOnlyFilesystem => {
+                    let protection = if path.is_file() {
+                        "the file system of the image has to be mounted writable".into()
+                    } else {
+                        format!(
+                            "take the write protection off: blockdev --setrw {}",
+                            path.display()
+                        )
+                    };
+                    CliError::new(format!("{}; {protection}", opening(error)))
                 }
                 _ => opening(error),
             },
@@ -58,7 +72,7 @@ pub fn open(path: &Path, access: Access) -> Result<Disk> {
 pub fn try_open(path: &Path, access: Access) -> std::result::Result<Disk, Refusal> {
     patiently(path, || Disk::open(path, access)).map_err(|unopened| match unopened {
         Unopened::Device(error) => Refusal::of(path, access, error),
-        Unopened::Unknown { error, in_use } => Refusal { error, in_use },
+        Unopened::Unknown { error, in_use } => Refusal { error, in_use, is_write_protected: false },
     })
 }
 
