@@ -195,13 +195,46 @@ fn remount_changes_what_the_kernel_decides_and_names_the_rest() {
         ! mount -o remount,ro $mnt 2>err || exit 9
         grep 'in use by a program' err
         exec 3>&-
-        umount $mnt
-        mount -t onejournal -o ro $image $mnt
-        ! mount -o remount,rw $mnt 2>err || exit 9
-        grep 'cannot be made writable: it was mounted read-only' err
         umount $mnt";
     world.shell(script).good();
     world.scratch.check();
+}
+
+/// Also what is open stays: a file that is deleted afterwards is still there for its reader.
+#[test]
+fn a_volume_that_was_mounted_read_only_becomes_writable() {
+    let _alone = alone();
+    let Some(world) = World::new() else { return };
+    let script = "
+        mount -t onejournal $image $mnt
+        mkdir $mnt/d; echo a >$mnt/d/a; echo b >$mnt/b
+        umount $mnt
+        for options in ro ro,noxattr ro,order=sync; do
+            mount -t onejournal -o $options $image $mnt
+            exec 3<$mnt/d/a
+            ! touch $mnt/d/c 2>/dev/null || exit 9
+            mount -o remount,rw $mnt
+            grep -q \" $mnt rw\" /proc/self/mountinfo
+            rm $mnt/d/a
+            for n in 1 2 3; do echo $n >$mnt/d/$n; done
+            cp $mnt/b $mnt/d/a; sync $mnt/d/a
+            test \"$(cat <&3)\" = a
+            exec 3<&-
+            mount -o remount,ro $mnt; ! touch $mnt/d/c 2>/dev/null || exit 9
+            mount -o remount,rw $mnt; echo a >$mnt/d/a
+            umount $mnt
+            e2fsck -fn $image
+        done";
+    world.shell(script).good();
+    world.scratch.check();
+    let device = Loop::with(&["--read-only", text(&world.scratch.image())]);
+    let script = "
+        mount -t onejournal -o ro $loop $mnt
+        ! mount -o remount,rw $mnt 2>err || exit 9
+        grep 'cannot be made writable: its device was opened for reading only' err
+        test \"$(cat $mnt/d/a)\" = a
+        umount $mnt";
+    world.shell(&script.replace("$loop", text(&device.path))).good();
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered};
 use ext4::{InodeNo, JournalChoice, Volume};
 use journal::Medium;
-use mount::{Session, SessionError, SessionOptions, Source, StatSource};
+use mount::{MountOptions, Session, SessionError, SessionOptions, Source, StatSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -103,13 +103,19 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     let durability = journal.iter().map(Medium::durability).fold(durability, Ord::min);
     let durability = durability.name();
     let journal_target = place.map(|place| place.path.display().to_string());
+    let is_writable = unwritable.is_none();
+    let choice = match journal {
+        Some(medium) => JournalChoice::On(medium),
+        None if parsed.journal_inside => JournalChoice::Inside,
+        None => JournalChoice::Own,
+    };
     let options = ext4::OpenOptions {
         read_only,
         noatime: parsed.mount.noatime,
-        journal: match journal {
-            Some(medium) => JournalChoice::On(medium),
-            None if parsed.journal_inside || read_only => JournalChoice::Inside,
-            None => JournalChoice::Own,
+        journal: match &choice {
+            // To read it needs no journal elsewhere, unless that holds changes.
+            JournalChoice::Own if read_only => JournalChoice::Inside,
+            choice => choice.clone(),
         },
         claimant: Some(claimant),
         data_mode: parsed.data_mode,
@@ -158,6 +164,10 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     drop(attached);
     if let Some(listener) = metrics {
         session.serve_metrics(listener);
+    }
+    if read_only && is_writable {
+        let mount = MountOptions { read_only: false, ..options.mount.clone() };
+        session.allow_writing(choice, &SessionOptions { mount, ..options });
     }
     session.guarded_by(Arc::new(guard::ByProcess::default()));
     if let Some(device) = session.handle().device() {
@@ -290,16 +300,6 @@ fn open_disk(path: &Path, read_only: bool) -> Result<(Disk, Option<CliError>)> {
     }
 }
 
-fn open_journal(target: &Path, options: &JournalOptions, parsed: &Parsed) -> Result<OpenJournal> {
-    let trust = target::trust(target);
-    let journal = journal_path::open_for_mount(target, options, parsed.durability, trust)?;
-    check_durability(&options.path, journal.medium.durability(), parsed)?;
-    Ok(journal)
-}
-
-fn check_durability(path: &Path, durability: Durability, parsed: &Parsed) -> Result<()> {
-    if durability >= parsed.durability.unwrap_or(Durability::Power) {
-        return Ok(());
 /// Refuses a volume that has to be recovered and that cannot be written, for the reason `why`.
 fn refuse_unclosed(path: &Path, device: &Arc<dyn BlockDevice>, why: &CliError) -> Result<()> {
     match ext4::Survey::take(device, None) {
@@ -315,6 +315,16 @@ fn refuse_unclosed(path: &Path, device: &Arc<dyn BlockDevice>, why: &CliError) -
     }
 }
 
+fn open_journal(target: &Path, options: &JournalOptions, parsed: &Parsed) -> Result<OpenJournal> {
+    let trust = target::trust(target);
+    let journal = journal_path::open_for_mount(target, options, parsed.durability, trust)?;
+    check_durability(&options.path, journal.medium.durability(), parsed)?;
+    Ok(journal)
+}
+
+fn check_durability(path: &Path, durability: Durability, parsed: &Parsed) -> Result<()> {
+    if durability >= parsed.durability.unwrap_or(Durability::Power) {
+        return Ok(());
     }
     let class = durability.name();
     Err(CliError::at(

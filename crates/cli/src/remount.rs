@@ -44,7 +44,7 @@ pub fn run(dir: &Path, options: &[String]) -> Result<u8> {
         }
     }
     if has_been && !flags.read_only {
-        check_writable(dir)?;
+        make_writable(dir)?;
     }
     mount::remount(dir, &flags).map_err(|error| CliError::new(error.to_string()))?;
     if flags.read_only {
@@ -86,8 +86,9 @@ fn is_so(now: &Parsed, option: &str) -> Result<bool> {
     Ok(with == *now)
 }
 
-/// A volume that its daemon has opened read-only, or that an error has made so, stays read-only.
-fn check_writable(dir: &Path) -> Result<()> {
+/// Has the daemon open a volume to write that was mounted read-only. A volume that an error has
+/// made so stays read-only.
+fn make_writable(dir: &Path) -> Result<()> {
     let stat = parse(dir, &read_attribute(dir, mount::STAT_XATTR)?)?;
     if stat["read_only"] != true {
         return Ok(());
@@ -96,7 +97,13 @@ fn check_writable(dir: &Path) -> Result<()> {
         Some(error) => format!(
             "an error has made it read-only ({error}): unmount it, and run onejournal fsck on it"
         ),
-        None => "it was mounted read-only: unmount it, and mount it again without ro".into(),
+        None => match read_attribute(dir, mount::MAKE_WRITABLE_XATTR)? {
+            answer if answer == mount::WRITABLE => return Ok(()),
+            why => {
+                let target = stat["target"].as_str().unwrap_or("TARGET");
+                format!("{}; then unmount it, and mount it again", why.replace("TARGET", target))
+            }
+        },
     };
     Err(CliError::at(dir, format!("cannot be made writable: {why}")))
 }

@@ -6,7 +6,7 @@ use device::BlockDevice;
 use journal::Journal;
 
 use crate::memory::Mounted;
-use crate::open::{self, OpenOptions, Opened};
+use crate::open::{self, JournalChoice, OpenOptions, Opened};
 use crate::{
     Allocate, Attr, DataMode, DirEntry, FileStat, InodeNo, NewNode, Owner, Piece, RenameHow,
     Result, SeekTo, SetAttr, Spender, StatFs, XattrFlags,
@@ -26,6 +26,17 @@ impl Volume {
     /// a read-only volume. A volume with unknown features is refused, and nothing is written.
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Volume> {
         Ok(Volume { opened: open::open(device, options)? })
+    }
+
+    /// Opens a volume that was opened read-only once more, to write, with this journal. Until one of
+    /// the two is dropped or closed, neither may be used but for that.
+    pub fn reopen_writable(&self, journal: JournalChoice) -> Result<Volume> {
+        Ok(Volume { opened: open::reopen_writable(&self.opened, journal)? })
+    }
+
+    /// Ends `read_only`, from which it was reopened, and takes over what it has pinned.
+    pub fn take_place_of(&mut self, read_only: Volume) {
+        self.opened.take_place_of(read_only.opened);
     }
 
     /// Brings everything home, frees files that were deleted but still in use, and clears the

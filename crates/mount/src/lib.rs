@@ -55,6 +55,6 @@ pub use page_writer::PageWriter;
 pub use session::{Closer, Session, SessionError};
 pub use session_options::{Order, SessionOptions};
 pub use stat::{
-    ATOMIC_WRITE_BYTES_XATTR, FILE_XATTR, FILES_XATTR, JournalCounters, MODE_XATTR, PID_XATTR,
-    STAT_XATTR, StatSource,
+    ATOMIC_WRITE_BYTES_XATTR, FILE_XATTR, FILES_XATTR, JournalCounters, MAKE_WRITABLE_XATTR,
+    MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource, WRITABLE,
 };

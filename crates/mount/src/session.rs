@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use device::sync::Mutex;
-use ext4::Volume;
+use ext4::{JournalChoice, Volume};
 use fuse::{Connection, Guard, MountError, MountHandle, Source};
 
 use crate::adapter::{Adapter, AtomicWrites};
@@ -114,6 +114,12 @@ impl Session {
     /// `writer` has the kernel send its pages before a sync of the whole volume is answered.
     pub fn write_pages_by(&mut self, writer: Arc<dyn PageWriter>) {
         self.adapter.write_pages_by(writer);
+    }
+
+    /// A volume that was opened read-only may become writable, with this journal and these options
+    /// of the mount ([`crate::MAKE_WRITABLE_XATTR`]).
+    pub fn allow_writing(&mut self, journal: JournalChoice, options: &SessionOptions) {
+        self.adapter.allow_writing(journal, options);
     }
 
     /// The mount. Any thread can unmount it, which ends [`Session::run`].

@@ -30,6 +30,12 @@ pub const FILES_XATTR: &[u8] = b"user.onejournal.files";
 /// The attribute that holds the process number.
 pub const PID_XATTR: &[u8] = b"user.onejournal.pid";
 
+/// The attribute that root, or the user of the daemon, reads to make a read-only volume writable.
+/// Its value is [`WRITABLE`], or why that cannot be done.
+pub const MAKE_WRITABLE_XATTR: &[u8] = b"user.onejournal.make_writable";
+/// See [`MAKE_WRITABLE_XATTR`].
+pub const WRITABLE: &str = "writable";
+
 /// What the mount does not know by itself.
 #[derive(Clone)]
 pub struct StatSource {

@@ -22,7 +22,7 @@ mod uuid;
 pub use claim::{Claimant, check_claim};
 pub use give_up::give_up_journal;
 pub use mkfs::{begin_mkfs, finish_mkfs, is_mkfs_under_way};
-pub(crate) use opening::{Opened, open};
+pub(crate) use opening::{Opened, open, reopen_writable};
 pub use options::{JournalChoice, OpenOptions};
 pub use own_journal::{NewJournal, OWN_JOURNAL_BYTES_MAX, change_journal};
 pub use recorded::{RecordedJournal, recorded_journal};

@@ -19,12 +19,13 @@ use std::sync::atomic::AtomicU64;
 
 use device::{BlockDevice, MemoryDevice};
 use journal::{Journal, Options, Space};
+use zerocopy::IntoBytes;
 
 use super::claim::{self, Claimant};
 use super::feature_bits::FeatureBits;
 use super::found::{FoundVolume, find};
 use super::heartbeat::Heartbeat;
-use super::options::OpenOptions;
+use super::options::{JournalChoice, OpenOptions};
 use super::place::{self, JournalPlace, Noted};
 use super::raw::RawVolume;
 use super::recover::recover;
@@ -48,6 +49,14 @@ pub(crate) struct Opened {
     /// Holds the sign of life of this process, by which others see that the owner of the claim
     /// lives.
     claimant: Option<Claimant>,
+    /// What a volume that was opened read-only is opened with to write. (A volume that became
+    /// read-only after an error has none.)
+    read_only: Option<Box<ReadOnly>>,
+}
+
+struct ReadOnly {
+    device: Arc<dyn BlockDevice>,
+    options: OpenOptions,
 }
 
 /// See [`crate::Volume::open`].
@@ -80,7 +89,30 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result
     open_writable(found, options, crashed)
 }
 
+/// See [`crate::Volume::reopen_writable`].
+pub(crate) fn reopen_writable(opened: &Opened, journal: JournalChoice) -> Result<Opened> {
+    let Some(ReadOnly { device, options }) = opened.read_only.as_deref() else {
+        return Err(Error::ReadOnly);
+    };
+    let options = OpenOptions { read_only: false, journal, ..options.clone() };
+    let found = find(device)?;
+    if found.superblock.as_bytes() != opened.mounted.facts.superblock.as_bytes() {
+        let why = "another user has changed it since it was mounted";
+        return Err(Error::NeedsCheck(why.into()));
+    }
+    if let Some(claimant) = &options.claimant {
+        claim::check(&found, claimant)?;
+        claim::take(&found.feature_bits(), claimant)?;
+    }
+    open_writable(found, options, false)
+}
+
 impl Opened {
+    /// See [`crate::Volume::take_place_of`].
+    pub(crate) fn take_place_of(&mut self, read_only: Opened) {
+        self.mounted.in_core = read_only.mounted.in_core;
+    }
+
     /// See [`crate::Volume::close`].
     pub(crate) fn close(self) -> Result<()> {
         if let Some(feature_bits) = &self.feature_bits {
@@ -165,7 +197,10 @@ fn open_read_only(found: FoundVolume, options: &OpenOptions) -> Result<Opened> {
         incarnation: options.random_seed,
         ..Options::default()
     };
-    build(found, options, space, engine_options, false)
+    let device = found.raw.device.clone();
+    let mut opened = build(found, options, space, engine_options, false)?;
+    opened.read_only = Some(Box::new(ReadOnly { device, options: options.clone() }));
+    Ok(opened)
 }
 
 fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Result<Opened> {
@@ -229,8 +264,7 @@ fn note_next_incarnation(
 /// Undoes a failed opening. If possible, the volume must not be left in a state that only
 /// OneJournal can open.
 fn abandon(opened: Opened) {
-    let Opened { mounted, feature_bits: Some(feature_bits), heartbeat, claimant: _sign_of_life } =
-        opened
+    let Opened { mounted, feature_bits: Some(feature_bits), heartbeat, claimant, .. } = opened
     else {
         return;
     };
@@ -239,6 +273,7 @@ fn abandon(opened: Opened) {
     if let Err(error) = closed.and_then(|()| feature_bits.remove()) {
         tracing::warn!("the volume keeps its feature bits: {error}");
     }
+    drop(claimant);
 }
 
 fn build(
@@ -290,6 +325,7 @@ fn build(
         feature_bits: writable.then_some(feature_bits),
         heartbeat: None,
         claimant,
+        read_only: None,
     })
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{Image, open, options, refused};
 use device::{MemoryDevice, Metered};
-use onejournal_ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_ext4::{Error, InodeNo, JournalChoice, NewNode, OpenOptions, Owner, Volume};
 
 const VARIANTS: [&[&str]; 6] = [
     &[],
@@ -46,6 +46,41 @@ fn a_read_only_volume_is_not_written() {
     assert!(matches!(made, Err(Error::ReadOnly)));
     volume.close().unwrap();
     assert!(device.to_bytes() == image.bytes());
+}
+
+#[test]
+fn a_read_only_volume_becomes_writable_and_keeps_its_pins() {
+    let image = Image::new(&[], "64M");
+    let device = image.device();
+    let volume = Volume::open(device.clone(), options()).unwrap();
+    let owner = Owner::default();
+    let file = volume.make(InodeNo::ROOT, b"f", NewNode::Regular, 0o644, 0, owner).unwrap().ino;
+    volume.write(file, 0, b"content").unwrap();
+    volume.close().unwrap();
+    let read_only = OpenOptions { read_only: true, ..options() };
+    let first = Volume::open(device.clone(), read_only.clone()).unwrap();
+    assert_eq!(first.lookup(InodeNo::ROOT, b"f").unwrap().ino, file);
+    let mut volume = first.reopen_writable(JournalChoice::Own).unwrap();
+    volume.take_place_of(first);
+    assert!(!volume.is_read_only());
+    volume.unlink(InodeNo::ROOT, b"f").unwrap();
+    let mut bytes = [0; 7];
+    volume.read(file, 0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"content");
+    assert!(volume.has_deleted_files());
+    volume.forget(file, 1);
+    assert!(!volume.has_deleted_files());
+    // One that was opened to write has nothing to become.
+    assert!(matches!(volume.reopen_writable(JournalChoice::Own), Err(Error::ReadOnly)));
+    volume.close().unwrap();
+    image.assert_clean(&device);
+    // Another user opens the volume meanwhile.
+    let first = Volume::open(device.clone(), read_only).unwrap();
+    Volume::open(device, options()).unwrap().close().unwrap();
+    match first.reopen_writable(JournalChoice::Own).map(drop) {
+        Err(Error::NeedsCheck(why)) => assert!(why.contains("another user"), "{why}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod range_parts;
 mod serve;
 mod spending;
 mod state;
+mod writing;
 
 pub(crate) use self::atomic::writes::AtomicWrites;
 pub(crate) use self::state::Adapter;

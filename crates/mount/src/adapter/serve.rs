@@ -35,25 +35,18 @@ impl FileSystem for Adapter {
             }
             _ => {}
         }
-        let volume = self.volume.read();
-        let Some(volume) = volume.as_ref() else { return Answer::Failed(Errno::IO) };
-        let header = request.header;
-        let is_no_space =
-            |failure: &Failure| matches!(failure, Failure::Volume(ext4::Error::NoSpace));
-        let served = self.forgets.with_space(volume, is_no_space, || {
-            spending::spend(volume, request, || {
-                reply.clear();
-                let body = request.body;
-                Call { adapter: self, volume, header, body, reply: &mut *reply }.dispatch(opcode)
-            })
-        });
+        let mut served = self.operate(opcode, request, reply);
+        if let Err(Failure::NotWritable) = served {
+            self.make_writable();
+            served = self.operate(opcode, request, reply);
+        }
         match served {
             Ok(()) => Answer::Done,
             Err(Failure::Later) => Answer::Later,
             Err(failure) => {
-                let errno = self.report(opcode, &header, failure);
+                let errno = self.report(opcode, &request.header, failure);
                 if spending::is_written_back(request) {
-                    self.note_lost_write(header.nodeid, errno);
+                    self.note_lost_write(request.header.nodeid, errno);
                 }
                 Answer::Failed(errno)
             }
@@ -62,6 +55,26 @@ impl FileSystem for Adapter {
 }
 
 impl Adapter {
+    fn operate(
+        &self,
+        opcode: Opcode,
+        request: &Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
+        let volume = self.volume.read();
+        let volume = volume.as_ref().ok_or(Errno::IO)?;
+        let header = request.header;
+        let is_no_space =
+            |failure: &Failure| matches!(failure, Failure::Volume(ext4::Error::NoSpace));
+        self.forgets.with_space(volume, is_no_space, || {
+            spending::spend(volume, request, || {
+                reply.clear();
+                let body = request.body;
+                Call { adapter: self, volume, header, body, reply: &mut *reply }.dispatch(opcode)
+            })
+        })
+    }
+
     fn destroy(&self) -> Answer {
         mark_closing();
         match self.close() {
@@ -115,6 +128,7 @@ impl Adapter {
         match failure {
             Failure::Errno(errno) => errno,
             Failure::Later => Errno::BUSY,
+            Failure::NotWritable => Errno::ROFS,
             Failure::Volume(error) => {
                 if is_grave(&error) {
                     tracing::error!(?opcode, node = header.nodeid, %error, "a failed operation");

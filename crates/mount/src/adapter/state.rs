@@ -1,11 +1,12 @@
 //! What all requests share: the volume, and what is known beside it.
 //!
-//! Lock: `volume` is held shared by every request and exclusively only to close it.
+//! Lock: `volume` is held shared by every request and exclusively only to close it, and to make it
+//! writable.
 
 use std::sync::{Arc, Once};
 
 use device::sync::{Mutex, RwLock};
-use ext4::Volume;
+use ext4::{JournalChoice, Volume};
 use fuse::Notifier;
 use fuse::abi::init;
 
@@ -16,15 +17,17 @@ use crate::adapter::kernel_times::KernelTimes;
 use crate::adapter::lost_writes::LostWrites;
 use crate::adapter::privileges::Privileges;
 use crate::adapter::range_parts::RangeParts;
+use crate::adapter::writing::Writing;
 use crate::metrics;
 use crate::page_writer::PageWriter;
-use crate::session_options::Order;
+use crate::session_options::{Order, SessionOptions};
 use crate::stat::{AdapterCounters, Opening, Stat, StatSource};
 
 /// The volume as a FUSE server.
 pub(crate) struct Adapter {
     /// `None` once it is closed.
     pub(super) volume: RwLock<Option<Volume>>,
+    pub(super) writing: Writing,
     /// How closing went, once it was tried.
     pub(super) close_result: Mutex<Option<ext4::Result<()>>>,
     pub(super) counters: AdapterCounters,
@@ -65,6 +68,7 @@ impl Adapter {
         let opening = Opening::so_far(&stat_source);
         Adapter {
             volume: RwLock::new(Some(volume)),
+            writing: Writing::default(),
             close_result: Mutex::new(None),
             counters: AdapterCounters { opening, ..AdapterCounters::default() },
             forgets: Forgets::default(),
@@ -87,6 +91,11 @@ impl Adapter {
     /// Whether files have extended attributes here; they have unless this says no.
     pub(crate) fn offer_xattrs(&mut self, offers_xattrs: bool) {
         self.offers_xattrs = offers_xattrs;
+    }
+
+    /// See [`crate::Session::allow_writing`].
+    pub(crate) fn allow_writing(&mut self, journal: JournalChoice, options: &SessionOptions) {
+        self.writing.allowed = Some((journal, options.clone()));
     }
 
     pub(crate) fn write_pages_by(&mut self, writer: Arc<dyn PageWriter>) {

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use crate::adapter::call::Call;
 use crate::adapter::failure::{Failure, Outcome};
 use crate::stat::{
-    ATOMIC_WRITE_BYTES_XATTR, AtomicReport, FILE_XATTR, FILES_XATTR, FileReport, MODE_XATTR,
-    PID_XATTR, RENDER_BYTES, STAT_XATTR, render,
+    ATOMIC_WRITE_BYTES_XATTR, AtomicReport, FILE_XATTR, FILES_XATTR, FileReport,
+    MAKE_WRITABLE_XATTR, MODE_XATTR, PID_XATTR, RENDER_BYTES, STAT_XATTR, WRITABLE, render,
 };
 
 const XATTR_CREATE: u32 = 1;
@@ -49,6 +49,7 @@ impl Call<'_, '_> {
             FILES_XATTR => self.files_report(FILE_LIMIT),
             PID_XATTR => std::process::id().to_string().into_bytes(),
             MODE_XATTR => self.volume.data_mode_of(ino)?.name().into(),
+            MAKE_WRITABLE_XATTR => self.make_writable()?.into_bytes(),
             ATOMIC_WRITE_BYTES_XATTR => {
                 let bytes = or_no_data(self.volume.atomic_write_bytes_of(ino))?;
                 bytes.to_string().into_bytes()
@@ -88,6 +89,18 @@ impl Call<'_, '_> {
             }
             _ => None,
         })
+    }
+
+    /// The operation holds the volume, which another one takes its place of. So it fails, and is
+    /// repeated after that.
+    fn make_writable(&self) -> Result<String, Failure> {
+        if self.header.uid != 0 && self.header.uid != rustix::process::geteuid().as_raw() {
+            return Err(Errno::PERM.into());
+        }
+        if !self.volume.is_read_only() {
+            return Ok(WRITABLE.into());
+        }
+        self.adapter.writing.refusal.lock().take().ok_or(Failure::NotWritable)
     }
 
     fn file_report(&self, ino: InodeNo) -> Result<Vec<u8>, Failure> {
@@ -176,8 +189,15 @@ impl Call<'_, '_> {
 }
 
 fn refuse_our_own(name: &[u8]) -> Result<(), Errno> {
-    let ours =
-        [STAT_XATTR, FILE_XATTR, FILES_XATTR, PID_XATTR, MODE_XATTR, ATOMIC_WRITE_BYTES_XATTR];
+    let ours = [
+        STAT_XATTR,
+        FILE_XATTR,
+        FILES_XATTR,
+        PID_XATTR,
+        MODE_XATTR,
+        ATOMIC_WRITE_BYTES_XATTR,
+        MAKE_WRITABLE_XATTR,
+    ];
     if ours.contains(&name) { Err(Errno::PERM) } else { Ok(()) }
 }
 
