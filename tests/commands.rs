@@ -497,17 +497,26 @@ fn a_mount_whose_daemon_died_is_explained() {
     fs::metadata(&dir).unwrap(); // from now on the kernel has these, daemon or not
     scratch.daemon().signal(Signal::KILL);
     assert!(scratch.daemon().ended());
-    onejournal(["mount", text(&image), text(&dir)]).refused(OPERATIONAL, "umount -l");
-    onejournal(["stat", text(&dir)]).refused(OPERATIONAL, "umount -l");
+    onejournal(["stat", text(&dir)]).refused(OPERATIONAL, "mount its volume again");
+    let other = scratch.root().join("other");
+    onejournal(["mkfs", "--size", "64M", text(&other)]).good();
+    onejournal(["mount", text(&other), text(&dir)]).refused(OPERATIONAL, "onejournal umount DIR");
     // Recovery, and a check that finds nothing, need not wait until the dead mount is taken off.
     let recovered = onejournal(["fsck", text(&image)]);
     assert_eq!(recovered.code, Some(1), "{recovered:?}");
     assert!(recovered.out.contains("is mounted"), "{recovered:?}");
-    system("umount", [text(&dir)]).good();
-    onejournal(["fsck", text(&image)]).good();
     scratch.expect_ended();
+    // The mount of its own volume is taken off.
     scratch.mount("");
-    scratch.close_and_check();
+    assert_eq!(mounts_on(&dir), 1);
+    scratch.umount();
+    assert_eq!(mounts_on(&dir), 0);
+    scratch.check();
+}
+
+/// How many mounts there are on a directory, one over the other.
+fn mounts_on(dir: &Path) -> usize {
+    device::own_mounts().unwrap().iter().filter(|entry| entry.dir == dir).count()
 }
 
 #[test]

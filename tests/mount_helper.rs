@@ -116,6 +116,21 @@ fn an_fstab_entry_is_mounted_once_by_its_label() {
 
 /// mount(8) runs the helper as the user, who needs the image and the directory, and may take the volume off again.
 #[test]
+fn mount_takes_the_dead_mount_of_an_fstab_entry_off() {
+    let _alone = alone();
+    let Some(world) = World::new() else { return };
+    world.write_fstab(text(&world.scratch.image()), "onejournal", "defaults,nofail");
+    let script = "mount -T fstab $mnt; echo kept >$mnt/f; sync $mnt/f
+        pid=$(getfattr --only-values -n user.onejournal.pid $mnt); kill -KILL $pid
+        while kill -0 $pid 2>/dev/null; do sleep 0.1; done
+        mount -T fstab -a; ! cat $mnt/f 2>/dev/null
+        mount -T fstab $mnt; cat $mnt/f; grep -c \" $mnt \" /proc/self/mountinfo; umount $mnt";
+    let out = world.shell(script).good();
+    assert!(out.ends_with("kept\n1\n"), "{out}");
+    world.scratch.check();
+}
+
+#[test]
 fn a_user_mounts_and_unmounts_what_fstab_permits() {
     let _alone = alone();
     let Some(world) = World::new().filter(|_| has_program("setpriv") && has_program("fusermount3"))

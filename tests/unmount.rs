@@ -307,6 +307,66 @@ fn a_mount_whose_daemon_died_is_taken_off() {
     scratch.close_and_check();
 }
 
+/// A dead mount keeps its device from being opened, and its image not.
+#[test]
+fn a_dead_mount_is_taken_off_while_programs_use_it() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::new() else { return };
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let dead = || onejournal(["umount", "--dead", text(&dir)]).good();
+    let device = Loop::attach(&image);
+    scratch.mount_target(&device.path, "");
+    let open = File::create(scratch.path("f")).unwrap();
+    dead();
+    fs::metadata(scratch.path("f")).unwrap();
+    scratch.daemon().signal(Signal::KILL);
+    assert!(scratch.daemon().ended());
+    dead();
+    assert!(!scratch.path("f").exists());
+    dead();
+    let own = format!("({})", std::process::id());
+    let again = onejournal(["mount", text(&device.path), text(&dir)]);
+    again.refused(OPERATIONAL, "end them: ");
+    assert!(again.err.contains(&own), "{again:?}");
+    drop(open);
+    scratch.expect_closed();
+    assert_eq!(onejournal(["fsck", text(&device.path)]).code, Some(1));
+    drop(device);
+    scratch.mount("");
+    let open = File::create(scratch.path("f")).unwrap();
+    scratch.daemon().signal(Signal::KILL);
+    scratch.expect_ended();
+    scratch.mount("");
+    assert!(open.sync_all().is_err());
+    drop(open);
+    scratch.close_and_check();
+}
+
+#[test]
+fn a_copy_of_a_dead_mount_is_named_and_taken_off() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::new().filter(|_| has_namespaces()) else { return };
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let device = Loop::attach(&image);
+    scratch.mount_target(&device.path, "");
+    let copy = Waiting::in_copy(&scratch, &scratch.dir());
+    scratch.daemon().signal(Signal::KILL);
+    assert!(scratch.daemon().ended());
+    let mount = || onejournal(["mount", text(&device.path), text(&dir)]);
+    let place = format!("in the mount namespace of process {} (sh)", copy.0.id());
+    mount().refused(OPERATIONAL, &place);
+    // The shell there has the mount as its directory.
+    umount(&device.path).refused(OPERATIONAL, "the next mount recovers it");
+    mount().refused(OPERATIONAL, &format!("sh ({})", copy.0.id()));
+    copy.end();
+    scratch.expect_closed();
+    mount().good();
+    scratch.adopt();
+    scratch.umount();
+    drop(device);
+    scratch.check();
+}
+
 /// The attributes that tell of the daemon cannot be read then, as when the root directory is damaged.
 #[test]
 fn a_root_directory_that_denies_everything_is_unmounted() {

@@ -25,8 +25,10 @@ use crate::mount_options::{self, Parsed};
 use crate::namespaces::ByProcess;
 use crate::service_manager::notify;
 use crate::signals::is_ignored;
+use crate::volumes::ServedVolume;
 use crate::{
     CliError, MountArgs, Result, ending, guard, page_writer, remount, surroundings, sync, target,
+    umount,
 };
 
 const READY: &str = "ready";
@@ -37,9 +39,16 @@ pub fn run(args: &MountArgs) -> Result<u8> {
     }
     let parsed = mount_options::parse(&args.options)?;
     surroundings::of_server();
+    umount::take_dead_away(&args.dir, |dead| is_on_target(dead, &args.target))?;
     let dir = mount::check_directory(&args.dir);
     let dir = dir.map_err(|error| CliError::new(error.to_string()))?;
     if args.foreground || args.announce { serve(args, parsed) } else { start(args, &dir) }
+}
+
+/// Whether `mounted` is on the image or device `target`. A wrong target is refused later.
+fn is_on_target(mounted: &ServedVolume, target: &Path) -> bool {
+    let wanted = target::find(target).and_then(|path| ServedVolume::on_target(&path));
+    wanted.is_ok_and(|wanted| wanted.is_some_and(|wanted| mounted.is_on(&wanted)))
 }
 
 /// Starts the serving process and returns when it is ready or has failed.

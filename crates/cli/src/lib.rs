@@ -220,6 +220,9 @@ struct MountArgs {
 
 #[derive(Args)]
 struct UmountArgs {
+    /// Only take a mount off DIR whose daemon has died; do nothing if it serves
+    #[arg(long)]
+    dead: bool,
     /// Directory the volume is mounted on, or its image or device
     path: PathBuf,
 }
@@ -344,7 +347,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Mount(args) => daemon::run(&args),
-        Command::Umount(args) => umount::run(&args.path),
+        Command::Umount(args) => umount::run(&args.path, args.dead),
         Command::Detach(args) => namespaces::run_detach(&args),
         Command::Guard(args) => guard::run(&args),
         Command::WritePages(args) => page_writer::run(&args),

@@ -187,7 +187,11 @@ pub fn run_detach(args: &DetachArgs) -> Result<u8> {
         .filter(|entry| entry.device == args.device && entry.is_volume())
         .try_for_each(|entry| match args.manner {
             Manner::AtOnce => mount::unmount_here(&entry.dir, false),
-            Manner::Patiently => unmount_patiently(|| mount::unmount_here(&entry.dir, false)),
+            Manner::Patiently => {
+                // Programs get nothing but errors from a dead one.
+                let lazily = rustix::fs::statfs(&entry.dir).is_err_and(mount::is_daemon_gone);
+                unmount_patiently(|| mount::unmount_here(&entry.dir, lazily))
+            }
             Manner::Lazily => mount::unmount_here(&entry.dir, true),
         })
         .map_err(|error: MountError| CliError::new(error.to_string()))?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use device::{Access, DeviceError, Disk, Trust};
 
 use crate::namespaces::TRY_EVERY;
-use crate::volumes::{self, HELD_PATIENCE};
+use crate::volumes::{self, HELD_PATIENCE, ServedVolume};
 use crate::{CliError, Result};
 
 /// The message for a target that does not exist.
@@ -55,10 +55,25 @@ impl Refusal {
                     };
                     CliError::new(format!("{}; {protection}", opening(error)))
                 }
+                _ if error.is_held_by_kernel() => held(path, error),
                 _ => opening(error),
             },
         }
     }
+}
+
+/// The error of a disk that a file system has which is perhaps mounted nowhere.
+fn held(path: &Path, error: DeviceError) -> CliError {
+    let volume = ServedVolume::on_target(path).ok().flatten();
+    let volume = volume.filter(|volume| volume.holders().is_empty());
+    let Some(users) = volume.and_then(|volume| volume.users()) else { return opening(error) };
+    CliError::at(
+        path,
+        format!(
+            "in use: programs have files open on a mount of it that was taken off; end them: \
+             {users}"
+        ),
+    )
 }
 
 /// Opens the target, or returns what is wrong with it. Waits for a daemon that is closing it or

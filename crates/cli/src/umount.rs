@@ -15,14 +15,18 @@ use mount::MountError;
 use rustix::io::Errno;
 
 use crate::counters::Counters;
-use crate::inventory::{Subject, ask_once};
+use crate::inventory::{MountState, Subject, ask_once};
 use crate::namespaces::{self, Manner, NamespaceId};
 use crate::volumes::{Daemon, ServedVolume};
 use crate::{CliError, Result};
 
 const MOUNTED_ARE: &str = "to list the mounted volumes: onejournal ls";
 
-pub fn run(path: &Path) -> Result<u8> {
+/// With `only_dead` a mount that serves stays.
+pub fn run(path: &Path, only_dead: bool) -> Result<u8> {
+    if only_dead {
+        return take_dead_away(path, |_| true).map(|()| 0);
+    }
     let (volume, is_target) = match ServedVolume::mounted_on(path)? {
         Some(volume) => (volume, false),
         None => match ServedVolume::on_target(path)? {
@@ -46,6 +50,27 @@ pub fn run(path: &Path) -> Result<u8> {
     let Some(left) = left_open(&volume.target) else { return Ok(0) };
     let why = why.map_or(String::new(), |why| format!(" ({why})"));
     Err(CliError::at(&volume.target, format!("unmounted, but not closed{why}: {left}")))
+}
+
+/// Takes the mounts on `dir` away whose daemons have died, also while programs use them, as far as
+/// `is_wanted` says so of their volume.
+pub fn take_dead_away(dir: &Path, is_wanted: impl Fn(&ServedVolume) -> bool) -> Result<()> {
+    while let Some(volume) = ServedVolume::mounted_on(dir)?
+        && is_dead(dir)
+        && is_wanted(&volume)
+    {
+        take_away(dir)?;
+    }
+    Ok(())
+}
+
+/// A daemon that dies while it receives the question gives no clear answer. The next one does.
+fn is_dead(dir: &Path) -> bool {
+    let state = || ask_once(dir, Subject::Volume).ok().map(|answer| answer.state);
+    match state() {
+        Some(MountState::Hidden) => state() == Some(MountState::Dead),
+        state => state == Some(MountState::Dead),
+    }
 }
 
 /// The reason why nothing can be done with `path`.
@@ -123,10 +148,12 @@ fn take_away_elsewhere(volume: &ServedVolume) -> Result<usize> {
     Ok(count)
 }
 
+/// A dead mount also while programs use it: they get nothing but errors.
 fn take_away(dir: &Path) -> Result<()> {
-    let taken_away = namespaces::unmount_patiently(|| match mount::unmount_here(dir, false) {
+    let lazily = is_dead(dir);
+    let taken_away = namespaces::unmount_patiently(|| match mount::unmount_here(dir, lazily) {
         Err(MountError::System { errno: Errno::PERM, .. }) => {
-            mount::unmount_by_fusermount(dir, false)
+            mount::unmount_by_fusermount(dir, lazily)
         }
         unmounted => unmounted,
     });

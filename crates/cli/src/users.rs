@@ -15,10 +15,13 @@ const NAMED_COUNT: usize = 8;
 /// The programs that have a file of the file system `device` open or mapped, or have their
 /// directory there, by name and process; then the number of further ones.
 pub fn of(device: (u32, u32)) -> String {
+    let none = || "none that is visible from here; perhaps a mount below it, or swap".into();
+    named(device).unwrap_or_else(none)
+}
+
+/// The same; `None` if there is none that is visible.
+pub fn named(device: (u32, u32)) -> Option<String> {
     let users = pids_of(device);
-    if users.is_empty() {
-        return "none that is visible from here; perhaps a mount below it, or swap".into();
-    }
     let named: Vec<String> = users
         .iter()
         .take(NAMED_COUNT)
@@ -28,7 +31,7 @@ pub fn of(device: (u32, u32)) -> String {
         0 => String::new(),
         count => format!(" and {count} more"),
     };
-    named.join(", ") + &more
+    (!named.is_empty()).then(|| named.join(", ") + &more)
 }
 
 /// The processes of these programs.

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::namespaces::{self, Holder};
-use crate::{CliError, Result};
+use crate::{CliError, Result, users};
 
 /// How long a mount namespace that is just being made may have copies of all mounts.
 pub const HELD_PATIENCE: Duration = Duration::from_secs(2);
@@ -144,6 +144,16 @@ impl ServedVolume {
             dirs.push(entry.dir);
         }
         Ok(Some(ServedVolume { media, dirs, devices, target: path.to_owned() }))
+    }
+
+    /// Whether it is on one of the media of `other`.
+    pub fn is_on(&self, other: &ServedVolume) -> bool {
+        self.media.iter().any(|medium| other.media.contains(medium))
+    }
+
+    /// The programs that use its file system, if there are visible ones.
+    pub fn users(&self) -> Option<String> {
+        self.devices.iter().find_map(|device| users::named(*device))
     }
 
     /// The process that serves it.

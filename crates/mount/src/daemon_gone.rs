@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use fuse::MountError;
 
 /// What to do about a mount whose daemon is gone.
-pub const DAEMON_GONE: &str = "a mount whose daemon died is still there; run `onejournal umount` on it (while programs \
-                               use it: umount -l, or fusermount3 -uz), then mount the volume again: that recovers it";
+pub const DAEMON_GONE: &str = "a mount whose daemon died is still there; mount its volume again, \
+                               which recovers it, or take it off: onejournal umount DIR";
 
 /// The directory without symbolic links, if a volume can be mounted on it.
 pub fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
