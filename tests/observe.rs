@@ -89,6 +89,8 @@ fn the_first_lines_are_for_people() {
     // The journal of 4 MiB was filled with zeros, which are in no other number.
     assert!(line("written while mounting").contains("4.2 MB"), "{text}");
     assert!(line("written since the mount").contains("B to the device"), "{text}");
+    let watch = format!("probe --watch {}", scratch.root().display());
+    assert!(line("not counted").ends_with(&watch), "{text}");
     // Every number that is not 0 is in a group.
     let stat = scratch.stat();
     // These are in the first lines only.
@@ -375,6 +377,34 @@ fn metrics_are_served_while_it_is_mounted() {
     assert!(!scrape(address).is_empty());
     scratch.close_and_check();
     assert!(TcpStream::connect(address).is_err(), "somebody still listens");
+}
+
+/// The process that has the volume has the port, too.
+#[test]
+fn a_volume_in_use_is_named_before_its_port_of_metrics() {
+    let (_, address) = listen(6);
+    let Some(mut scratch) = Scratch::mounted(&format!("metrics={address}")) else { return };
+    let open = File::create(scratch.path("f")).unwrap();
+    rustix::mount::unmount(scratch.dir(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    let (image, dir) = (scratch.image(), scratch.dir());
+    let options = format!("metrics={address}");
+    let ran = onejournal(["mount", "-o", &options, image.to_str().unwrap(), dir.to_str().unwrap()]);
+    ran.refused(8, "onejournal mount");
+    assert!(!ran.err.contains("metrics="), "{ran:?}");
+    drop(open);
+    scratch.expect_closed();
+    let mut logd = Logd::start(&["--metrics", &address.to_string()]);
+    let again = onejournal([
+        "logd",
+        "--dir",
+        logd.dir().to_str().unwrap(),
+        "--metrics",
+        &address.to_string(),
+    ]);
+    assert_eq!(again.code, Some(8));
+    assert!(!again.err.contains("metrics="), "{again:?}");
+    logd.end();
+    scratch.check();
 }
 
 /// Names of an object, those of objects in it but not in distributions included.

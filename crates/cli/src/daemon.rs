@@ -87,10 +87,11 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     let outlet = listen(args, &parsed)?;
     abort_on_panic();
     let path = target::absolute(&target::find(&args.target)?)?;
-    let metrics = parsed.metrics.map(listen_for_metrics).transpose()?;
     let (disk, unwritable) = open_disk(&path, parsed.mount.read_only)?;
     let read_only = parsed.mount.read_only;
     check_durability(&path, disk.durability(), &parsed)?;
+    // Who has the volume says more than who has the port.
+    let metrics = parsed.metrics.map(listen_for_metrics).transpose()?;
     let durability = disk.durability();
     let device = Arc::new(Metered::new(disk));
     let claimant = claimant::claimant(parsed.take_over, parsed.heartbeat_s)?;

@@ -111,11 +111,12 @@ pub fn run(args: &LogdArgs) -> Result<u8> {
     surroundings::of_server();
     // The socket's mode says who may connect, so its directory has to have its own, too.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    let metrics = args.metrics.map(daemon::listen_for_metrics).transpose()?;
     let socket = args.listen.clone().unwrap_or_else(|| args.dir.join("socket"));
     let server = ServerOptions { socket, mode: args.mode, limits: args.limits() };
     let server =
         Server::start(&args.dir, &args.options(), &server).map_err(log_commands::failed)?;
+    // Who has the log says more than who has the port.
+    let metrics = args.metrics.map(daemon::listen_for_metrics).transpose()?;
     mention!(
         "serving {} on {}, durability {}",
         args.dir.display(),

@@ -45,9 +45,16 @@ pub fn run(args: &StatArgs) -> Result<u8> {
 /// The summary, then the groups.
 fn describe(counters: &Counters, state: MountState, place: String) -> String {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    let summary =
+    let mut summary =
         [vec![("served by".into(), place)], summary::lines(counters, state, now_s)].concat();
     let target = counters.text("target").unwrap_or_default();
+    if let Some(dir) = Path::new(target).parent().filter(|_| Path::new(target).is_file()) {
+        let text = format!(
+            "what the file system of the image adds; its disk: onejournal probe --watch {}",
+            dir.display()
+        );
+        summary.push(("not counted".into(), text));
+    }
     let mut text = format!("{target}\n{}", table("  ", &summary));
     for (title, lines) in groups::groups(counters) {
         text.push_str(&format!("\n{title}\n{}", table("  ", &lines)));
