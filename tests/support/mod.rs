@@ -106,9 +106,10 @@ fn turn(command: &Command) -> Option<File> {
     Some(file)
 }
 
-/// The file of the lock of [`turn`].
+/// The file of the lock of [`turn`], which two runs on one machine share.
 pub fn turns() -> PathBuf {
-    scratch::parent().join("onejournal-test-ls.lock")
+    let user = rustix::process::getuid().as_raw();
+    format!("/var/tmp/onejournal-test-ls-{user}.lock").into()
 }
 
 /// Runs a command to its end.
