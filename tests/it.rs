@@ -11,6 +11,7 @@ mod commands;
 mod containers;
 mod counters;
 mod docs;
+mod failing_disk;
 mod faults;
 mod foreground;
 mod fsx;

@@ -11,16 +11,16 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use mount::MountHandle;
-use onejournal_testing::drive::{Disk, Emulator, Mounted, Parameters};
 use onejournal_testing::has_namespaces;
 use rustix::fs::{FlockOperation, IFlags, ioctl_setflags};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Daemon, LET_GO, ONEJOURNAL, Ran, Scratch, alone, onejournal, run, spawn, text};
+use support::{
+    Daemon, EmulatedDisk, LET_GO, ONEJOURNAL, Ran, Scratch, alone, onejournal, run, spawn, text,
+};
 
 /// A process that after `$2` seconds, for as many again, aborts every connection of the volume in `$1`, unless it was
 /// killed before. It says by its exit code whether it had to.
@@ -266,63 +266,6 @@ fn a_daemon_may_be_killed_while_it_unmounts() {
     watchdog.rest();
 }
 
-/// An emulated disk with a volume. Its answers wait as long as a test wants.
-struct SlowDisk {
-    dir: PathBuf,
-    handle: MountHandle,
-    service: Option<JoinHandle<()>>,
-}
-
-impl SlowDisk {
-    fn new(dir: PathBuf) -> SlowDisk {
-        fs::create_dir(&dir).unwrap();
-        let emulator = Emulator::new(Parameters::preset("zero").unwrap(), Disk::new(64 << 20));
-        let mounted = Mounted::new(&dir, "slow-disk").unwrap();
-        let handle = mounted.handle();
-        let service = thread::spawn(move || drop(mounted.serve(emulator).unwrap()));
-        let disk = SlowDisk { dir, handle, service: Some(service) };
-        onejournal(["mkfs", "--force", text(&disk.path())]).good();
-        disk
-    }
-
-    fn path(&self) -> PathBuf {
-        self.dir.join("disk")
-    }
-
-    fn counter(&self, name: &str) -> u64 {
-        let text = fs::read_to_string(self.dir.join("counters")).unwrap();
-        let counters: serde_json::Value = serde_json::from_str(&text).unwrap();
-        counters[name].as_u64().unwrap()
-    }
-
-    /// Requests are answered only after [`SlowDisk::release`].
-    fn hold(&self) {
-        self.command("hold on");
-    }
-
-    fn release(&self) {
-        self.command("hold off");
-    }
-
-    fn command(&self, text: &str) {
-        let mut control = File::options().write(true).open(self.dir.join("control")).unwrap();
-        control.write_all(text.as_bytes()).unwrap();
-    }
-}
-
-impl Drop for SlowDisk {
-    fn drop(&mut self) {
-        let _ = self.handle.unmount_lazily();
-        // The daemon of a test that failed has the disk open, and is ended later.
-        if thread::panicking() {
-            return;
-        }
-        if let Some(service) = self.service.take() {
-            let _ = service.join();
-        }
-    }
-}
-
 /// Waits until a thread of the process is in the state D: it waits in the kernel, and no signal ends that.
 #[track_caller]
 fn await_blocked_thread(daemon: &Daemon) {
@@ -357,7 +300,7 @@ fn a_daemon_may_be_killed_while_it_has_pages_dropped() {
     let Some(mut scratch) = Scratch::empty() else { return };
     let watchdog_root = scratch.root().join("slow");
     let watchdog = Watchdog::over(&watchdog_root);
-    let disk = SlowDisk::new(watchdog_root);
+    let disk = EmulatedDisk::new(watchdog_root);
     for (round, options) in ["", "", "threads=2", "atomic_writes"].into_iter().enumerate() {
         let name = format!("f{round}");
         // A commit of the timer would wait for the disk, and the change of the flags for it.
@@ -432,7 +375,7 @@ fn regression_a_guard_aborts_nothing_before_it_is_confirmed() {
 fn wait_for_a_killed_daemon(mount: impl FnOnce(&Path, &Path, &Path) -> Ran) {
     let _alone = alone();
     let Some(mut scratch) = Scratch::empty() else { return };
-    let disk = SlowDisk::new(scratch.root().join("slow"));
+    let disk = EmulatedDisk::new(scratch.root().join("slow"));
     scratch.mount_target(&disk.path(), "");
     fs::write(scratch.path("f"), [7; 1 << 20]).unwrap();
     scratch.umount();
@@ -479,7 +422,7 @@ fn a_daemon_may_be_killed_while_it_closes_what_it_unmounts() {
     let Some(mut scratch) = Scratch::empty() else { return };
     let root = scratch.root().join("slow");
     let watchdog = Watchdog::over(&root);
-    let disk = SlowDisk::new(root);
+    let disk = EmulatedDisk::new(root);
     scratch.mount_target(&disk.path(), "");
     fs::write(scratch.path("f"), "f").unwrap();
     File::open(scratch.path("f")).unwrap().sync_all().unwrap();
