@@ -168,7 +168,7 @@ fn preview(
     device: &Arc<dyn BlockDevice>,
     discard_damaged: bool,
 ) -> Result<Recovery> {
-    let options = RecoverOptions { discard_damaged, dry_run: true };
+    let options = RecoverOptions { discard_damaged, dry_run: true, ..RecoverOptions::default() };
     let space = survey.space.as_ref().map_err(|error| CliError::at(path, error))?;
     journal::recover(device, space, &survey.uuid, &options).map_err(|error| {
         let what_to_do = claimant::what_to_do(&error);

@@ -1,10 +1,13 @@
 //! Group checkpoint: all blocks of a filled region are brought home together.
 //!
-//! The newest committed versions of the blocks logged in the region are sorted, merged into large
-//! writes, and followed by one flush. Then one header, durable in both slots, frees the region. A
-//! block is not written at all (it is *cancelled*) if a later region holds all of its bytes, or if
-//! it was revoked. A block of which later regions hold only deltas is written, because replay
-//! begins with the version at home.
+//! The newest committed versions of the blocks logged in the region are written in home order,
+//! merged into large writes, and followed by one flush. Then one header, durable in both slots,
+//! frees the region. A block is not written at all (it is *cancelled*) if a later region holds all
+//! of its bytes, or if it was revoked. A block of which later regions hold only deltas is written,
+//! because replay begins with the version at home.
+//!
+//! A checkpoint refers to the versions of one batch only. So versions that are replaced while it
+//! runs are freed, and the limit of blocks that are not home bounds the memory.
 //!
 //! Lock: `progress`. It protects which thread is bringing a region home, and which blocks are being
 //! written. It is taken before `regions`. Both are held together while the blocks that still have
@@ -24,14 +27,19 @@ use crate::home::Home;
 use crate::regions::Regions;
 use crate::ring::Ring;
 use crate::stats::Counters;
-use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result, WrittenAs};
+use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result, Tid, WrittenAs};
 
 /// The number of blocks that are announced at a time as being written home. Writers in place may
 /// wait for them.
 const BATCH_LIMIT: usize = 1024;
 
-/// Committed versions, by home location.
-type Versions = Vec<(HomeBlock, BlockRef)>;
+/// A part of a region's blocks on their way home.
+struct Batch {
+    /// By home location.
+    versions: Vec<(HomeBlock, BlockRef)>,
+    /// The transactions that committed them, in the same order.
+    tids: Vec<Tid>,
+}
 
 /// Brings regions home, one at a time.
 pub(crate) struct Checkpointer {
@@ -81,12 +89,12 @@ impl Checkpointer {
         self.context.abort.check()?;
         let regions = self.ring.lock();
         let Some(tail) = regions.filled_tail() else { return Ok(TailOutcome::NotFilled) };
-        let versions = regions.versions_to_bring_home(tail);
+        let blocks = regions.blocks_to_bring_home(tail);
         drop(regions);
         progress.is_running = true;
         drop(progress);
         let _running = self.context.abort.awaited(|| self.end());
-        self.context.abort.on_failure(self.bring_home(tail, &versions))?;
+        self.context.abort.on_failure(self.bring_home(tail, &blocks))?;
         Ok(TailOutcome::Freed)
     }
 
@@ -116,18 +124,18 @@ impl Checkpointer {
         self.ring.signal_freed();
     }
 
-    fn bring_home(&self, region_index: u32, versions: &[(HomeBlock, BlockRef)]) -> Result<()> {
-        let written = self.write_home(region_index, versions)?;
+    fn bring_home(&self, region_index: u32, blocks: &[HomeBlock]) -> Result<()> {
+        let written = self.write_home(region_index, blocks)?;
         if !faults::is(Fault::CheckpointNotFlushed) {
             self.home.flush()?;
         }
         let turn = self.ring.header_turn();
         let mut regions = self.ring.lock();
         let mut owners = Vec::with_capacity(written.len());
-        for (block, version) in &written {
-            owners.push(regions.owner_of(*block));
-            if regions.note_home(*block, version) {
-                self.blocks.cache().unpin(*block, version);
+        for (block, tid) in written {
+            owners.push(regions.owner_of(block));
+            if let Some(version) = regions.note_home(block, tid) {
+                self.blocks.cache().unpin(block, &version);
             }
         }
         let header = regions.header_without_tail();
@@ -137,42 +145,46 @@ impl Checkpointer {
         self.ring.free_tail(turn, header)
     }
 
-    /// Writes the versions that still have to go home, in batches. Returns the versions that were
-    /// written.
-    fn write_home(
-        &self,
-        region_index: u32,
-        versions: &[(HomeBlock, BlockRef)],
-    ) -> Result<Versions> {
-        let mut written = Vec::with_capacity(versions.len());
-        for batch in versions.chunks(BATCH_LIMIT) {
-            let batch = self.announce(region_index, batch);
-            let result = self.home.write_blocks(&batch);
+    /// Writes the blocks that still have to go home, in batches. Returns those that were written,
+    /// with the transactions that committed the versions.
+    fn write_home(&self, region_index: u32, blocks: &[HomeBlock]) -> Result<Vec<(HomeBlock, Tid)>> {
+        let mut written = Vec::with_capacity(blocks.len());
+        for blocks in blocks.chunks(BATCH_LIMIT) {
+            let Batch { versions, tids } = self.announce(region_index, blocks);
+            let result = self.home.write_blocks(&versions);
             self.progress.lock().writing_home.clear();
             self.ended.notify_all();
             Counters::add(&self.context.counters.home_bytes, result?);
-            written.extend(batch);
+            written.extend(versions.iter().map(|(block, _)| *block).zip(tids));
         }
         Ok(written)
     }
 
-    /// The part of the batch that still has to go home. Announces it as being written.
-    fn announce(&self, region_index: u32, batch: &[(HomeBlock, BlockRef)]) -> Versions {
+    /// The newest committed versions of those blocks that still have to go home. Announces them as
+    /// being written.
+    fn announce(&self, region_index: u32, blocks: &[HomeBlock]) -> Batch {
         let mut progress = self.progress.lock();
         assert!(progress.is_running, "blocks go home in a checkpoint");
         assert!(progress.writing_home.is_empty(), "one batch goes home at a time");
         let regions = self.ring.lock();
-        let must_go = |block| self.must_go_home(&regions, block, region_index);
-        let batch: Vec<_> = batch.iter().filter(|(block, _)| must_go(*block)).cloned().collect();
+        let going = blocks.iter().filter_map(|block| {
+            let (version, tid) = version_to_bring_home(&regions, *block, region_index)?;
+            Some(((*block, version.clone()), tid))
+        });
+        let (versions, tids): (Vec<_>, Vec<_>) = going.unzip();
         drop(regions);
-        progress.writing_home = batch.iter().map(|(block, _)| *block).collect();
-        batch
+        progress.writing_home = versions.iter().map(|(block, _)| *block).collect();
+        Batch { versions, tids }
     }
+}
 
-    fn must_go_home(&self, regions: &Regions, block: HomeBlock, region_index: u32) -> bool {
-        if faults::is(Fault::DeltaWithoutBase) && regions.is_logged_outside(block, region_index) {
-            return false;
-        }
-        regions.version_to_bring_home(block, region_index).is_some()
+fn version_to_bring_home(
+    regions: &Regions,
+    block: HomeBlock,
+    region_index: u32,
+) -> Option<(&BlockRef, Tid)> {
+    if faults::is(Fault::DeltaWithoutBase) && regions.is_logged_outside(block, region_index) {
+        return None;
     }
+    regions.version_to_bring_home(block, region_index)
 }

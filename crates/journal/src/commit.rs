@@ -182,12 +182,13 @@ impl Committer {
             step_bytes: header.step_bytes,
             packs,
         };
+        let sources = Sources::new(parts.context.options.memory.transaction_blocks);
         Committer {
             parts,
             limits,
             format,
             record_buf: Mutex::new(RecordBuf::new()),
-            held: Mutex::new(Held { first_tid: None, sources: Sources::new() }),
+            held: Mutex::new(Held { first_tid: None, sources }),
             progress: Mutex::new(progress),
             ended: Condvar::new(),
             gathered: Condvar::new(),
@@ -399,7 +400,7 @@ impl Committer {
         };
         let mut record_bytes = encode(&held.sources);
         // Only this commit leaves the active region, and only in `choose_region`.
-        let limit = context.options.dirty_block_limit;
+        let limit = context.options.memory.dirty_blocks;
         let leaves =
             codec == DeltaCodec::Copies && ring.lock().must_leave_active(record_bytes, limit);
         if leaves {
@@ -505,14 +506,28 @@ impl Committer {
         self.distributions.add_commit(took, sync_count);
     }
 
-    /// Returns, with the regions locked, when the active region has room for a record. If the active region has no room, that
-    /// is the next one, as soon as it is free.
+    /// Returns, with the regions locked, when the active region has room for a record, and memory
+    /// for the transaction's blocks. If the active region has no room, that is the next one, as
+    /// soon as it is free.
     fn choose_region(&self, record_bytes: u64) -> Result<MutexGuard<'_, Regions>> {
-        let Parts { context, ring, checkpointer, .. } = &self.parts;
-        let mut regions = ring.lock();
-        if !regions.must_leave_active(record_bytes, context.options.dirty_block_limit) {
+        let limit = self.parts.context.options.memory.dirty_blocks;
+        // With nothing left to bring home there is room: a transaction is smaller than the limit.
+        let has_memory =
+            |regions: &Regions| !regions.exceeds(limit) || regions.filled_tail().is_none();
+        let regions = self.parts.ring.lock();
+        if regions.must_leave_active(record_bytes, limit) {
+            self.leave_active(regions)?;
+        } else if has_memory(&regions) {
             return Ok(regions);
+        } else {
+            drop(regions);
         }
+        self.wait_until(has_memory)
+    }
+
+    /// Fills the active region, and enters the next one as soon as it is free.
+    fn leave_active(&self, mut regions: MutexGuard<'_, Regions>) -> Result<()> {
+        let Parts { context, ring, checkpointer, .. } = &self.parts;
         regions.close_active();
         let left = regions.active();
         ring.ask_for_checkpoint();
@@ -522,41 +537,41 @@ impl Committer {
         if brings_home {
             checkpointer.bring_filled_home()?;
         }
-        self.wait_for_next_region()?;
-        let mut regions = ring.lock();
+        let mut regions = self.wait_until(Regions::is_next_free)?;
         regions.enter_next(left);
         ring.ask_for_checkpoint();
-        Ok(regions)
+        Ok(())
     }
 
-    /// Returns when the region after the active one is free. If it is not free, this is a stall.
-    fn wait_for_next_region(&self) -> Result<()> {
+    /// Returns, with the regions locked, when they are as asked for. If a checkpoint has to bring
+    /// that about, this is a stall.
+    fn wait_until(&self, is_met: impl Fn(&Regions) -> bool) -> Result<MutexGuard<'_, Regions>> {
         let Parts { context, ring, checkpointer, .. } = &self.parts;
-        let started = Instant::now();
-        let mut has_stalled = false;
-        loop {
+        let mut stalled = None;
+        let regions = loop {
             // Looked at under the lock, or the notification of an abort could be missed.
             let regions = ring.lock();
             context.abort.check()?;
-            if regions.is_next_free() {
-                break;
+            if is_met(&regions) {
+                break regions;
             }
-            if !has_stalled {
+            if stalled.is_none() {
                 Counters::add(&context.counters.stalls, 1);
-                has_stalled = true;
+                stalled = Some(Instant::now());
             }
             if ring.has_checkpoint_thread() {
+                ring.ask_for_checkpoint();
                 drop(ring.wait(regions));
             } else {
                 drop(regions);
                 checkpointer.bring_tail_home()?;
             }
-        }
-        if has_stalled {
-            let stall_ns = usize::try_from(started.elapsed().as_nanos()).unwrap_or(usize::MAX);
+        };
+        if let Some(since) = stalled {
+            let stall_ns = usize::try_from(since.elapsed().as_nanos()).unwrap_or(usize::MAX);
             Counters::add(&context.counters.stall_ns, stall_ns);
         }
-        Ok(())
+        Ok(regions)
     }
 
     /// Closes the active region, however full it is, and brings everything home. Waits for the

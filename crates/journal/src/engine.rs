@@ -83,7 +83,7 @@ impl Engine {
         options: Options,
         header: Header,
     ) -> Engine {
-        let (limits, clean_limit) = (Limits::new(&header), options.clean_block_limit);
+        let (limits, memory) = (Limits::new(&header, &options.memory), options.memory);
         let is_whole = options.delta_codec == DeltaCodec::Whole;
         let packs = options.pack && !is_whole && matches!(space.medium(), Medium::Block(_));
         let flushes = space.flushes_of(&device);
@@ -92,7 +92,7 @@ impl Engine {
             matches!(space.medium(), Medium::Block(journal) if Arc::ptr_eq(journal, &device));
         let checks = Arc::new(DataChecks::new(context.clone(), is_one_device, header.tail_tid));
         let home = Arc::new(Home::new(context.clone(), device, flushes));
-        let blocks = Arc::new(Blocks::new(home.clone(), clean_limit));
+        let blocks = Arc::new(Blocks::new(home.clone(), memory.clean_blocks));
         let ring = Arc::new(Ring::new(context.clone(), space, header));
         let running = Arc::new(Mutex::new(Running::new(header.tail_tid)));
         let checkpointer = Arc::new(Checkpointer::new(
@@ -190,7 +190,7 @@ impl Engine {
                 drop(self.turn.lock());
             }
             let running = self.running.lock();
-            let block_count = running.blocks.len() + running.ordered.len() + credit_count;
+            let block_count = running.block_count() + credit_count;
             if block_count <= block_limit
                 && self.limits.record_fits(block_count, running.revokes.len())
             {

@@ -167,7 +167,7 @@ impl InPlace {
         }
         let write = self.under_way.announce(source, runs_of(data.keys()));
         let guarding = guarding.filter(|_| !faults::is(Fault::WriteOutNotAwaited));
-        let _guard = guarding.map(|running| self.guard(running));
+        let _guard = guarding.map(|running| self.guard(running, data.len()));
         Some(WriteOut { data, write, checked: None, _guard })
     }
 
@@ -233,10 +233,10 @@ impl InPlace {
         Ok(())
     }
 
-    /// A guard of data without a check.
-    fn guard(&self, running: &mut Running) -> InPlaceGuard {
+    /// A guard of so many buffered blocks, which get no check.
+    fn guard(&self, running: &mut Running, block_count: usize) -> InPlaceGuard {
         self.checks.add_unchecked(running.tid);
-        running.guard_in_place(None)
+        running.guard_buffered(block_count)
     }
 
     /// Returns when these blocks may be written: see [`crate::data_checks`].

@@ -230,7 +230,8 @@ fn first_header(
     previous: Option<Header>,
 ) -> Result<Header> {
     let room = space.len_bytes().saturating_sub(REGIONS_OFFSET);
-    let regions = divide_into_regions(room, options.region_count);
+    let used = room.min(options.memory.journal_bytes);
+    let regions = divide_into_regions(used, options.region_count);
     let Some((region_count, region_bytes)) = regions else {
         return Err(JournalError::TooSmall(format!(
             "it has {} bytes: make it larger",

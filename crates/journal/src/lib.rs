@@ -41,7 +41,7 @@
 //!   stats abort medium flushes
 //!   form                       how the change of a block becomes bytes
 //!   codec/ format options
-//!   block_map gathering distribution observer faults error types
+//!   memory block_map gathering distribution observer faults error types
 //! ```
 
 mod abort;
@@ -70,6 +70,7 @@ mod journal;
 mod limits;
 mod live;
 mod medium;
+mod memory;
 mod observer;
 mod options;
 mod record;
@@ -95,6 +96,7 @@ pub use handle::Handle;
 pub use header::Header;
 pub use journal::{Aborter, Journal, check_size, write_empty_header};
 pub use medium::{Medium, NVRAM_STEP_BYTES};
+pub use memory::MemoryLimits;
 pub use observer::{BlockOwner, Observer, Written, WrittenAs};
 pub use options::{CheckpointPolicy, DeltaCodec, Options};
 pub use record::{Record, Tag};

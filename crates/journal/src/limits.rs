@@ -1,14 +1,11 @@
 //! Bounds of regions, records and transactions.
 
 use crate::header::Header;
-use crate::{BLOCK_BYTES, record};
+use crate::{BLOCK_BYTES, MemoryLimits, record};
 
 /// The most padding of a record, which ends at a multiple of the step (at most a sector of 4096
 /// bytes).
 const PADDING_MAX: usize = 4096;
-
-/// Every transaction can hold this many blocks: no operation of a volume needs more at once.
-const TRANSACTION_BLOCKS_MIN: usize = 128;
 
 /// The bounds of one incarnation of the journal.
 #[derive(Clone, Copy)]
@@ -19,11 +16,12 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn new(header: &Header) -> Limits {
+    pub(crate) fn new(header: &Header, memory: &MemoryLimits) -> Limits {
         let record_bytes = record_limit(header.region_bytes);
-        let transaction_blocks = transaction_limit(record_bytes, header.region_count);
+        let transaction_blocks =
+            transaction_limit(record_bytes, header.region_count).min(memory.transaction_blocks);
         assert!(
-            transaction_blocks >= TRANSACTION_BLOCKS_MIN,
+            transaction_blocks >= MemoryLimits::TRANSACTION_BLOCKS_MIN,
             "a region holds what a handle may need"
         );
         Limits { transaction_blocks, record_bytes }
@@ -42,11 +40,13 @@ impl Limits {
 }
 
 /// Divides `room` bytes into as many regions as possible, at most `most`, each of which can hold a
-/// transaction of [`TRANSACTION_BLOCKS_MIN`] blocks. `None`: there is not even room for two.
+/// transaction of [`MemoryLimits::TRANSACTION_BLOCKS_MIN`] blocks. `None`: there is not even room
+/// for two.
 pub(crate) fn divide_into_regions(room: u64, most: u32) -> Option<(u32, u64)> {
     let divided = |count: u32| (count, room / u64::from(count) / 4096 * 4096);
     (2..=most).rev().map(divided).find(|(count, region_bytes)| {
-        transaction_limit(record_limit(*region_bytes), *count) >= TRANSACTION_BLOCKS_MIN
+        let blocks = transaction_limit(record_limit(*region_bytes), *count);
+        blocks >= MemoryLimits::TRANSACTION_BLOCKS_MIN
     })
 }
 
@@ -63,6 +63,5 @@ fn transaction_limit(max_record_bytes: usize, region_count: u32) -> usize {
     let revoke_count = max_record_bytes / BLOCK_BYTES * (region_count as usize + 1);
     let fixed = record::max_bytes(0, revoke_count) + PADDING_MAX;
     let per_block = record::max_bytes(1, 0) - record::max_bytes(0, 0);
-    // A transaction of 64 MiB is large enough for anything and bounds the buffer it is encoded in.
-    (max_record_bytes.saturating_sub(fixed) / per_block).min(16384)
+    max_record_bytes.saturating_sub(fixed) / per_block
 }

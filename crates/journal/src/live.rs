@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::{BlockOwner, BlockRef, HomeBlock, Tid};
 
@@ -57,6 +56,11 @@ impl LiveRecords {
     /// Blocks whose newest committed version is not home.
     pub(crate) fn dirty_block_count(&self) -> usize {
         self.dirty_block_count
+    }
+
+    /// Whether the newest committed version of the block is not home.
+    pub(crate) fn is_dirty(&self, block: HomeBlock) -> bool {
+        self.by_block.get(&block).is_some_and(|live| live.version.is_some())
     }
 
     /// Blocks whose newest record is in the region.
@@ -116,31 +120,29 @@ impl LiveRecords {
         self.by_block.get(&block).is_some_and(|live| live.region_index != region_index)
     }
 
-    /// The newest committed version of a block that is logged in this region, if it must go home
-    /// before the region, the oldest one, can be freed. `None` if it is home already, was revoked,
-    /// or a later region holds all of the block. `newest`: the newest committed transaction.
+    /// The newest committed version of a block that is logged in this region, and its transaction,
+    /// if it must go home before the region, the oldest one, can be freed. `None` if it is home
+    /// already, was revoked, or a later region holds all of the block. `newest`: the newest
+    /// committed transaction.
     pub(crate) fn version_to_bring_home(
         &self,
         block: HomeBlock,
         region_index: u32,
         newest: Tid,
-    ) -> Option<&BlockRef> {
+    ) -> Option<(&BlockRef, Tid)> {
         let live = self.by_block.get(&block)?;
         assert!(live.tid <= newest, "{block} would go home before {} is committed", live.tid);
         let starts_later = live.whole_region.is_some_and(|whole| whole != region_index);
-        if starts_later { None } else { live.version.as_ref() }
+        live.version.as_ref().filter(|_| !starts_later).map(|version| (version, live.tid))
     }
 
-    /// `version` of the block is durable at home. Returns `true` if it was the newest committed
-    /// one.
-    pub(crate) fn note_home(&mut self, block: HomeBlock, version: &BlockRef) -> bool {
-        let Some(live) = self.by_block.get_mut(&block) else { return false };
-        if !live.version.as_ref().is_some_and(|newest| Arc::ptr_eq(newest, version)) {
-            return false;
-        }
-        live.version = None;
+    /// The version of the block that `tid` committed is durable at home. Returns it if it is the
+    /// newest committed one.
+    pub(crate) fn note_home(&mut self, block: HomeBlock, tid: Tid) -> Option<BlockRef> {
+        let live = self.by_block.get_mut(&block).filter(|live| live.tid == tid)?;
+        let version = live.version.take()?;
         self.dirty_block_count -= 1;
-        true
+        Some(version)
     }
 
     /// The owner of the data that the block holds by its newest committed record.

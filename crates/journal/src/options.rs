@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::{BLOCK_BYTES, Observer};
+use crate::{BLOCK_BYTES, MemoryLimits, Observer};
 
 /// Options of `Journal::open`.
 #[derive(Debug, Clone)]
@@ -17,10 +17,8 @@ pub struct Options {
     pub background: bool,
     /// A random number that no earlier incarnation of this journal had.
     pub incarnation: u64,
-    /// Clean blocks kept in memory.
-    pub clean_block_limit: usize,
-    /// Committed blocks kept in memory that are not home. At this number a checkpoint starts.
-    pub dirty_block_limit: usize,
+    /// How much is kept in memory.
+    pub memory: MemoryLimits,
     /// The least number of adjacent fresh blocks that a commit writes home and not into its record
     /// (`Handle::put_fresh`). One more write then costs less than writing the data twice. Only where
     /// journal and home are one device.
@@ -45,8 +43,7 @@ impl Default for Options {
             commit_interval: Some(Duration::from_secs(5)),
             background: true,
             incarnation: random_incarnation(),
-            clean_block_limit: 16384,
-            dirty_block_limit: 65536,
+            memory: MemoryLimits::default(),
             in_place_run_blocks: 16,
             delta_codec: DeltaCodec::Runs,
             checkpoint: CheckpointPolicy::Late,

@@ -511,7 +511,7 @@ mod tests {
             delta_codec: codec,
             pack: true,
             is_whole_in_region: &|_| is_whole_in_region,
-            sources: &Sources::new(),
+            sources: &Sources::new(0),
         };
         encode(contents, &encoding, buf);
         buf.encoded()
@@ -626,7 +626,7 @@ mod tests {
                 delta_codec: DeltaCodec::Runs,
                 pack: true,
                 is_whole_in_region: &|_| false,
-                sources: &Sources::new(),
+                sources: &Sources::new(0),
             };
             let mut buf = RecordBuf::new();
             encode(&contents, &encoding, &mut buf);

@@ -20,10 +20,7 @@ use crate::header::{Header, incarnation_after_recovery};
 use crate::record::{PACK_LIMIT_BYTES, Record, Tag};
 use crate::region_bytes::RegionBytes;
 use crate::scan::{End, Scan, scan_regions};
-use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Result, Space, Tid};
-
-/// Blocks that are in memory at a time: 32 MiB.
-const REPLAY_BATCH_BLOCKS: usize = 8192;
+use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, MemoryLimits, Result, Space, Tid};
 
 /// How to recover.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +29,8 @@ pub struct RecoverOptions {
     pub discard_damaged: bool,
     /// Only report: write nothing.
     pub dry_run: bool,
+    /// Those that the next opening of the journal will have.
+    pub memory: MemoryLimits,
 }
 
 /// What recovery found and did.
@@ -56,7 +55,7 @@ pub fn recover(
     uuid: &[u8; 16],
     options: &RecoverOptions,
 ) -> Result<Recovery> {
-    let (mut scan, regions) = scan_regions(space, uuid)?;
+    let (mut scan, regions) = scan_regions(space, uuid, &options.memory)?;
     judge_end(&scan, options)?;
     let checks = drop_unflushed(&mut scan, home, options)?;
     let follow = |pair: &[Record]| pair[0].tid.next() == pair[1].tid;
@@ -68,7 +67,8 @@ pub fn recover(
     check_copies(&regions, &scan.records, &chains)?;
     check_apart(&chains, &checks)?;
     if !options.dry_run && !scan.header.clean {
-        replay(home, &regions, &scan.records, &chains)?;
+        let batch_blocks = options.memory.recovery_batch_blocks();
+        replay(home, &regions, &scan.records, &chains, batch_blocks)?;
         let clean = clean_header(&scan);
         assert!(clean.sequence > scan.header.sequence, "a header replaces an older one");
         assert!(clean.tail_tid >= scan.header.tail_tid, "numbers of transactions count up");
@@ -315,9 +315,10 @@ fn replay(
     regions: &RegionBytes<'_>,
     records: &[Record],
     chains: &Chains,
+    batch_blocks: usize,
 ) -> Result<()> {
     let chains: Vec<_> = chains.iter().collect();
-    for batch in chains.chunks(REPLAY_BATCH_BLOCKS) {
+    for batch in chains.chunks(batch_blocks) {
         let mut blocks = read_bases(home, batch)?;
         assert!(blocks.len() == batch.len(), "each chain has a base");
         apply_chains(regions, records, batch, &mut blocks)?;

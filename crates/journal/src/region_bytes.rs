@@ -8,9 +8,6 @@ use crate::header::Header;
 use crate::record::Record;
 use crate::{JournalError, Result, Space};
 
-/// Upper bound of the bytes that stay in memory from the scan to the replay. The other regions are read again.
-const CACHED_LIMIT_BYTES: usize = 256 << 20;
-
 /// The regions' bytes, up to the header's reach.
 pub(crate) struct RegionBytes<'a> {
     space: &'a Space,
@@ -18,12 +15,19 @@ pub(crate) struct RegionBytes<'a> {
     /// By index.
     cached: Vec<Option<Rc<AlignedBuf>>>,
     cached_bytes: usize,
+    /// Upper bound of `cached_bytes`. The other regions are read again.
+    cached_bytes_max: usize,
 }
 
 impl<'a> RegionBytes<'a> {
-    pub(crate) fn new(space: &'a Space, header: Header) -> RegionBytes<'a> {
+    /// Keeps at most `cached_bytes_max` bytes in memory from the scan to the replay.
+    pub(crate) fn new(
+        space: &'a Space,
+        header: Header,
+        cached_bytes_max: usize,
+    ) -> RegionBytes<'a> {
         let cached = vec![None; header.region_count as usize];
-        RegionBytes { space, header, cached, cached_bytes: 0 }
+        RegionBytes { space, header, cached, cached_bytes: 0, cached_bytes_max }
     }
 
     pub(crate) fn read(&mut self, region_index: u32) -> Result<Rc<AlignedBuf>> {
@@ -38,7 +42,7 @@ impl<'a> RegionBytes<'a> {
         let mut buf = AlignedBuf::zeroed(len_bytes);
         self.space.read(self.header.region_offset(region_index), &mut buf)?;
         let region = Rc::new(buf);
-        if self.cached_bytes + len_bytes <= CACHED_LIMIT_BYTES {
+        if self.cached_bytes + len_bytes <= self.cached_bytes_max {
             self.cached_bytes += len_bytes;
             *cached = Some(region.clone());
         }

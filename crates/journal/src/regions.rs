@@ -134,6 +134,18 @@ impl Regions {
             || !self.is_next_free()
             || filled_bytes > FILLED_BYTES_MAX
             || self.live.dirty_block_count() >= dirty_block_limit / 2
+            || self.exceeds(dirty_block_limit)
+    }
+
+    /// Whether more blocks than `dirty_block_limit` would not be home after the commit under way.
+    pub(crate) fn exceeds(&self, dirty_block_limit: usize) -> bool {
+        let Some(committing) = &self.committing else { return false };
+        let dirty_count = self.live.dirty_block_count();
+        if dirty_count + committing.blocks.len() <= dirty_block_limit {
+            return false;
+        }
+        let is_new = |block: &&HomeBlock| !self.live.is_dirty(**block);
+        dirty_count + committing.blocks.keys().filter(is_new).count() > dirty_block_limit
     }
 
     /// Whether at least half of the regions are filled.
@@ -216,14 +228,18 @@ impl Regions {
         RecordSpan { offset, end_offset, is_reached: self.is_reached(end_offset) }
     }
 
-    /// Whether a record of this many bytes must not go to the active region: the region is filled,
-    /// has no room, or has records while at least `dirty_block_limit` blocks are not home.
+    /// Whether a record of this many bytes must not go to the active region: the region is filled
+    /// or has no room; or it has records, and must be brought home to keep `dirty_block_limit`.
+    /// Half of the limit is for one region, so that commits go on while a checkpoint brings the
+    /// other half home.
     pub(crate) fn must_leave_active(&self, record_bytes: u64, dirty_block_limit: usize) -> bool {
         let (active, region_bytes) = (self.region(self.active), self.header.region_bytes);
         assert!(record_bytes <= region_bytes, "a transaction is bounded by the region");
         active.usage == RegionUse::Filled
             || active.head_bytes + record_bytes > region_bytes
-            || active.head_bytes > 0 && self.live.dirty_block_count() >= dirty_block_limit
+            || active.head_bytes > 0
+                && (self.live.count_in(self.active) >= dirty_block_limit / 2
+                    || self.exceeds(dirty_block_limit))
     }
 
     /// Active → filled, if the active region has records.
@@ -359,20 +375,16 @@ impl Regions {
         self.live.is_logged_outside(block, region_index)
     }
 
-    /// The versions that must go home before the region can be freed, by home location.
-    pub(crate) fn versions_to_bring_home(&self, region_index: u32) -> Vec<(HomeBlock, BlockRef)> {
+    /// The blocks that must go home before the region can be freed, by home location.
+    pub(crate) fn blocks_to_bring_home(&self, region_index: u32) -> Vec<HomeBlock> {
         assert!(self.filled_tail() == Some(region_index), "the filled tail is brought home");
-        let mut versions: Vec<(HomeBlock, BlockRef)> = self
-            .region(region_index)
-            .blocks
-            .iter()
-            .filter_map(|block| {
-                Some((*block, self.version_to_bring_home(*block, region_index)?.clone()))
-            })
-            .collect();
-        versions.sort_unstable_by_key(|(block, _)| *block);
-        versions.dedup_by_key(|(block, _)| *block);
-        versions
+        let must_go =
+            |block: &&HomeBlock| self.version_to_bring_home(**block, region_index).is_some();
+        let mut blocks: Vec<HomeBlock> =
+            self.region(region_index).blocks.iter().filter(must_go).copied().collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
     }
 
     /// See [`LiveRecords::version_to_bring_home`].
@@ -380,14 +392,13 @@ impl Regions {
         &self,
         block: HomeBlock,
         region_index: u32,
-    ) -> Option<&BlockRef> {
+    ) -> Option<(&BlockRef, Tid)> {
         self.live.version_to_bring_home(block, region_index, self.newest)
     }
 
-    /// `version` of the block is durable at home. Returns `true` if it was the newest committed
-    /// one.
-    pub(crate) fn note_home(&mut self, block: HomeBlock, version: &BlockRef) -> bool {
-        self.live.note_home(block, version)
+    /// See [`LiveRecords::note_home`].
+    pub(crate) fn note_home(&mut self, block: HomeBlock, tid: Tid) -> Option<BlockRef> {
+        self.live.note_home(block, tid)
     }
 
     /// The owner of the data that the block holds by its newest committed record.
@@ -505,8 +516,9 @@ mod tests {
     /// Brings all of the tail home.
     fn bring_home(regions: &mut Regions) {
         let tail = regions.filled_tail().expect("the tail is filled");
-        for (block, version) in regions.versions_to_bring_home(tail) {
-            assert!(regions.note_home(block, &version));
+        for block in regions.blocks_to_bring_home(tail) {
+            let (_, tid) = regions.version_to_bring_home(block, tail).expect("it must go");
+            assert!(regions.note_home(block, tid).is_some());
         }
     }
 
@@ -654,8 +666,7 @@ mod tests {
             assert_eq!(uses(&regions), order([Filled, Active, Free]));
             // Block 2 is whole in the later region.
             let tail = regions.filled_tail().unwrap();
-            let versions = regions.versions_to_bring_home(tail);
-            assert_eq!(versions.iter().map(|(block, _)| block.0).collect::<Vec<_>>(), [1]);
+            assert_eq!(regions.blocks_to_bring_home(tail), [HomeBlock(1)]);
             bring_home(&mut regions);
             let header = regions.header_without_tail();
             regions.free_tail(header);
@@ -691,8 +702,7 @@ mod tests {
         assert_eq!(regions.live.dirty_block_count(), 2);
         assert!(regions.is_logged(HomeBlock(2)) && !regions.is_logged(HomeBlock(3)));
         // A delta does not spare block 2 the way home with the first region.
-        let versions = regions.versions_to_bring_home(0);
-        assert_eq!(versions.iter().map(|(block, _)| block.0).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(regions.blocks_to_bring_home(0), [1, 2].map(HomeBlock));
         bring_home(&mut regions);
         regions.free_tail(regions.header_without_tail());
         assert_eq!([0, 1, 2].map(|region| regions.live.count_in(region)), [0, 1, 0]);

@@ -170,7 +170,7 @@ impl Ring {
                 regions = self.filled.wait(regions);
                 continue;
             }
-            if regions.is_checkpoint_due(options.checkpoint, options.dirty_block_limit) {
+            if regions.is_checkpoint_due(options.checkpoint, options.memory.dirty_blocks) {
                 return true;
             }
             if !regions.is_half_filled() {

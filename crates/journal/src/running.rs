@@ -81,12 +81,31 @@ impl Running {
             && self.in_place.as_ref().is_none_or(|in_place| in_place.is_zero())
     }
 
+    /// Blocks of the transaction in memory, also those that syncs are writing in place.
+    pub(crate) fn block_count(&self) -> usize {
+        let on_their_way = self.in_place.as_ref().map_or(0, |count| count.writes.lock().blocks);
+        self.blocks.len() + self.ordered.len() + on_their_way
+    }
+
     /// Makes the commit wait until the guard is dropped. `fresh_of`: it guards only blocks that no
     /// file had before this transaction.
     pub(crate) fn guard_in_place(&mut self, fresh_of: Option<Tid>) -> InPlaceGuard {
+        self.guard(fresh_of, 0)
+    }
+
+    /// [`Running::guard_in_place`] for so many blocks that were buffered and stay in memory until
+    /// the guard is dropped.
+    pub(crate) fn guard_buffered(&mut self, block_count: usize) -> InPlaceGuard {
+        self.guard(None, block_count)
+    }
+
+    fn guard(&mut self, fresh_of: Option<Tid>, block_count: usize) -> InPlaceGuard {
         let in_place = self.in_place.get_or_insert_default().clone();
-        in_place.writes.lock().count += 1;
-        InPlaceGuard { in_place, fresh_of }
+        let mut writes = in_place.writes.lock();
+        writes.count += 1;
+        writes.blocks += block_count;
+        drop(writes);
+        InPlaceGuard { in_place, fresh_of, block_count }
     }
 }
 
@@ -139,6 +158,8 @@ pub(crate) struct InPlaceCount {
 #[derive(Default)]
 struct InPlaceWrites {
     count: usize,
+    /// Blocks in memory that they write.
+    blocks: usize,
     /// A thread panicked before it had written its data.
     is_lost: bool,
 }
@@ -172,6 +193,8 @@ pub(crate) enum InPlaceEnd {
 pub struct InPlaceGuard {
     in_place: Arc<InPlaceCount>,
     fresh_of: Option<Tid>,
+    /// Blocks in memory that are written.
+    block_count: usize,
 }
 
 impl InPlaceGuard {
@@ -186,6 +209,7 @@ impl Drop for InPlaceGuard {
         let mut writes = self.in_place.writes.lock();
         let count = writes.count.checked_sub(1);
         writes.count = count.expect("a guard is counted from when it is made");
+        writes.blocks -= self.block_count;
         writes.is_lost |= std::thread::panicking();
         if writes.count == 0 {
             self.in_place.zero.notify_all();

@@ -12,7 +12,7 @@ use crate::format::record_seed;
 use crate::header::Header;
 use crate::record::{self, Decoded, Record};
 use crate::region_bytes::RegionBytes;
-use crate::{Result, Space, Tid};
+use crate::{MemoryLimits, Result, Space, Tid};
 
 /// How history ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,13 +52,14 @@ pub struct Scan {
 
 /// Reads the journal's history. Changes nothing.
 pub fn scan(space: &Space, uuid: &[u8; 16]) -> Result<Scan> {
-    Ok(scan_regions(space, uuid)?.0)
+    Ok(scan_regions(space, uuid, &MemoryLimits::default())?.0)
 }
 
 /// [`scan`], with the bytes that it has read.
 pub(crate) fn scan_regions<'a>(
     space: &'a Space,
     uuid: &[u8; 16],
+    memory: &MemoryLimits,
 ) -> Result<(Scan, RegionBytes<'a>)> {
     let header = Header::read(space, uuid)?;
     header.check_surroundings(space)?;
@@ -67,7 +68,8 @@ pub(crate) fn scan_regions<'a>(
         checksum_seed: record_seed(uuid, header.incarnation),
         step_bytes: header.step_bytes,
     };
-    let mut reader = Reader { header, expect, regions: RegionBytes::new(space, header) };
+    let regions = RegionBytes::new(space, header, memory.recovery_cached_bytes());
+    let mut reader = Reader { header, expect, regions };
     let scan = reader.scan()?;
     Ok((scan, reader.regions))
 }

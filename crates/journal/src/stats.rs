@@ -70,7 +70,7 @@ counters! {
     checkpoints,
     /// Logged blocks that needed no write home, because they were overwritten or freed since.
     cancelled_blocks,
-    /// Times a commit had to wait for a free region.
+    /// Times a commit had to wait for a checkpoint: for a free region, or for memory.
     stalls,
     /// Time spent in those waits, in nanoseconds.
     stall_ns,

@@ -59,17 +59,18 @@ pub struct Place {
 }
 
 /// Blocks that a region holds whole, and where.
-#[derive(Default)]
 pub struct Sources {
+    count_max: usize,
     blocks: Vec<(BlockRef, Place)>,
     /// By hash. Empty until the first block is added.
     table: Vec<Slot>,
 }
 
 impl Sources {
-    /// None.
-    pub fn new() -> Sources {
-        Sources::default()
+    /// None yet, and never more than `count_max`.
+    pub fn new(count_max: usize) -> Sources {
+        let count_max = count_max.min(SOURCE_COUNT_MAX);
+        Sources { count_max, blocks: Vec::new(), table: Vec::new() }
     }
 
     /// Forgets all blocks, because another region begins.
@@ -82,7 +83,7 @@ impl Sources {
 
     /// The region holds the block.
     pub fn add(&mut self, block: BlockRef, place: Place) {
-        if self.blocks.len() == SOURCE_COUNT_MAX {
+        if self.blocks.len() >= self.count_max {
             self.clear();
         }
         if self.table.is_empty() {
@@ -373,7 +374,7 @@ mod tests {
 
     /// Sources at the places of their numbers.
     fn sources(blocks: &[BlockBytes]) -> Sources {
-        let mut sources = Sources::new();
+        let mut sources = Sources::new(SOURCE_COUNT_MAX);
         let numbered = blocks.iter().enumerate();
         numbered.for_each(|(number, block)| sources.add(Arc::new(*block), place(number)));
         sources
@@ -414,7 +415,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_left_alone() {
         let mut out = b"before".to_vec();
-        assert_eq!(encode(&Sources::new(), &noise(1), 4096, &mut out), None);
+        assert_eq!(encode(&Sources::new(0), &noise(1), 4096, &mut out), None);
         assert_eq!(encode(&sources(&[noise(1)]), &noise(2), 4096, &mut out), None);
         let zeros = [0; BLOCK_BYTES];
         assert_eq!(encode(&sources(&[zeros]), &zeros, 4096, &mut out), None);

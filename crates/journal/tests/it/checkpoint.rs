@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::{Rig, commit, filled, forget, put, quiet, wait_until};
-use onejournal_journal::{CheckpointPolicy, Form, HomeBlock, Journal, Options, scan};
+use onejournal_journal::{CheckpointPolicy, Form, HomeBlock, Journal, MemoryLimits, Options, scan};
 use onejournal_testing::Survival;
 
 /// Commits until around the ring `lap_count` times; returns the last byte of each of 8 blocks.
@@ -225,7 +225,8 @@ fn a_commit_stalls_when_all_regions_are_full_and_goes_on_when_one_is_free() {
 #[test]
 fn many_committed_blocks_start_a_checkpoint_before_the_region_is_full() {
     let rig = Rig::new();
-    let journal = rig.open(Options { background: true, dirty_block_limit: 10, ..quiet() });
+    let memory = MemoryLimits { dirty_blocks: 10, ..MemoryLimits::default() };
+    let journal = rig.open(Options { background: true, memory, ..quiet() });
     (0..60).for_each(|n| _ = commit(&journal, n, 2));
     wait_until("a checkpoint", || journal.stats().checkpoints > 0);
     journal.close().unwrap();

@@ -24,7 +24,7 @@ use fastrand::Rng;
 use onejournal_journal::codec::extent::Ranges;
 use onejournal_journal::{
     BLOCK_BYTES, BlockBytes, BlockRef, CheckpointPolicy, DeltaCodec, Form, HomeBlock, Journal,
-    Options, RecoverOptions, Tid,
+    MemoryLimits, Options, RecoverOptions, Tid,
 };
 use onejournal_testing::{Survival, test_name, tier};
 
@@ -74,7 +74,7 @@ fn options(incarnation: u64) -> Options {
     let mut options = common::quiet();
     options.incarnation = incarnation;
     options.region_count = REGION_COUNT;
-    options.clean_block_limit = 8;
+    options.memory.clean_blocks = 8;
     options.in_place_run_blocks = 2;
     options.pack = incarnation.is_multiple_of(2);
     // Every fourth seed has them.
@@ -87,6 +87,9 @@ fn options(incarnation: u64) -> Options {
     };
     if is_papers {
         options.checkpoint = CheckpointPolicy::Early;
+    }
+    if incarnation / 64 % 4 == 2 {
+        options.memory.dirty_blocks = 12;
     }
     options
 }
@@ -418,7 +421,13 @@ impl Run {
     /// Recovers what the cut left and compares. The error says what is wrong.
     fn check(&self, media: &Media, acknowledged: u64) -> Result<(), String> {
         let home: Arc<dyn BlockDevice> = media.device.clone();
-        onejournal_journal::recover(&home, &media.space(), &UUID, &RecoverOptions::default())
+        // Half of the runs.
+        let memory = match self.last_tid.0 % 2 {
+            0 => MemoryLimits { journal_bytes: 0, dirty_blocks: 3, ..MemoryLimits::default() },
+            _ => MemoryLimits::default(),
+        };
+        let how = RecoverOptions { memory, ..Default::default() };
+        onejournal_journal::recover(&home, &media.space(), &UUID, &how)
             .map_err(|error| format!("recovery: {error}"))?;
         let header =
             onejournal_journal::scan(&media.space(), &UUID).map_err(|e| e.to_string())?.header;

@@ -12,6 +12,7 @@ mod data_checks;
 mod flushes;
 mod format_page;
 mod in_place;
+mod memory;
 mod observer;
 mod other_media;
 mod panics;

@@ -7,7 +7,7 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use common::{Gate, Rig, commit, put, quiet, wait_until};
-use onejournal_journal::{Form, HomeBlock, Journal, Options, Tid};
+use onejournal_journal::{Form, HomeBlock, Journal, MemoryLimits, Options, Tid};
 use onejournal_testing::{SimDevice, Survival};
 
 fn busy(region_count: u32) -> Options {
@@ -199,10 +199,15 @@ fn assert_survives_a_crash(rig: &Rig, acknowledged: &[AtomicU64]) {
     }
 }
 
+/// One of the blocks that share a shard of the cache.
+fn one_clean_block() -> MemoryLimits {
+    MemoryLimits { clean_blocks: 1, ..MemoryLimits::default() }
+}
+
 #[test]
 fn a_slow_reader_does_not_fill_the_cache_with_an_old_version() {
     let rig = Rig::new();
-    let journal = rig.open(Options { clean_block_limit: 1, ..quiet() });
+    let journal = rig.open(Options { memory: one_clean_block(), ..quiet() });
     let gate = &rig.home_gates().reads_done;
     gate.close_for(1);
     std::thread::scope(|scope| {
@@ -222,7 +227,7 @@ fn a_slow_reader_does_not_fill_the_cache_with_an_old_version() {
 #[test]
 fn readers_never_see_a_version_go_back() {
     let rig = Rig::new();
-    let journal = rig.open(Options { clean_block_limit: 1, ..busy(2) });
+    let journal = rig.open(Options { memory: one_clean_block(), ..busy(2) });
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
