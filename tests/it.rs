@@ -27,6 +27,7 @@ mod judge;
 mod judge_canaries;
 mod killed;
 mod log;
+mod memory;
 mod messages;
 mod modes;
 mod mount_helper;

@@ -66,6 +66,7 @@ impl Mounted {
             version: "test".into(),
             durability: "power",
             device_counters: Arc::new(move || device.counters()),
+            memory_bytes_max: None,
             journal_target: None,
             journal_counters: None,
         };

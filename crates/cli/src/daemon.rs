@@ -13,7 +13,9 @@ use std::sync::Arc;
 use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered};
 use ext4::{InodeNo, JournalChoice, Volume};
 use journal::Medium;
-use mount::{MountOptions, Session, SessionError, SessionOptions, Source, StatSource};
+use mount::{
+    IoUring, Memory, MountOptions, Session, SessionError, SessionOptions, Source, StatSource,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -27,8 +29,8 @@ use crate::service_manager::notify;
 use crate::signals::is_ignored;
 use crate::volumes::ServedVolume;
 use crate::{
-    CliError, MountArgs, Result, ending, guard, page_writer, remount, surroundings, sync, target,
-    umount,
+    CliError, MountArgs, Result, ending, guard, memory, page_writer, remount, surroundings, sync,
+    target, umount,
 };
 
 const READY: &str = "ready";
@@ -86,6 +88,8 @@ fn start(args: &MountArgs, dir: &Path) -> Result<u8> {
 fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     let outlet = listen(args, &parsed)?;
     abort_on_panic();
+    memory::protect_from_oom_killer();
+    let (memory, options) = divide_memory(&parsed)?;
     let path = target::absolute(&target::find(&args.target)?)?;
     let (disk, unwritable) = open_disk(&path, parsed.mount.read_only)?;
     let read_only = parsed.mount.read_only;
@@ -119,7 +123,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         None if parsed.journal_inside => JournalChoice::Inside,
         None => JournalChoice::Own,
     };
-    let options = ext4::OpenOptions {
+    let open_options = ext4::OpenOptions {
         read_only,
         noatime: parsed.mount.noatime,
         journal: match &choice {
@@ -134,9 +138,10 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         delta_codec: parsed.delta_codec,
         checkpoint: parsed.checkpoint,
         commit_interval: Some(parsed.commit_interval),
+        memory: memory.journal,
         ..ext4::OpenOptions::default()
     };
-    let volume = Volume::open(device.clone(), options);
+    let volume = Volume::open(device.clone(), open_options);
     let volume = volume.map_err(|error| refused(args, &path, &error))?;
     let volume = if parsed.no_xattr { check_root(volume, &path)? } else { volume };
     // The volume alone keeps the device open and locked: when it is closed, before umount(2)
@@ -149,6 +154,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         device_counters: Arc::new(move || {
             counted.upgrade().map(|device| device.counters()).unwrap_or_default()
         }),
+        memory_bytes_max: Some(memory.bytes),
         journal_target: journal_target.clone(),
         journal_counters,
     };
@@ -157,13 +163,6 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
     // From now on none of them ends the process, which would leave a dead mount.
     let signals = end_signals(args.foreground);
     let signals = signals.map_err(|error| CliError::new(format!("signals: {error}")))?;
-    let options = SessionOptions {
-        mount: parsed.mount,
-        order: parsed.order,
-        atomic_writes: parsed.atomic_writes,
-        no_xattr: parsed.no_xattr,
-        may_tear: parsed.may_tear,
-    };
     let mut session =
         Session::mount(volume, &source, &args.dir, &options, stat_source).map_err(|error| {
             match error {
@@ -213,6 +212,28 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
 fn end_signals(foreground: bool) -> std::io::Result<Signals> {
     let is_kept = |signal: &i32| *signal != SIGHUP || !foreground || !is_ignored(SIGHUP);
     Signals::new([SIGTERM, SIGINT, SIGHUP].into_iter().filter(is_kept))
+}
+
+/// What the daemon takes of memory, and the options of a session that keeps to it.
+fn divide_memory(parsed: &Parsed) -> Result<(Memory, SessionOptions)> {
+    let mut options = parsed.session();
+    let limit = memory::for_mount(parsed.memory_bytes, memory::limit());
+    let memory = Memory::divide(limit, &options, mount::online_cpu_count());
+    if parsed.mount.io_uring == IoUring::On && memory.io_uring == IoUring::Off {
+        let why = format!(
+            "io_uring=on needs more memory than the {} MiB of this mount: leave it out, or raise \
+             memory=",
+            memory.bytes >> 20
+        );
+        return Err(CliError::usage(why));
+    }
+    if !memory.huge_pages {
+        memory::do_without_huge_pages();
+    }
+    options.mount.thread_count = memory.thread_count;
+    options.mount.stand_in_count = memory.stand_in_count;
+    options.mount.io_uring = memory.io_uring;
+    Ok((memory, options))
 }
 
 /// The error of opening the volume.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use device::Durability;
 use ext4::{CheckpointPolicy, DataMode, DeltaCodec};
-use mount::{IoUring, MountOptions, Order};
+use mount::{IoUring, Memory, MountOptions, Order, SessionOptions};
 
 use crate::claimant::TAKE_OVER;
 use crate::journal_path::{JournalOptions, parse_journal_size};
+use crate::target::parse_size;
 use crate::{CliError, Result, mode};
 
 const LOG_LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
@@ -54,7 +55,11 @@ pub const OPTIONS: &[(&str, &str)] = &[
     ("log_level=error|warn|info|debug", "messages of the daemon, in syslog (info)"),
     ("remount", "changes ro, rw, nosuid, nodev, noexec and their opposites of a mounted volume"),
     ("io_uring=auto|on|off", "transport (auto); on allows it for the whole machine"),
-    ("threads=1..256", "threads that serve requests (32)"),
+    ("threads=1..256", "threads that serve requests (32; fewer with little memory)"),
+    (
+        "memory=SIZE",
+        "what the daemon takes at most, 48M at least (as the control group and the machine allow)",
+    ),
     ("takeover", "a volume that another machine has not closed; it must not be mounted there"),
     (
         "heartbeat=1..300",
@@ -97,6 +102,8 @@ pub struct Parsed {
     pub threshold_bytes: usize,
     /// Age at which a transaction is committed without a request.
     pub commit_interval: Duration,
+    /// Bytes of memory that the daemon takes at most, if the user named a limit.
+    pub memory_bytes: Option<u64>,
     /// Regions of the journal.
     pub region_count: usize,
     /// How deltas are encoded.
@@ -131,6 +138,7 @@ impl Default for Parsed {
             data_mode: DataMode::Auto,
             threshold_bytes: 4096,
             commit_interval: Duration::from_secs(5),
+            memory_bytes: None,
             region_count: 4,
             delta_codec: DeltaCodec::Runs,
             checkpoint: CheckpointPolicy::Late,
@@ -183,6 +191,17 @@ pub fn split(option: &str) -> (&str, Option<&str>) {
 }
 
 impl Parsed {
+    /// What the session is asked for.
+    pub fn session(&self) -> SessionOptions {
+        SessionOptions {
+            mount: self.mount.clone(),
+            order: self.order,
+            atomic_writes: self.atomic_writes,
+            no_xattr: self.no_xattr,
+            may_tear: self.may_tear,
+        }
+    }
+
     /// Sets one option.
     pub fn set(&mut self, option: &str) -> Result<()> {
         self.try_set(option).map_err(|refused| match refused {
@@ -415,6 +434,7 @@ fn set_value(
             }
             parsed.mount.thread_count = count;
         }
+        ("memory", Some(text)) => parsed.memory_bytes = Some(parse_memory(text)?),
         (TAKE_OVER, None) => parsed.take_over = true,
         ("log_level", text) => {
             let level = text.filter(|text| LOG_LEVELS.contains(text));
@@ -446,6 +466,17 @@ fn set_value(
     Ok(())
 }
 
+fn parse_memory(text: &str) -> Result<u64> {
+    let (least, option) = (Memory::MIN_BYTES >> 20, format!("option memory={text}"));
+    match parse_size(text) {
+        Ok(bytes) if bytes >= Memory::MIN_BYTES => Ok(bytes),
+        Ok(_) => {
+            Err(CliError::usage(format!("{option} is too little: a mount needs {least}M at least")))
+        }
+        Err(why) => Err(CliError::usage(format!("{option} must be a size such as 256M: {why}"))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -471,6 +502,7 @@ mod tests {
         assert_eq!((parsed.take_over, parsed.heartbeat_s), (true, 5));
         assert_eq!(parse_text("delta=whole").unwrap().delta_codec, DeltaCodec::Whole);
         assert_eq!(parse_text("checkpoint=early").unwrap().checkpoint, CheckpointPolicy::Early);
+        assert_eq!(parse_text("memory=48M").unwrap().memory_bytes, Some(48 << 20));
         assert!(parse_text("noxattr").unwrap().no_xattr && !parsed.no_xattr);
         assert!(parse_text("may_tear,order=sync").unwrap().may_tear && !parsed.may_tear);
     }
@@ -528,6 +560,9 @@ mod tests {
             "commit=x",
             "regions=1",
             "threads=0",
+            "memory",
+            "memory=x",
+            "memory=47M",
             "durability=dram",
             "io_uring=1",
             "delta=lz4",

@@ -115,7 +115,7 @@ pub use facts::{Spender, spending_as};
 #[doc(hidden)]
 pub use faults::Fault;
 pub use file::{Allocate, Piece};
-pub use journal::{CheckpointPolicy, DeltaCodec};
+pub use journal::{CheckpointPolicy, DeltaCodec, MemoryLimits};
 pub use layout::claim::Claim;
 pub use memory::FileStat;
 pub use open::{

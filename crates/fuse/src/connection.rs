@@ -26,6 +26,7 @@ pub struct Connection {
     max_thread_count: usize,
     /// Of each queue, as asked for.
     least_count: usize,
+    stand_in_count: usize,
     agreed_flags: u64,
     guarded: Guarded,
     /// Present when requests come through io_uring.
@@ -79,6 +80,7 @@ impl Connection {
             handle,
             max_thread_count,
             least_count,
+            stand_in_count: options.stand_in_count.max(1),
             agreed_flags,
             guarded,
             rings,
@@ -160,7 +162,8 @@ impl Connection {
     fn serve(&mut self, server: &impl FileSystem) -> Result<(), MountError> {
         let reading = |errno| MountError::System { what: "reading /dev/fuse", errno };
         let Some(rings) = self.rings.take() else {
-            return serve_until_unmounted(&self.device, server, self.max_thread_count)
+            let (threads, stand_ins) = (self.max_thread_count, self.stand_in_count);
+            return serve_until_unmounted(&self.device, server, threads, stand_ins)
                 .map_err(reading);
         };
         // A file system that asks for more threads has requests that wait in other ways.
@@ -168,7 +171,7 @@ impl Connection {
         let block_limit = if self.least_count > 1 { 1 } else { threads.saturating_sub(1) };
         std::thread::scope(|scope| {
             crate::transport::queues::start(rings, scope, server, block_limit);
-            serve_until_unmounted(&self.device, server, 1).map_err(reading)
+            serve_until_unmounted(&self.device, server, 1, self.stand_in_count).map_err(reading)
         })
     }
 

@@ -149,10 +149,11 @@ pub use mounting::attach::{
     unmount_here,
 };
 pub use notifier::{ByteRange, Dropping, Notifier};
-pub use options::{IoUring, MountOptions, Source};
-pub use reply::{Answer, MAX_STAND_IN_COUNT, Reply, SendEarly};
+pub use options::{IoUring, MAX_STAND_IN_COUNT, MountOptions, Source};
+pub use reply::{Answer, Reply, SendEarly};
 pub use request::{Body, Request};
 pub use rustix::io::Errno;
 pub use transport::polled::{Polled, Taken};
+pub use transport::queues::online_cpu_count;
 pub use transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES};
 pub use unsplit::unsplit_write_bytes;

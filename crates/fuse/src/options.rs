@@ -47,6 +47,10 @@ pub struct MountOptions {
     /// Threads of each queue, at least (one queue for each CPU with io_uring, else one in all). A
     /// file system whose requests wait for other requests of the same queue needs more than one.
     pub min_thread_count: usize,
+    /// More threads than this do not block at a time ([`crate::Reply::block_in_place`]), and others
+    /// stand in for them. Through io_uring it is one less than the threads of a queue; one, if
+    /// [`MountOptions::min_thread_count`] is more than 1.
+    pub stand_in_count: usize,
     /// Shown as the source of the mount instead of the device or file.
     pub fsname: Option<String>,
     /// Type of the file system after `fuse.` or `fuseblk.` in the mount table; without, the type is
@@ -82,11 +86,15 @@ impl Default for MountOptions {
             io_uring: IoUring::Auto,
             thread_count: DEFAULT_THREAD_COUNT,
             min_thread_count: 1,
+            stand_in_count: MAX_STAND_IN_COUNT,
             fsname: None,
             subtype: None,
         }
     }
 }
+
+/// Most threads that block at a time, unless asked otherwise.
+pub const MAX_STAND_IN_COUNT: usize = 64;
 
 /// Most threads that answer requests, unless asked otherwise.
 const DEFAULT_THREAD_COUNT: usize = 32;

@@ -47,12 +47,6 @@ pub(crate) trait StandIns {
     fn end(&self);
 }
 
-/// More threads than this do not block at a time ([`Reply::block_in_place`]). Through io_uring it is
-/// one less than the threads of a queue; one, if [`MountOptions::min_thread_count`] is more than 1.
-///
-/// [`MountOptions::min_thread_count`]: crate::MountOptions::min_thread_count
-pub const MAX_STAND_IN_COUNT: usize = 64;
-
 /// Payload of an answer, in a buffer of the transport: [`crate::MAX_TRANSFER_BYTES`] long, or 128
 /// bytes for the answer to a large WRITE or SETXATTR.
 pub struct Reply<'a> {
@@ -85,7 +79,7 @@ impl<'a> Reply<'a> {
     /// transport starts a thread for them if no other is free; through io_uring it keeps one free.
     ///
     /// An error is the answer to the request, which must have changed nothing; `wait` did not run.
-    /// [`Answer::Later`]: [`MAX_STAND_IN_COUNT`] threads block already. `EBUSY`: no thread started.
+    /// [`Answer::Later`]: as many threads block already as may. `EBUSY`: no thread started.
     ///
     /// Without a transport, in tests of a file system, `wait` just runs.
     pub fn block_in_place<T>(&self, wait: impl FnOnce() -> T) -> Result<T, Answer> {

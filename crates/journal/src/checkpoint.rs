@@ -27,7 +27,8 @@ use crate::home::Home;
 use crate::regions::Regions;
 use crate::ring::Ring;
 use crate::stats::Counters;
-use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result, Tid, WrittenAs};
+use crate::types::Tid;
+use crate::{BLOCK_BYTES, BlockRef, HomeBlock, Result, WrittenAs};
 
 /// The number of blocks that are announced at a time as being written home. Writers in place may
 /// wait for them.
@@ -145,8 +146,8 @@ impl Checkpointer {
         self.ring.free_tail(turn, header)
     }
 
-    /// Writes the blocks that still have to go home, in batches. Returns those that were written,
-    /// with the transactions that committed the versions.
+    /// Writes the blocks that still have to go home, in batches. Returns the blocks that were
+    /// written, with the transactions that committed the versions.
     fn write_home(&self, region_index: u32, blocks: &[HomeBlock]) -> Result<Vec<(HomeBlock, Tid)>> {
         let mut written = Vec::with_capacity(blocks.len());
         for blocks in blocks.chunks(BATCH_LIMIT) {

@@ -1,7 +1,8 @@
 //! Bounds of regions, records and transactions.
 
 use crate::header::Header;
-use crate::{BLOCK_BYTES, MemoryLimits, record};
+use crate::memory::MemoryLimits;
+use crate::{BLOCK_BYTES, record};
 
 /// The most padding of a record, which ends at a multiple of the step (at most a sector of 4096
 /// bytes).

@@ -10,8 +10,8 @@
 //! | committed blocks that are not home yet | 4 |
 //! | clean blocks | 1 |
 //!
-//! The shares are bounds, not reservations. What is full waits: a handle for a commit, a commit for
-//! a checkpoint. A checkpoint waits for the device only, so every wait ends.
+//! The shares are bounds, not reservations. At a bound, a handle waits for a commit, and a commit
+//! for a checkpoint. A checkpoint waits for the device only, so every wait ends.
 
 /// What a block in memory takes, in bytes: 4112 are allocated, in cells of 5120; the rest is for
 /// its entries in the tables of transactions, regions and the cache.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::{BLOCK_BYTES, MemoryLimits, Observer};
+use crate::memory::MemoryLimits;
+use crate::{BLOCK_BYTES, Observer};
 
 /// Options of `Journal::open`.
 #[derive(Debug, Clone)]

@@ -17,10 +17,11 @@ use crate::faults::{self, Fault};
 use crate::form;
 use crate::format::FORM_COPY;
 use crate::header::{Header, incarnation_after_recovery};
+use crate::memory::MemoryLimits;
 use crate::record::{PACK_LIMIT_BYTES, Record, Tag};
 use crate::region_bytes::RegionBytes;
 use crate::scan::{End, Scan, scan_regions};
-use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, MemoryLimits, Result, Space, Tid};
+use crate::{BLOCK_BYTES, BlockRef, HomeBlock, JournalError, Result, Space, Tid};
 
 /// How to recover.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +30,7 @@ pub struct RecoverOptions {
     pub discard_damaged: bool,
     /// Only report: write nothing.
     pub dry_run: bool,
-    /// Those that the next opening of the journal will have.
+    /// The limits that the next opening of the journal will have.
     pub memory: MemoryLimits,
 }
 

@@ -81,7 +81,7 @@ impl Running {
             && self.in_place.as_ref().is_none_or(|in_place| in_place.is_zero())
     }
 
-    /// Blocks of the transaction in memory, also those that syncs are writing in place.
+    /// Blocks of the transaction in memory, also the blocks that syncs are writing in place.
     pub(crate) fn block_count(&self) -> usize {
         let on_their_way = self.in_place.as_ref().map_or(0, |count| count.writes.lock().blocks);
         self.blocks.len() + self.ordered.len() + on_their_way

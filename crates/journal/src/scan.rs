@@ -10,9 +10,10 @@ use std::rc::Rc;
 
 use crate::format::record_seed;
 use crate::header::Header;
+use crate::memory::MemoryLimits;
 use crate::record::{self, Decoded, Record};
 use crate::region_bytes::RegionBytes;
-use crate::{MemoryLimits, Result, Space, Tid};
+use crate::{Result, Space, Tid};
 
 /// How history ends.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -51,6 +51,7 @@ impl Served {
             version: "judge".into(),
             durability: "power",
             device_counters: Arc::new(move || disk.counters()),
+            memory_bytes_max: None,
             journal_target: None,
             journal_counters: None,
         };

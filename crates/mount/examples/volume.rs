@@ -39,6 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         version: env!("CARGO_PKG_VERSION").into(),
         durability: "power",
         device_counters: Arc::new(move || device.counters()),
+        memory_bytes_max: None,
         journal_target: None,
         journal_counters: None,
     };

@@ -19,6 +19,7 @@
 //!   metrics          the counters as text
 //!   stat declared    what a mount tells about itself; which files it may tear
 //!   one_file         a mount with one file
+//!   memory           how a limit of memory is divided
 //!   session_options  what a mounted volume can be asked for
 //!   access_lists     files that a mount without extended attributes refuses
 //!   closing convert daemon_gone errno metrics_server page_writer
@@ -31,6 +32,7 @@ mod convert;
 mod daemon_gone;
 mod declared;
 mod errno;
+mod memory;
 mod metrics;
 mod metrics_server;
 mod one_file;
@@ -46,8 +48,9 @@ pub use declared::{Limit, MayTear};
 pub use errno::errno;
 pub use fuse::{
     Guard, IoUring, MountError, MountHandle, MountOptions, Source, Unmounter, is_daemon_gone,
-    remount, unmount_by_fusermount, unmount_here,
+    online_cpu_count, remount, unmount_by_fusermount, unmount_here,
 };
+pub use memory::Memory;
 pub use metrics::MetricsText;
 pub use metrics_server::{listen as listen_for_metrics, serve_during as serve_metrics_during};
 pub use one_file::{MountedFile, OneFile};

@@ -128,6 +128,10 @@ fn put_identity(text: &mut MetricsText, stat: &Stat<'_>) {
 
 fn put_space(text: &mut MetricsText, stat: &Stat<'_>) {
     text.gauge("journal_size_bytes", "Size of the journal.", stat.journal_size_bytes);
+    text.gauge("memory_bytes", "Memory that the daemon has now.", stat.memory_bytes);
+    if let Some(bytes) = stat.memory_bytes_max {
+        text.gauge("memory_max_bytes", "Memory that the daemon takes at most.", bytes);
+    }
     text.gauge("space_bytes", "Space for files.", stat.space_bytes);
     text.gauge("free_bytes", "Free space.", stat.free_bytes);
     let help = "Free space that is not reserved for root.";
@@ -166,9 +170,9 @@ fn put_commits(text: &mut MetricsText, stat: &Stat<'_>) {
         GROUP_LOG2.map(|n| ((1 << n) - 1, ((1u64 << n) - 1).to_string())),
         1.0,
     );
-    text.counter("stalls_total", "Commits that waited for a free region.", stat.stalls);
+    text.counter("stalls_total", "Commits that waited for a checkpoint.", stat.stalls);
     let seconds = stat.stall_ns as f64 / 1e9;
-    text.counter("stall_seconds_total", "Time that commits waited for a free region.", seconds);
+    text.counter("stall_seconds_total", "Time that commits waited for a checkpoint.", seconds);
 }
 
 fn put_bytes(text: &mut MetricsText, stat: &Stat<'_>) {

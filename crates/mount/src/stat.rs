@@ -49,6 +49,8 @@ pub struct StatSource {
     pub device_counters: Arc<dyn Fn() -> device::Counters + Send + Sync>,
     /// The journal's device or file, if it is on a medium of its own.
     pub journal_target: Option<String>,
+    /// Bytes of memory that the process takes at most; `None`: they are not bounded.
+    pub memory_bytes_max: Option<u64>,
     /// What reached the journal so far, if it is on a medium of its own.
     pub journal_counters: Option<Arc<dyn Fn() -> JournalCounters + Send + Sync>>,
 }
@@ -180,6 +182,10 @@ pub(crate) struct Stat<'a> {
     pub(crate) write_amplification: Option<f64>,
     /// Size of the journal; 0 if the mount is read-only from the start.
     pub(crate) journal_size_bytes: u64,
+    /// Memory that the process has now, with its program text.
+    pub(crate) memory_bytes: u64,
+    /// What it takes at most.
+    pub(crate) memory_bytes_max: Option<u64>,
     /// Space for files.
     pub(crate) space_bytes: u64,
     pub(crate) free_bytes: u64,
@@ -367,6 +373,8 @@ impl<'a> Stat<'a> {
                 load(&counters.app_bytes),
             ),
             journal_size_bytes: volume.journal_size_bytes(),
+            memory_bytes: resident_bytes().unwrap_or(0),
+            memory_bytes_max: source.memory_bytes_max,
             space_bytes: bytes(space.block_count),
             free_bytes: bytes(space.free_block_count),
             available_bytes: bytes(space.available_block_count),
@@ -375,6 +383,13 @@ impl<'a> Stat<'a> {
             last_error: counters.last_error.lock().clone(),
         }
     }
+}
+
+/// Memory of this process that is in pages now.
+fn resident_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
 }
 
 /// The content of [`FILE_XATTR`]. Bytes and counts since the mount.

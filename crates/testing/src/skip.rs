@@ -24,6 +24,8 @@ pub enum Need {
     Namespaces,
     /// A namespace of users, made by a user who is not root: some distributions forbid it.
     UserNamespaces,
+    /// Control groups that limit memory, made by root.
+    Cgroups,
     /// NVRAM or a medium like it, named in the environment.
     Nvram,
     /// A kernel that has what the test is about.
@@ -42,7 +44,7 @@ pub enum Need {
 
 impl Need {
     /// All of them, in the order of their definition.
-    pub const ALL: [Need; 15] = [
+    pub const ALL: [Need; 16] = [
         Need::Root,
         Need::Fuse,
         Need::Loop,
@@ -52,6 +54,7 @@ impl Need {
         Need::Uring,
         Need::Namespaces,
         Need::UserNamespaces,
+        Need::Cgroups,
         Need::Nvram,
         Need::Kernel,
         Need::MachineId,
@@ -72,6 +75,7 @@ impl Need {
             Need::Uring => "uring",
             Need::Namespaces => "namespaces",
             Need::UserNamespaces => "user-namespaces",
+            Need::Cgroups => "cgroups",
             Need::Nvram => "nvram",
             Need::Kernel => "kernel",
             Need::MachineId => "machine-id",

@@ -6,7 +6,7 @@ use crate::units::{bytes, count, nanoseconds};
 
 /// Title and counters, by their names in `--json`. Every number of a volume that
 /// is not in the summary is in one of them.
-const GROUPS: [(&str, &[&str]); 8] = [
+const GROUPS: [(&str, &[&str]); 9] = [
     (
         "Requests",
         &[
@@ -47,6 +47,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
         ],
     ),
     ("Journal's own medium", &["journal_medium"]),
+    ("Memory", &["memory_bytes", "memory_bytes_max"]),
     ("Space", &["space_bytes", "free_bytes", "available_bytes", "inodes", "free_inodes"]),
 ];
 

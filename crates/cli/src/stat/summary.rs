@@ -113,9 +113,17 @@ pub fn lines(counters: &Counters, state: MountState, now_s: u64) -> Vec<(String,
         let what = "zeros of a new journal, recovery, marks; in no number above";
         lines.push(("written while mounting", format!("{} ({what})", bytes(opening_bytes))));
     }
+    lines.extend(memory(counters).map(|text| ("memory", text)));
     lines.push(("stalls", stalls(counters)));
     lines.push(("last error", counters.text("last_error").unwrap_or("none").into()));
     lines.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
+}
+
+/// What the daemon has of memory.
+fn memory(counters: &Counters) -> Option<String> {
+    let most = counters.number("memory_bytes_max");
+    let has = bytes(counters.number("memory_bytes"));
+    (most > 0).then(|| format!("{has} in use, {} at most", bytes(most)))
 }
 
 fn describe_state(state: MountState) -> &'static str {
@@ -169,7 +177,8 @@ fn stalls(counters: &Counters) -> String {
     match counters.number("stalls") {
         0 => "none".into(),
         stalls => format!(
-            "{} waited {} in all for a free region: a larger journal or a faster device would help",
+            "{} waited {} in all for a checkpoint: a larger journal, more memory or a faster \
+             device would help",
             times(stalls, "commit", "commits"),
             nanoseconds(counters.number("stall_ns"))
         ),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use device::{BlockDevice, MemoryDevice};
-use journal::{Journal, Options, Space};
+use journal::{Journal, MemoryLimits, Options, Space};
 use zerocopy::IntoBytes;
 
 use super::claim::{self, Claimant};
@@ -195,6 +195,7 @@ fn open_read_only(found: FoundVolume, options: &OpenOptions) -> Result<Opened> {
         commit_interval: None,
         background: false,
         incarnation: options.random_seed,
+        memory: MemoryLimits { journal_bytes: u64::MAX, ..options.memory },
         ..Options::default()
     };
     let device = found.raw.device.clone();
@@ -215,6 +216,7 @@ fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Res
         region_count: u32::try_from(options.region_count).unwrap_or(u32::MAX),
         delta_codec: options.delta_codec,
         checkpoint: options.checkpoint,
+        memory: options.memory,
         commit_interval: options.commit_interval,
         background: options.background,
         incarnation,

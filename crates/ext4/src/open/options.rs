@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use journal::{CheckpointPolicy, DeltaCodec, Medium};
+use journal::{CheckpointPolicy, DeltaCodec, Medium, MemoryLimits};
 
 use super::claim::Claimant;
 use crate::DataMode;
@@ -62,6 +62,8 @@ pub struct OpenOptions {
     pub delta_codec: DeltaCodec,
     /// When a filled region is brought home.
     pub checkpoint: CheckpointPolicy,
+    /// How much the journal keeps in memory.
+    pub memory: MemoryLimits,
     /// Commits after this time without a request. `None`: only on request.
     pub commit_interval: Option<Duration>,
     /// Runs threads for checkpoints and the commit timer. Without them, everything happens in the
@@ -88,6 +90,7 @@ impl Default for OpenOptions {
             region_count: 4,
             delta_codec: DeltaCodec::Runs,
             checkpoint: CheckpointPolicy::Late,
+            memory: MemoryLimits::default(),
             commit_interval: Some(Duration::from_secs(5)),
             background: true,
             clock: Arc::new(SystemClock::default()),

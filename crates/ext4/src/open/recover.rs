@@ -11,8 +11,11 @@ use crate::Result;
 pub(crate) fn recover(found: &FoundVolume, options: &OpenOptions) -> Result<()> {
     let device = &found.raw.device;
     let space = place::to_recover(found, options.journal.medium())?;
-    let how =
-        RecoverOptions { discard_damaged: options.discard_damaged, ..RecoverOptions::default() };
+    let how = RecoverOptions {
+        discard_damaged: options.discard_damaged,
+        memory: options.memory,
+        ..RecoverOptions::default()
+    };
     let recovery = journal::recover(device, &space, &found.superblock.s_uuid, &how)?;
     tracing::info!(
         "recovered {} transactions, {} blocks",

@@ -53,6 +53,15 @@ impl Rings {
     }
 }
 
+/// The number of CPUs that are online, each of which has a queue with some threads.
+pub fn online_cpu_count() -> usize {
+    list("online").and_then(|list| cpus(&list)).map_or(1, |cpus| cpus.len())
+}
+
+fn list(name: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).ok()
+}
+
 /// Makes the rings, `thread_count` of them for the CPUs that are online if that gives each queue `least_count`; `None`
 /// where they cannot be had.
 pub(crate) fn make_rings(
@@ -60,7 +69,6 @@ pub(crate) fn make_rings(
     thread_count: usize,
     least_count: usize,
 ) -> Option<Rings> {
-    let list = |name| std::fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).ok();
     let counts = plan(&list("possible")?, &list("online")?, thread_count, least_count)?;
     let mut rings = Vec::new();
     // In turn, so that each queue has its first before another has many.

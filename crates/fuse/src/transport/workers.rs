@@ -10,8 +10,8 @@
 //! when no other waits for the next starts another. A thread that has long seen enough others
 //! waiting ends.
 //!
-//! A request that cannot block because [`MAX_STAND_IN_COUNT`] threads do waits in a queue. Each
-//! thread that has served a request takes one from there first.
+//! A request that cannot block because as many threads as may do waits in a queue. Each thread that
+//! has served a request takes one from there first.
 //!
 //! Nothing here looks at the client in `/proc` (at its CPU, for example): a client in the middle of
 //! exec holds locks of its entry there while it waits for its answer.
@@ -32,7 +32,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader};
 use crate::file_system::{FileSystem, serve_guarded};
-use crate::reply::{Answer, Begun, MAX_STAND_IN_COUNT, Reply, StandIns, out_header};
+use crate::reply::{Answer, Begun, Reply, StandIns, out_header};
 use crate::request::Request;
 use crate::transport::blocked::Blocked;
 use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES, read_request};
@@ -86,10 +86,12 @@ enum Served {
 }
 
 /// Serves with up to `max_thread_count` threads (at least one) until there is nothing to serve.
+/// Beside them, up to `stand_in_count` stand in for threads that block.
 pub(crate) fn serve_until_unmounted(
     device: &OwnedFd,
     server: &impl FileSystem,
     max_thread_count: usize,
+    stand_in_count: usize,
 ) -> Result<(), Errno> {
     let pool = Pool {
         device,
@@ -97,7 +99,7 @@ pub(crate) fn serve_until_unmounted(
         max_thread_count: max_thread_count.max(1),
         thread_count: AtomicUsize::new(0),
         waiting_count: AtomicUsize::new(0),
-        blocked: Blocked::new(MAX_STAND_IN_COUNT),
+        blocked: Blocked::new(stand_in_count),
         parked: Parked::default(),
         first_error: Mutex::new(None),
     };

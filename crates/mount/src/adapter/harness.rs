@@ -39,6 +39,7 @@ pub(super) fn adapter_on(device: Arc<MemoryDevice>, data_mode: DataMode) -> Adap
         version: "test".into(),
         durability: "process",
         device_counters: Arc::new(device::Counters::default),
+        memory_bytes_max: None,
         journal_target: None,
         journal_counters: None,
     };
