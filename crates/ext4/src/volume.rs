@@ -28,8 +28,8 @@ impl Volume {
         Ok(Volume { opened: open::open(device, options)? })
     }
 
-    /// Opens a volume that was opened read-only once more, to write, with this journal. Until one of
-    /// the two is dropped or closed, neither may be used but for that.
+    /// Opens a volume that was opened read-only once more, to write, with this journal. Until one
+    /// of the two is dropped or closed, neither may be used but for that.
     pub fn reopen_writable(&self, journal: JournalChoice) -> Result<Volume> {
         Ok(Volume { opened: open::reopen_writable(&self.opened, journal)? })
     }

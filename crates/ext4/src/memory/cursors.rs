@@ -1,8 +1,8 @@
 //! Cursors of a directory whose names are read in the order of their hashes.
 //!
-//! A cursor has 31 bits: 32-bit programs without large-file support refuse more. So it cannot hold a
-//! whole hash of 63 bits, and names share what it can hold. The upper 30 bits of the major hash of
-//! a name are its *slot*. Names are read in the order of slot and name.
+//! A cursor has 31 bits: 32-bit programs without large-file support refuse more. So it cannot hold
+//! a whole hash of 63 bits. The upper 30 bits of the major hash of a name are its *slot*, which
+//! several names may share. Names are read in the order of slot and name.
 //!
 //! ```text
 //! 0, 1, 2                          the start, after `.`, after `..`

@@ -17,7 +17,6 @@ use crate::adapter::kernel_times::KernelTimes;
 use crate::adapter::lost_writes::LostWrites;
 use crate::adapter::privileges::Privileges;
 use crate::adapter::range_parts::RangeParts;
-use crate::adapter::writing::Writing;
 use crate::metrics;
 use crate::page_writer::PageWriter;
 use crate::session_options::{Order, SessionOptions};
@@ -55,6 +54,15 @@ pub(crate) struct Adapter {
     pub(super) access_list_seen: Once,
     /// The first file with `chattr +S` that [`Order::Sync`] does not honour is told.
     pub(super) sync_flag_seen: Once,
+}
+
+/// Whether the volume may become writable.
+#[derive(Default)]
+pub(super) struct Writing {
+    /// The journal, and the options of the mount. `None`: nothing can be written.
+    pub(super) allowed: Option<(JournalChoice, SessionOptions)>,
+    /// Why the last attempt failed, for the request that has made it. Lock: a leaf.
+    pub(super) refusal: Mutex<Option<String>>,
 }
 
 impl Adapter {

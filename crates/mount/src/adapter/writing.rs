@@ -3,21 +3,8 @@
 //! The volume is opened once more, while no request is in progress. The kernel keeps what it knows,
 //! because nothing has changed.
 
-use device::sync::Mutex;
-use ext4::JournalChoice;
-
 use crate::adapter::state::Adapter;
 use crate::declared;
-use crate::session_options::SessionOptions;
-
-/// Whether the volume may become writable.
-#[derive(Default)]
-pub(super) struct Writing {
-    /// The journal, and the options of the mount. `None`: nothing can be written.
-    pub(super) allowed: Option<(JournalChoice, SessionOptions)>,
-    /// Why the last attempt failed, for the request that has made it. Lock: a leaf.
-    pub(super) refusal: Mutex<Option<String>>,
-}
 
 impl Adapter {
     /// Makes the volume writable, or notes why it cannot be.
