@@ -378,9 +378,9 @@ impl Place {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Runs a script where it can break nothing: with mounts, processes, shared memory and a network
-    /// of its own, which end with it, also when it fails and a server still runs. Two runs of a
-    /// page have its ports once each.
+    /// Runs a script where it can break nothing: with mounts, processes, shared memory and a
+    /// network of its own, which end with it, also when it fails and a server still runs. Two runs
+    /// of a page have its ports once each.
     fn run(&self, script: &str) -> support::Ran {
         let path = std::env::var("PATH").unwrap_or_default();
         let paths = module_paths().map(|(variable, paths)| match variable {

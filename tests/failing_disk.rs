@@ -1,5 +1,5 @@
-//! The table of faults in `docs/reference/semantics.md`: what each call answers on a disk that fails, and what is there
-//! after the next mount.
+//! The table of faults in `docs/reference/semantics.md`: what each call answers on a disk that
+//! fails, and what is there after the next mount.
 
 use crate::support;
 
@@ -16,7 +16,8 @@ use support::{EmulatedDisk, Scratch, onejournal, system, text, wait_until};
 /// The orders of writes, with options that leave commits to the test.
 const ORDERS: [&str; 2] = ["order=history,commit=300", "order=sync,commit=300"];
 
-/// A volume on an emulated disk. Its files hold their names, are durable, and were read since the mount, except `cold`.
+/// A volume on an emulated disk. Its files hold their names, are durable, and were read since the
+/// mount, except `cold`.
 fn volume(options: &str) -> Option<(Scratch, EmulatedDisk)> {
     let mut scratch = Scratch::empty()?;
     let disk = EmulatedDisk::new(scratch.root().join("disk"));
@@ -50,8 +51,8 @@ fn syncs(scratch: &Scratch, file: &File) -> [io::Result<()>; 4] {
     [file.sync_all(), file.sync_data(), volume, by_command]
 }
 
-/// Writes `content` to the file, which works, then lets the disk fail as `command` says. Checks all answers, and
-/// returns what the next mount finds in the file.
+/// Writes `content` to the file, which works, then lets the disk fail as `command` says. Checks all
+/// answers, and returns what the next mount finds in the file.
 fn after_a_failed_sync(options: &str, command: &str) -> Option<String> {
     let (mut scratch, disk) = volume(options)?;
     let path = scratch.path("old");
@@ -95,7 +96,8 @@ fn after_a_failed_sync(options: &str, command: &str) -> Option<String> {
     Some(found)
 }
 
-/// One of the two is not there after the remount, and the other one is: no program may rely on either.
+/// One of the two is not there after the remount, and the other one is: no program may rely on
+/// either.
 #[test]
 fn a_change_whose_sync_failed_is_readable_and_old_or_new_after_the_remount() {
     for options in ORDERS {
