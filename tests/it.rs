@@ -17,6 +17,7 @@ mod foreground;
 mod fsx;
 mod fuse_library;
 mod fuse_limits;
+mod image;
 mod inherited;
 mod inode_flags;
 mod install;

@@ -90,9 +90,17 @@ pub fn close(stream: &Stream) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends *closed*, without a sync. The caller has the lease.
+/// Appends *closed*, without a sync. The caller has the lease. If the record needs more shared
+/// memory than there is, the earlier ones go to the log's files first, which frees theirs.
 pub fn append_closed(stream: &Stream) -> Result<u64, Failure> {
-    append(stream, &encode_base(&Base::closed()))
+    let closed = encode_base(&Base::closed());
+    match append(stream, &closed) {
+        Err(Failure::Log(LogError::NoMemory(_))) => {
+            stream.flush()?;
+            append(stream, &closed)
+        }
+        appended => appended,
+    }
 }
 
 /// Truncates the log before the first record that counts. Does nothing until the last record that
