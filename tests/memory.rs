@@ -173,7 +173,7 @@ fn the_oom_killer_takes_others_first() {
     }
     let may = "echo -900 >/proc/self/oom_score_adj";
     if run(std::process::Command::new("sh").args(["-c", may])).code != Some(0) {
-        skip(Need::Root, "needs to protect processes from the OOM killer");
+        skip(Need::Resources, "needs to protect processes from the OOM killer");
         return;
     }
     for (callers, daemons) in [(0, -900), (500, -900), (-17, -17)] {

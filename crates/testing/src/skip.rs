@@ -26,6 +26,8 @@ pub enum Need {
     UserNamespaces,
     /// Control groups that limit memory, made by root.
     Cgroups,
+    /// CAP_SYS_RESOURCE, which root of a container often lacks.
+    Resources,
     /// NVRAM or a medium like it, named in the environment.
     Nvram,
     /// A kernel that has what the test is about.
@@ -44,7 +46,7 @@ pub enum Need {
 
 impl Need {
     /// All of them, in the order of their definition.
-    pub const ALL: [Need; 16] = [
+    pub const ALL: [Need; 17] = [
         Need::Root,
         Need::Fuse,
         Need::Loop,
@@ -55,6 +57,7 @@ impl Need {
         Need::Namespaces,
         Need::UserNamespaces,
         Need::Cgroups,
+        Need::Resources,
         Need::Nvram,
         Need::Kernel,
         Need::MachineId,
@@ -76,6 +79,7 @@ impl Need {
             Need::Namespaces => "namespaces",
             Need::UserNamespaces => "user-namespaces",
             Need::Cgroups => "cgroups",
+            Need::Resources => "resources",
             Need::Nvram => "nvram",
             Need::Kernel => "kernel",
             Need::MachineId => "machine-id",
