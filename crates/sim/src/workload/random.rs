@@ -11,6 +11,8 @@ use crate::op::{Op, RenameKind, Reserve, Target};
 const OFFSET_MAX: u64 = 150_000;
 const SLOT_COUNT: u32 = 4;
 const DEPTH_MAX: usize = 3;
+/// A name that no operation makes.
+const NOTHING: &str = "nothing";
 
 pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
     ops_from(Model::formatted(), 0, seed, op_count)
@@ -49,12 +51,12 @@ impl Chooser {
 
     fn any(&self, rng: &mut Rng) -> String {
         let paths = self.paths(|_| true);
-        if paths.is_empty() { "nothing".into() } else { rng.choice(paths).unwrap_or_default() }
+        if paths.is_empty() { NOTHING.into() } else { rng.choice(paths).unwrap_or_default() }
     }
 
     fn file(&self, rng: &mut Rng) -> String {
         let files = self.paths(|kind| kind == FileKind::Regular);
-        rng.choice(files).unwrap_or_else(|| "nothing".into())
+        rng.choice(files).unwrap_or_else(|| NOTHING.into())
     }
 
     /// A directory; the root is the empty path.
@@ -68,13 +70,16 @@ impl Chooser {
     /// A directory other than the root.
     fn old_dir(&self, rng: &mut Rng) -> String {
         let dirs = self.paths(|kind| kind == FileKind::Directory);
-        rng.choice(dirs).unwrap_or_else(|| "nothing".into())
+        rng.choice(dirs).unwrap_or_else(|| NOTHING.into())
     }
 
     /// A name that is mostly new.
     fn name(&mut self, rng: &mut Rng) -> String {
         if rng.u8(..12) == 0 {
-            return self.any(rng);
+            let old = self.any(rng);
+            if old != NOTHING {
+                return old;
+            }
         }
         let dir = self.dir(rng);
         self.number += 1;
