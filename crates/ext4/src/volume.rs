@@ -158,9 +158,15 @@ impl Volume {
 
 /// Attributes.
 impl Volume {
-    /// The attributes of an inode.
+    /// The attributes of an inode, for a program.
     pub fn get_attr(&self, ino: InodeNo) -> Result<Attr> {
         self.mounted().get_attr(ino)
+    }
+
+    /// The same for a caller who shows the times to no program: a later change may have the time
+    /// of an earlier one, which costs less.
+    pub fn peek_attr(&self, ino: InodeNo) -> Result<Attr> {
+        self.mounted().peek_attr(ino)
     }
 
     /// Sets attributes in one operation. (A size that cuts off much takes several.) A new mode also

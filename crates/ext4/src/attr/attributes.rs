@@ -29,6 +29,11 @@ impl Mounted {
         Ok(self.give_out(&read_inode(self, ino)?))
     }
 
+    /// [`Volume::peek_attr`](crate::Volume::peek_attr).
+    pub(crate) fn peek_attr(&self, ino: InodeNo) -> Result<Attr> {
+        Ok(read_inode(self, ino)?.attr())
+    }
+
     /// [`Volume::set_attr`](crate::Volume::set_attr).
     pub(crate) fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
         let inode = read_inode(self, ino)?;

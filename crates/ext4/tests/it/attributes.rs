@@ -3,10 +3,13 @@
 
 use crate::support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use crate::common;
 use onejournal_ext4::{
-    Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, SetAttr, SetTime, Timestamp,
-    Volume, XattrFlags,
+    Clock, Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, SetAttr, SetTime,
+    Timestamp, Volume, XattrFlags,
 };
 use support::{Image, make};
 
@@ -159,4 +162,39 @@ fn limits_of_names_and_links() {
     assert!(matches!(volume.rmdir(ROOT, b"."), Err(Error::InvalidArgument)));
     volume.close().unwrap();
     image.check("limits");
+}
+
+/// Each time is later than the one before, and the coarse clock makes no step.
+#[derive(Default)]
+struct StillClock(AtomicU32);
+
+impl Clock for StillClock {
+    fn now(&self) -> Timestamp {
+        Timestamp { seconds: 0, nanoseconds: self.0.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    fn about_now(&self) -> Timestamp {
+        Timestamp::default()
+    }
+}
+
+/// The clock costs system calls. So a write asks it only if a program has seen the time before.
+#[test]
+fn attributes_that_no_program_sees_do_not_make_the_next_write_ask_the_clock() {
+    let image = Image::new(16, &[]);
+    let clock = Arc::new(StillClock::default());
+    let options = OpenOptions { clock: clock.clone(), ..common::options() };
+    let volume = image.open_with(options);
+    let ino = make(&volume, ROOT, b"file", NewNode::Regular).unwrap().ino;
+    let asked = || {
+        let before = clock.0.load(Ordering::Relaxed);
+        volume.write(ino, 0, b"data").unwrap();
+        clock.0.load(Ordering::Relaxed) - before
+    };
+    asked();
+    volume.peek_attr(ino).unwrap();
+    assert_eq!(asked(), 0);
+    volume.get_attr(ino).unwrap();
+    assert_eq!(asked(), 1);
+    volume.close().unwrap();
 }

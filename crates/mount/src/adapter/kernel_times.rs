@@ -55,7 +55,7 @@ impl KernelTimes {
         match entries.get_mut(&ino) {
             Some(entry) => entry.arriving_count += 1,
             None => {
-                let told = Times::of(&volume.get_attr(ino)?);
+                let told = Times::of(&volume.peek_attr(ino)?);
                 entries.insert(ino, Entry { told, arrived: None, arriving_count: 1 });
             }
         }
@@ -99,7 +99,7 @@ impl Entry {
     /// as after a crash.
     fn give_back(self, volume: &Volume, ino: InodeNo) {
         let Some(arrived) = self.arrived else { return };
-        let Ok(attr) = volume.get_attr(ino) else { return };
+        let Ok(attr) = volume.peek_attr(ino) else { return };
         let now = Times::of(&attr);
         let pick = |now, arrived, told| if now == arrived { told } else { now };
         let mtime = pick(now.mtime, arrived.mtime, self.told.mtime);
@@ -117,7 +117,7 @@ impl Entry {
 
 impl Drop for Arrival<'_> {
     fn drop(&mut self) {
-        let arrived = self.volume.get_attr(self.ino).ok().map(|attr| Times::of(&attr));
+        let arrived = self.volume.peek_attr(self.ino).ok().map(|attr| Times::of(&attr));
         let mut entries = self.times.0.lock();
         if let Some(entry) = entries.get_mut(&self.ino) {
             entry.arriving_count -= 1;

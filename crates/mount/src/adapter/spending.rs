@@ -36,7 +36,7 @@ pub(super) fn spend(
 fn spender_of(volume: &Volume, request: &Request<'_>) -> Spender {
     let owner = is_written_back(request).then(|| {
         let ino = inode_of(request.header.nodeid).ok()?;
-        volume.get_attr(ino).ok()
+        volume.peek_attr(ino).ok()
     });
     match owner.flatten() {
         Some(owner) => volume.spender(owner.uid, owner.gid),

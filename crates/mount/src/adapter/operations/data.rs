@@ -100,7 +100,7 @@ impl<'a> Call<'a, '_> {
         {
             return Ok(write.offset);
         }
-        Ok(self.volume.get_attr(ino)?.size_bytes.min(write.offset))
+        Ok(self.volume.peek_attr(ino)?.size_bytes.min(write.offset))
     }
 
     /// The kernel has the data of an append in the wrong pages, and the wrong size. It holds the last of these pages
@@ -171,7 +171,7 @@ impl<'a> Call<'a, '_> {
         data: &[u8],
         kill: bool,
     ) -> Result<usize, Failure> {
-        let size_bytes = self.volume.get_attr(ino)?.size_bytes;
+        let size_bytes = self.volume.peek_attr(ino)?.size_bytes;
         let known_bytes = usize::try_from(size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
         let (known, added) = data.split_at(known_bytes.min(data.len()));
         let mut found = vec![0; known.len()];
@@ -198,7 +198,7 @@ impl<'a> Call<'a, '_> {
     /// members of the file's group.
     pub(super) fn drop_privileges(&self, ino: InodeNo, kill: bool) -> Outcome {
         let has_none = self.adapter.privileges.check(ino, || {
-            if self.volume.get_attr(ino)?.mode & SET_GROUP_ID_PROGRAM == SET_GROUP_ID {
+            if self.volume.peek_attr(ino)?.mode & SET_GROUP_ID_PROGRAM == SET_GROUP_ID {
                 return Ok(false);
             }
             match self.volume.get_xattr(ino, CAPABILITY_XATTR) {
@@ -222,7 +222,7 @@ impl<'a> Call<'a, '_> {
     /// For a request that does not say whether its sender may keep set-user-ID and set-group-ID:
     /// only root may.
     pub(super) fn drop_ids_unless_root(&self, ino: InodeNo) -> Outcome {
-        if self.header.uid != 0 && self.volume.get_attr(ino)?.mode & SUID_SGID != 0 {
+        if self.header.uid != 0 && self.volume.peek_attr(ino)?.mode & SUID_SGID != 0 {
             self.drop_ids(ino, self.drops_group_id(ino)?)?;
         }
         Ok(())
