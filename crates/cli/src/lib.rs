@@ -22,8 +22,8 @@
 //!   target journal_search      the device or file of a command; the journal of a volume
 //!   volumes                    the volume that a path means
 //!   namespaces ending          mount namespaces; the signals that end a server
-//!   claimant counters fusectl guard memory messages occupant output page_writer service_manager
-//!   signals surroundings units users
+//!   claimant counters fusectl guard messages occupant output page_writer service_manager
+//!   memory signals surroundings units users
 //!   error
 //! ```
 

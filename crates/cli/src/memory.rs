@@ -9,6 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use device::MountEntry;
 use mount::Memory;
 
 /// The kernel adds it to a process's share of memory, in thousandths, when it looks for a process
@@ -33,25 +34,20 @@ fn limit_at(root: &Path) -> Option<u64> {
 /// The smallest limit of this process's control groups and of the groups around them.
 fn group_limit(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).ok()?;
-    mounts.lines().filter_map(|line| smallest_in(root, line, &groups)).min()
+    let mounts = device::mounts_in(&root.join("proc/self/mountinfo")).ok()?;
+    mounts.iter().filter_map(|mount| smallest_in(root, mount, &groups)).min()
 }
 
-/// The smallest limit in the hierarchy that is mounted by this line of `mountinfo`.
-fn smallest_in(root: &Path, line: &str, groups: &str) -> Option<u64> {
-    let (left, right) = line.split_once(" - ")?;
-    let (left, right): (Vec<&str>, Vec<&str>) =
-        (left.split(' ').collect(), right.split(' ').collect());
-    let files: &[&str] = match *right.first()? {
+/// The smallest limit in the hierarchy that is mounted there.
+fn smallest_in(root: &Path, mount: &MountEntry, groups: &str) -> Option<u64> {
+    let files: &[&str] = match mount.kind.as_str() {
         "cgroup2" => &["memory.max", "memory.high"],
-        "cgroup" if right.get(2)?.split(',').any(|option| option == "memory") => {
-            &["memory.limit_in_bytes"]
-        }
+        "cgroup" if mount.has_option("memory") => &["memory.limit_in_bytes"],
         _ => return None,
     };
-    let (top, mounted) = (Path::new(left.get(3)?), unescape(left.get(4)?));
-    let inside = Path::new(group_in(groups, files.len() == 2)?).strip_prefix(top).ok()?;
-    let mounted = root.join(Path::new(&mounted).strip_prefix("/").ok()?);
+    let group = Path::new(group_in(groups, files.len() == 2)?);
+    let inside = group.strip_prefix(&mount.root).ok()?;
+    let mounted = root.join(mount.dir.strip_prefix("/").ok()?);
     let around = inside.ancestors().map(|group| mounted.join(group));
     around.flat_map(|dir| files.iter().filter_map(move |file| read_bytes(&dir.join(file)))).min()
 }
@@ -69,12 +65,6 @@ fn group_in(groups: &str, is_unified: bool) -> Option<&str> {
     })
 }
 
-/// A path of `mountinfo`, in which spaces and the like are octal numbers.
-fn unescape(path: &str) -> String {
-    let space = path.replace("\\040", " ");
-    space.replace("\\011", "\t").replace("\\134", "\\")
-}
-
 /// A limit; `None`: there is none.
 fn read_bytes(path: &PathBuf) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
@@ -90,13 +80,22 @@ fn machine_bytes(root: &Path) -> Option<u64> {
 /// Lets the kernel kill other processes first when memory is short. It stays as it is where the
 /// caller has decided so, and where this process may not.
 pub fn protect_from_oom_killer() {
-    let Ok(text) = fs::read_to_string(OOM_SCORE_FILE) else { return };
-    if text.trim().parse().is_ok_and(|score: i32| score < 0) {
+    if oom_score().is_none_or(|score| score < 0) {
         return;
     }
-    if let Err(error) = fs::write(OOM_SCORE_FILE, OOM_SCORE_ADJUST.to_string()) {
+    if let Err(error) = set_oom_score(OOM_SCORE_ADJUST) {
         tracing::debug!("the OOM killer may take this process as any other: {error}");
     }
+}
+
+/// What the kernel adds to this process's share of memory, if it says so.
+pub fn oom_score() -> Option<i32> {
+    fs::read_to_string(OOM_SCORE_FILE).ok()?.trim().parse().ok()
+}
+
+/// Changes [`oom_score`].
+pub fn set_oom_score(score: i32) -> std::io::Result<()> {
+    fs::write(OOM_SCORE_FILE, score.to_string())
 }
 
 /// Small pages for everything: in a huge page, a buffer of which one byte is used takes 2 MiB.

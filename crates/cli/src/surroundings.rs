@@ -1,9 +1,9 @@
 //! What a serving process keeps of the surroundings of the command that starts it, and what not.
 //! `docs/reference/surroundings.md` has the whole list.
 
-use std::io;
-
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::memory;
 
 const NO_LIMIT: u64 = u64::MAX;
 
@@ -21,8 +21,6 @@ const NEEDS: [(Resource, u64); 7] = [
 /// Limits of this list that end a process, as `ulimit` names them.
 const DEADLY: [(Resource, &str); 3] =
     [(Resource::Cpu, "t"), (Resource::As, "v"), (Resource::Data, "d")];
-
-const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
 /// For a process that serves, as its first action: other processes get none of its files, and the
 /// soft limits that end it in mid-use are raised as far as the hard ones.
@@ -60,14 +58,9 @@ pub fn of_daemon() {
         let _ = rustix::process::setpriority_process(None, 0);
     }
     device::reset_scheduling();
-    if read_oom_score().is_ok_and(|score| score > 0) {
-        let _ = std::fs::write(OOM_SCORE, "0");
+    if memory::oom_score().is_some_and(|score| score > 0) {
+        let _ = memory::set_oom_score(0);
     }
-}
-
-fn read_oom_score() -> io::Result<i32> {
-    let text = std::fs::read_to_string(OOM_SCORE)?;
-    text.trim().parse().map_err(io::Error::other)
 }
 
 /// Lifts a limit to `need`, or without the privilege as far as the hard limit.

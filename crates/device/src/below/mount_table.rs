@@ -18,6 +18,8 @@ pub struct MountEntry {
     /// Device number of the file system. All mounts of one file system have the same number, in
     /// every namespace. While the file system exists, no other one has this number.
     pub device: (u32, u32),
+    /// The directory of the file system that is mounted.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub dir: PathBuf,
     /// Type of the file system, with the subtype after a dot.
@@ -32,6 +34,11 @@ impl MountEntry {
     /// Whether it is the mount of a OneJournal volume.
     pub fn is_volume(&self) -> bool {
         matches!(self.kind.as_str(), "fuse.onejournal" | "fuseblk.onejournal")
+    }
+
+    /// Whether the file system has an option without a value, such as `ro`.
+    pub fn has_option(&self, name: &str) -> bool {
+        self.options.split(|byte| *byte == b',').any(|option| option == name.as_bytes())
     }
 
     /// The value of an option of the file system, such as `upperdir`.
@@ -87,6 +94,7 @@ fn entry(line: &[u8]) -> Option<MountEntry> {
     Some(MountEntry {
         id: word(0)?.parse().ok()?,
         device: (major.parse().ok()?, minor.parse().ok()?),
+        root: unescape_mount_path(fields.get(3)?),
         dir: unescape_mount_path(fields.get(4)?),
         kind: word(hyphen + 1)?.to_owned(),
         source: unescape_mount_path(fields.get(hyphen + 2)?),
