@@ -34,9 +34,9 @@ const TIME: Metric = Metric { name: "time to mount", unit: "ms", better: Better:
 const SIZE_MIB: u32 = 384;
 const STREAMS: PaperSize = PaperSize::own("streams", 100, 100);
 const SURVIVAL: f64 = 0.5;
-/// Size of the device with each system's journal. The journal counts as full when this much was
-/// written to it.
-const FULL_BYTES: u64 = 48 << 20;
+/// The journal, on a device of 64 MiB, counts as full when this much was written to it. At 48 MiB
+/// ext4 brings its journal home, so that 4 or 43 MiB are left to recover, by a record more or less.
+const FULL_BYTES: u64 = 40 << 20;
 /// The most records for systems that write data in place: their journal fills slowly.
 const FULL_RECORDS_MAX: u32 = 120;
 const RECORDS_AT_A_TIME: u32 = 10;

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 pub use counts::DeviceCounts;
-pub use emulated::{EmulatedDisk, Region};
+pub use emulated::EmulatedDisk;
 pub use jbd2_trace::Jbd2Trace;
 pub use medium::{Device, Medium};
 pub use memory_limit::MemoryLimit;

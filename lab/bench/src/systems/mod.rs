@@ -18,7 +18,7 @@ pub use ext4::Ext4;
 pub use fuse2fs::Fuse2fs;
 pub use onejournal::{Journal, OneJournal};
 pub use other::{Btrfs, F2fs, Nilfs2, Xfs, XfsLogOn};
-pub use running::{Asked, Counts, JournalParts, Running};
+pub use running::{Asked, Counts, Running, WrittenParts};
 pub use scratch_folder::ScratchFolder;
 
 use crate::error::Result;

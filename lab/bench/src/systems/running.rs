@@ -11,9 +11,7 @@ use serde_json::Value;
 use super::Site;
 use super::client::ClientSettings;
 use crate::error::{Error, Result};
-use crate::lab::{
-    Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Region, Teardown, interrupt,
-};
+use crate::lab::{Device, DeviceCounts, EmulatedDisk, Lab, Medium, Program, Teardown, interrupt};
 
 /// How long a device may be busy after it was unmounted.
 const UNUSED_WAIT: Duration = Duration::from_secs(60);
@@ -50,31 +48,33 @@ impl std::ops::Sub for Counts {
     }
 }
 
-/// Bytes written to a journal.
+/// Bytes written to a volume's device and journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct JournalParts {
-    /// Headers, descriptors, commits and padding, with which the journal finds and checks the data.
+pub struct WrittenParts {
+    /// The journal's headers, descriptors, commits and padding, with which it finds and checks the
+    /// data.
     pub metadata_bytes: u64,
-    /// Blocks and changes of the file system, its own metadata among them.
+    /// Everything else, wherever it was written: data in the journal, and data at home.
     pub data_bytes: u64,
 }
 
-impl JournalParts {
-    /// OneJournal's counters. `None` for a journal on a disk, where changes are compressed together
-    /// after they were counted.
-    fn of_stat(stat: &Value) -> Option<JournalParts> {
+impl WrittenParts {
+    /// OneJournal's counters, and the bytes that its device got. `None` for a journal on a disk,
+    /// where changes are compressed together after they were counted.
+    fn of_stat(stat: &Value, device_bytes: u64) -> Option<WrittenParts> {
         let all_bytes = stat["journal_medium"]["bytes_stored"].as_u64()?;
         let forms = stat["journal_bytes_by_form"].as_object()?;
-        let data_bytes = forms.values().filter_map(Value::as_u64).sum();
-        Some(JournalParts { metadata_bytes: all_bytes - data_bytes, data_bytes })
+        let logged_bytes: u64 = forms.values().filter_map(Value::as_u64).sum();
+        let metadata_bytes = all_bytes - logged_bytes;
+        Some(WrittenParts { metadata_bytes, data_bytes: logged_bytes + device_bytes })
     }
 }
 
-impl std::ops::Sub for JournalParts {
-    type Output = JournalParts;
+impl std::ops::Sub for WrittenParts {
+    type Output = WrittenParts;
 
-    fn sub(self, earlier: JournalParts) -> JournalParts {
-        JournalParts {
+    fn sub(self, earlier: WrittenParts) -> WrittenParts {
+        WrittenParts {
             metadata_bytes: self.metadata_bytes - earlier.metadata_bytes,
             data_bytes: self.data_bytes - earlier.data_bytes,
         }
@@ -296,18 +296,18 @@ impl Running {
         }
     }
 
-    /// Bytes written to the journal so far in two parts; `None` where they cannot be told apart.
-    pub fn journal_parts(&self) -> Result<Option<JournalParts>> {
+    /// Bytes written so far in two parts; `None` where they cannot be told apart.
+    pub fn written_parts(&self) -> Result<Option<WrittenParts>> {
+        let device_bytes = self.counts()?.total().write_bytes;
         if let Some(stat) = self.stat()? {
-            return Ok(JournalParts::of_stat(&stat));
+            return Ok(WrittenParts::of_stat(&stat, device_bytes));
         }
         let medium = self.journal.as_ref().unwrap_or(&self.medium);
         let Some(disk) = medium.disk().filter(|_| self.has_journal_regions) else {
             return Ok(None);
         };
-        let Region { write_bytes, jbd2_bytes } = disk.regions()?;
-        let data_bytes = write_bytes - jbd2_bytes;
-        Ok(Some(JournalParts { metadata_bytes: jbd2_bytes, data_bytes }))
+        let metadata_bytes = disk.regions()?.jbd2_bytes;
+        Ok(Some(WrittenParts { metadata_bytes, data_bytes: device_bytes - metadata_bytes }))
     }
 
     /// Lets an emulated disk count writes to these bytes, which are a journal.

@@ -48,7 +48,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             data.",
     goal: "64.2 and 26.5 times ext4 ordered with a journal in NVRAM, and 0.9 and 0.8 of SQLite \
             without any sync; 1.5 and 1.2 times with the journal on the volume; deltas of 5 % and \
-            10 %; with two regions no more flushes and journal bytes than in the paper's Table 1.",
+            10 %; with two regions no more flushes and bytes than in the paper's Table 1.",
     sizes: &[&WAREHOUSES],
     run,
 };

@@ -196,10 +196,10 @@ struct MeasuredTurn {
 
 impl MeasuredTurn {
     fn of(client: &mut Client) -> Result<MeasuredTurn> {
-        let before = client.running.journal_parts()?;
+        let before = client.running.written_parts()?;
         let (turn, asked) = client.running.during(|| client.turn())?;
         let parts =
-            client.running.journal_parts()?.zip(before).map(|(after, before)| after - before);
+            client.running.written_parts()?.zip(before).map(|(after, before)| after - before);
         let used = Use::each(turn.transactions, asked.counts.total().flushes, parts);
         Ok(MeasuredTurn { turn, asked, used })
     }
