@@ -60,7 +60,8 @@ const GAINED: [Line; 7] = [
             .metric("syncs a second", "syncs/s"),
     ),
     Line::of(
-        "Mount after a crash with 4,000 records of 4 KiB, against ext4 with `data=journal`, SATA SSD",
+        "Mount after a crash with 4,000 records of 4 KiB, against ext4 with `data=journal`, \
+         SATA SSD",
         Place::time("okeanos-recovery", "ssd311", "4,000 records of 4 KiB")
             .metric("time to mount", "ms"),
     )
