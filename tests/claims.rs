@@ -149,6 +149,52 @@ fn regression_what_the_kernel_has_mounted_through_a_loop_device_is_in_use_by_eve
     scratch.close_and_check();
 }
 
+/// Swap space of the machine, until this is dropped.
+struct Swap<'a>(&'a Path);
+
+impl Swap<'_> {
+    /// `None`, and the test is skipped: the kernel takes none here.
+    fn on(area: &Path) -> Option<Swap<'_>> {
+        system("mkswap", [area]).good();
+        let ran = system("swapon", [area]);
+        if ran.code != Some(0) {
+            skip(Need::Kernel, format!("needs swap space: {}", ran.err.trim()));
+            return None;
+        }
+        Some(Swap(area))
+    }
+}
+
+impl Drop for Swap<'_> {
+    fn drop(&mut self) {
+        system("swapoff", [self.0]);
+    }
+}
+
+/// The kernel refuses writes to a swap file with an error that does not name it, and through a loop
+/// device only when they are made.
+#[test]
+fn regression_swap_space_is_in_use_by_every_way() {
+    let Some(scratch) = Scratch::empty() else { return };
+    let file = scratch.root().join("swap file");
+    fs::write(&file, vec![0; 32 << 20]).unwrap();
+    std::os::unix::fs::chown(&file, Some(0), Some(0)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let (first, second) = (Loop::attach(&file), Loop::attach(&file));
+    for area in [&file, &first.path] {
+        let Some(_swap) = Swap::on(area) else { return };
+        let area = area.display();
+        let words = format!("as swap space ({area}); to end that: swapoff {area}");
+        for way in [&file, &first.path, &second.path] {
+            everything_refuses(&scratch, way, &words);
+            onejournal(["mkfs", text(way)]).refused(OPERATIONAL, &words);
+        }
+        let probe = ["probe", "--destroy", text(&second.path)];
+        onejournal(probe).refused(OPERATIONAL, &words);
+    }
+    onejournal(["mkfs", "--force", text(&second.path)]).good();
+}
+
 /// An image of a disk with two partitions of 64 MiB, from 1 MiB and from 65 MiB, in an MBR.
 fn partitioned(scratch: &Scratch) -> PathBuf {
     const MIB_SECTORS: u32 = 2048;

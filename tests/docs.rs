@@ -180,6 +180,33 @@ fn the_book_names_every_page() {
     assert!(missing.is_empty(), "not in docs/SUMMARY.md: {missing:?}");
 }
 
+/// The crates that the product is built of.
+const PRODUCT: [&str; 10] =
+    ["capi", "cli", "device", "ext4", "fault", "fuse", "journal", "log", "mount", "sqlite"];
+
+/// The names in `[dependencies]` of a manifest.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let lines = manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    let names = lines.filter_map(|line| line.split(['.', ' ', '=']).next());
+    names.filter(|name| !name.is_empty() && *name != "#").map(str::to_owned).collect()
+}
+
+#[test]
+fn libraries_of_the_product_are_explained() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let manifests = PRODUCT.map(|name| read(&format!("crates/{name}/Cargo.toml")));
+    let all: BTreeSet<String> =
+        manifests.iter().flat_map(|manifest| dependencies(manifest)).collect();
+    let is_ours = |name: &String| PRODUCT.contains(&name.as_str());
+    let all: BTreeSet<String> = all.into_iter().filter(|name| !is_ours(name)).collect();
+    let page = read("docs/developers/dependencies.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let listed: BTreeSet<String> = rows.map(str::to_owned).collect();
+    assert!(all.contains("rustix") && all.contains("pulldown-cmark"), "{all:?}");
+    assert_eq!(listed, all, "docs/developers/dependencies.md and the manifests differ");
+}
+
 /// A fenced block.
 #[derive(Debug, PartialEq)]
 struct Block {

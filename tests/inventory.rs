@@ -6,20 +6,32 @@ use std::path::Path;
 use std::process::Command;
 
 use log::{Log, Options};
-use onejournal_testing::{has_program, is_root};
+use onejournal_testing::{has_namespaces, has_program, is_root};
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{Logd, ONEJOURNAL, Scratch, onejournal, run, scratch_dir, system, text};
+use support::{
+    Logd, ONEJOURNAL, Peer, Scratch, Waiting, alone, onejournal, run, scratch_dir, system, text,
+};
 
 fn listed() -> Value {
     serde_json::from_str(&onejournal(["ls", "--json"]).good()).unwrap()
 }
 
-/// The entry of `kind` whose `dir` is this one.
+/// The entries of `kind` whose `dir` is this one.
+fn entries(kind: &str, dir: &Path) -> impl Iterator<Item = Value> {
+    let listed = listed()[kind].as_array().unwrap().clone();
+    listed.into_iter().filter(move |entry| entry["dir"] == text(dir))
+}
+
+/// The one in this mount namespace. Any program of the machine may have a copy of a mount in
+/// another one, which is listed when the mount here is gone.
 fn entry(kind: &str, dir: &Path) -> Option<Value> {
-    let listed = listed();
-    let entries = listed[kind].as_array().unwrap();
-    entries.iter().find(|entry| entry["dir"] == text(dir)).cloned()
+    entries(kind, dir).find(|entry| entry["namespace_pid"].is_null())
+}
+
+/// A mount namespace with a copy of the mount; `None` where there are no namespaces.
+fn copy_of_mount(scratch: &Scratch) -> Option<Waiting> {
+    has_namespaces().then(|| Waiting::in_copy(&scratch.dir(), scratch.root()))
 }
 
 /// Returns when the processes that asked a volume have ended: they have had their answer.
@@ -38,12 +50,14 @@ fn wait_until_no_process_asks(dir: &Path) {
 
 #[test]
 fn volumes_are_listed_with_their_state() {
+    let _alone = alone();
     let Some(mut scratch) = Scratch::mounted("data=journal") else { return };
     let (image, dir) = (scratch.image(), scratch.dir());
+    let copy = copy_of_mount(&scratch);
     let mount = entry("mounts", &dir).unwrap();
     assert_eq!(mount["target"], text(&image));
     assert_eq!((&mount["state"], &mount["data_mode"]), (&"read-write".into(), &"journal".into()));
-    assert_eq!((&mount["durability"], &mount["namespace_pid"]), (&"power".into(), &Value::Null));
+    assert_eq!(mount["durability"], "power");
     let pid = i64::from(scratch.daemon().id.as_raw_nonzero().get());
     assert_eq!(mount["pid"].as_i64(), Some(pid));
     assert!(mount["space_bytes"].as_u64() > mount["available_bytes"].as_u64(), "{mount}");
@@ -58,8 +72,15 @@ fn volumes_are_listed_with_their_state() {
     scratch.daemon().stop();
     let silent = entry("mounts", &dir);
     let file = scratch.path("f");
-    let asked: [&[&str]; 3] =
-        [&["stat", text(&dir)], &["stat", text(&file)], &["stat", "--watch", text(&dir)]];
+    let asked: [&[&str]; 7] = [
+        &["stat", text(&dir)],
+        &["stat", text(&file)],
+        &["stat", "--watch", text(&dir)],
+        &["get-mode", text(&file), text(&dir)],
+        &["set-mode", "auto", text(&dir)],
+        &["sync", text(&dir)],
+        &["mount", "-o", "remount,ro", text(&image), text(&dir)],
+    ];
     let unanswered = asked.map(|words| onejournal(words));
     scratch.daemon().signal(Signal::CONT);
     assert_eq!(silent.unwrap()["state"], "silent");
@@ -74,8 +95,14 @@ fn volumes_are_listed_with_their_state() {
         system("mount", ["-i", "-o", "remount,rw", text(&dir)]).good();
         assert_eq!(entry("mounts", &dir).unwrap()["state"], "read-write");
     }
-    scratch.remount("ro");
+    // By its image, which takes the copies off, too.
+    onejournal(["umount", text(&image)]).good();
+    scratch.expect_closed();
+    scratch.check();
+    copy.into_iter().for_each(Waiting::end);
+    scratch.mount("ro");
     assert_eq!(entry("mounts", &dir).unwrap()["state"], "read-only");
+    let copy = copy_of_mount(&scratch);
     scratch.daemon().signal(Signal::KILL);
     assert!(scratch.daemon().ended());
     let dead = entry("mounts", &dir).unwrap();
@@ -84,6 +111,11 @@ fn volumes_are_listed_with_their_state() {
     onejournal(["umount", text(&dir)]).good();
     scratch.expect_ended();
     assert!(entry("mounts", &dir).is_none());
+    if let Some(copy) = copy {
+        let listed = entries("mounts", &dir).next().expect("the copy is listed");
+        assert_eq!(listed["state"], "dead");
+        copy.end();
+    }
 }
 
 #[test]
@@ -136,6 +168,59 @@ fn a_log_that_another_user_can_change_is_not_believed() {
     let ran = onejournal(["ls"]);
     assert!(ran.err.contains(text(&dir)), "{ran:?}");
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o711)).unwrap();
+    logd.end();
+}
+
+/// The reason why `ls` does not believe the log in `dir`.
+fn refusal(dir: &Path) -> String {
+    let listed = entry("logs", dir).unwrap();
+    listed["error"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned()
+}
+
+#[test]
+fn regression_files_that_were_planted_in_a_log_are_not_read() {
+    let mut logd = Logd::start(&[]);
+    let dir = logd.dir();
+    let settings = std::fs::File::options().write(true).open(dir.join("service.json")).unwrap();
+    let len_bytes = settings.metadata().unwrap().len();
+    settings.set_len(1 << 40).unwrap();
+    assert!(refusal(&dir).contains("service.json: has more than 65536 bytes"));
+    settings.set_len(len_bytes).unwrap();
+    assert!(entry("logs", &dir).unwrap()["error"].is_null());
+    logd.end();
+    // A process that is no daemon has locked a pipe.
+    let Some(mut peer) = Peer::new(&dir) else { return };
+    std::fs::remove_file(dir.join("daemon")).unwrap();
+    system("mkfifo", ["-m", "600", text(&dir.join("daemon"))]).good();
+    peer.good("fd = os.open('daemon', os.O_RDWR); fcntl.flock(fd, fcntl.LOCK_EX)");
+    assert!(refusal(&dir).contains("daemon: is no regular file"));
+}
+
+#[test]
+fn regression_a_socket_of_another_user_is_not_connected_to() {
+    if !is_root() {
+        return;
+    }
+    let mut logd = Logd::start(&[]);
+    let (dir, place) = (logd.dir(), scratch_dir());
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(place.path(), open).unwrap();
+    let Some(mut peer) = Peer::as_user(place.path(), 65_534, 65_534) else { return };
+    peer.good(
+        "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind('socket'); s.listen(); \
+         s.settimeout(0)",
+    );
+    let socket = place.path().join("socket");
+    std::fs::write(dir.join("daemon"), text(&socket)).unwrap();
+    let top = || onejournal(["top", "-b", "-n", "1"]).good();
+    assert!(top().contains(text(&dir)));
+    assert_eq!(entry("logs", &dir).unwrap()["socket"], text(&socket));
+    peer.fails(rustix::io::Errno::AGAIN, "s.accept()");
+    // The name now belongs to the user of the log, the process that listens does not.
+    std::os::unix::fs::chown(&socket, Some(0), None).unwrap();
+    assert!(top().contains(text(&dir)));
+    // It was closed before anything was sent.
+    assert_eq!(peer.good("r = len(s.accept()[0].recv(100))"), 0);
     logd.end();
 }
 

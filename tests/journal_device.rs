@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use mount::MountHandle;
 use onejournal_testing::drive::{Disk, Emulator, Mounted, Parameters};
 use onejournal_testing::has_program;
+use rustix::fs::{Mode, OFlags};
 use support::{
     Loop, ONEJOURNAL, Partition, Ran, Scratch, TempMount, check_clean, has_nodes, onejournal, run,
     system, text,
@@ -211,6 +212,56 @@ fn a_lost_journal_of_a_closed_volume_is_missed_and_nothing_is_lost() {
     world.refused("no block device has its journal");
     world.attach();
     world.has(&["f", "inside"]);
+}
+
+/// `mount -o remount,rw` of the scratch volume.
+fn make_writable(scratch: &Scratch) -> Ran {
+    mount(scratch, &scratch.image(), "remount,rw")
+}
+
+#[test]
+fn a_volume_that_was_mounted_read_only_becomes_writable_with_its_journal() {
+    let Some(mut world) = World::new() else { return };
+    for name in ["first", "second"] {
+        world.scratch.mount(&format!("ro,{OPTIONS}"));
+        fs::write(world.scratch.path(name), name).unwrap_err();
+        make_writable(&world.scratch).good();
+        world.scratch.write_synced(name);
+        assert_eq!(world.scratch.stat()["journal_target"], text(world.journal()));
+        assert!(world.scratch.stat()["journal_medium"]["bytes_written"].as_u64() > Some(0));
+        world.scratch.kill();
+        // It is recovered from there.
+        assert_eq!(world.on_image(&["fsck", "-n"]).code, Some(4));
+    }
+    world.has(&["first", "second"]);
+    // Without it the volume stays as it is, and the journal in the volume is not used.
+    world.detach();
+    world.scratch.mount("ro");
+    make_writable(&world.scratch).refused(OPERATIONAL, "is elsewhere: connect its disk");
+    assert_eq!(fs::read_to_string(world.scratch.path("first")).unwrap(), "first");
+    fs::write(world.scratch.path("third"), "third").unwrap_err();
+    world.scratch.umount();
+    world.scratch.mount("ro,journal=internal");
+    make_writable(&world.scratch).good();
+    world.scratch.write_synced("inside");
+    world.scratch.umount();
+    world.attach();
+    world.has(&["first", "second", "inside"]);
+}
+
+#[test]
+fn a_read_only_mount_does_without_a_journal_that_another_program_has_open() {
+    let Some(mut world) = World::new() else { return };
+    world.crash_with("f");
+    world.has(&["f"]);
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+    let program = rustix::fs::open(world.journal(), flags, Mode::empty()).unwrap();
+    world.scratch.mount("ro");
+    assert_eq!(fs::read_to_string(world.scratch.path("f")).unwrap(), "f");
+    make_writable(&world.scratch).refused(OPERATIONAL, "then unmount it, and mount it again");
+    drop(program);
+    world.scratch.umount();
+    world.has(&["f"]);
 }
 
 #[test]

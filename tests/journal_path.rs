@@ -77,6 +77,23 @@ fn a_killed_mount_is_recovered_from_nvram() {
 }
 
 #[test]
+fn a_read_only_mount_becomes_writable_with_the_journal_that_it_was_given() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    let journal = OnTmpfs::new();
+    scratch.mount(&format!("ro,{}", journal.options()));
+    fs::write(scratch.path("f"), "f").unwrap_err();
+    mount(&scratch, "remount,rw").good();
+    let home_flushes = scratch.counter("device_flushes");
+    scratch.write_synced("f");
+    assert_eq!(scratch.counter("device_flushes"), home_flushes, "no flush of the volume");
+    scratch.kill();
+    mount(&scratch, "commit=300").refused(8, "-o journal=PATH");
+    scratch.mount(&journal.options());
+    assert_eq!(fs::read_to_string(scratch.path("f")).unwrap(), "f");
+    scratch.close_and_check();
+}
+
+#[test]
 fn fsck_and_dump_take_the_journal() {
     let Some(mut scratch) = Scratch::new() else { return };
     let journal = OnTmpfs::new();

@@ -349,3 +349,37 @@ fn a_daemon_says_what_it_serves() {
     let shown = dir.display();
     assert!(line.starts_with(&format!("serving {shown} on {shown}/socket, durability ")), "{line}");
 }
+
+/// A connection to the daemon that sends something else than a request, and is closed.
+fn send_garbage(socket: &Path) {
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
+    let kind = SocketType::SEQPACKET;
+    let client = rustix::net::socket(AddressFamily::UNIX, kind, None).expect("socket");
+    let address = SocketAddrUnix::new(socket).expect("address");
+    rustix::net::connect(&client, &address).expect("connect");
+    rustix::net::send(&client, b"no request", SendFlags::NOSIGNAL).expect("send");
+    let (_, count) = rustix::net::recv(&client, &mut [0; 8], RecvFlags::empty()).expect("the end");
+    assert_eq!(count, 0, "it is closed");
+}
+
+#[test]
+fn regression_bad_connections_do_not_fill_the_messages_of_the_daemon() {
+    const COUNT: usize = 300;
+    let mut daemon = Daemon { directories: ServiceDirectories::new(), child: None };
+    let messages = daemon.directories.root.path().join("messages");
+    let mut program = Command::new(PROGRAM);
+    program.stderr(std::fs::File::create(&messages).expect("file"));
+    daemon.serve_with(program);
+    (0..COUNT).for_each(|_| send_garbage(&daemon.directories.socket()));
+    assert!(daemon.signal(rustix::process::Signal::TERM).success());
+    let messages = std::fs::read_to_string(messages).expect("its messages");
+    let lines = messages.lines().filter(|line| line.contains("the connection is closed"));
+    // All in one line, unless that took more than a minute.
+    let left_out = messages.lines().filter_map(|line| {
+        let (before, _) = line.split_once(" more warnings about connections were left out")?;
+        before.rsplit(' ').next()?.parse::<usize>().ok()
+    });
+    let (written, left_out) = (lines.count(), left_out.sum::<usize>());
+    assert!(written < COUNT, "{written} lines: {messages}");
+    assert_eq!(written + left_out, COUNT, "{messages}");
+}

@@ -2,13 +2,17 @@
 
 use crate::support;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use onejournal_testing::{Need, has_disk, is_root, skip};
+use device::{Access, Disk};
+use ext4::{InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_testing::{ENABLE_URING, MemoryGroup, Need, has_disk, is_root, skip};
+use rustix::fs::{FlockOperation, flock};
 use rustix::mount::UnmountFlags;
-use support::{MemoryGroup, ONEJOURNAL, Scratch, onejournal, run};
+use support::{ONEJOURNAL, Scratch, onejournal, run};
 
 const USAGE: i32 = 16;
 
@@ -90,7 +94,7 @@ fn unmount(scratch: &mut Scratch) {
 /// The most that the daemon has had in memory.
 fn peak_bytes(scratch: &Scratch) -> u64 {
     let pid = scratch.daemon().id.as_raw_nonzero();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().trim().parse::<u64>().unwrap() << 10
 }
@@ -99,7 +103,7 @@ fn peak_bytes(scratch: &Scratch) -> u64 {
 fn random_writes_without_a_sync_end_well_in_a_small_group() {
     for options in ["rw", LEAST, "order=sync", "data=ordered"] {
         let Some(mut scratch) = scratch() else { return };
-        let Some(group) = MemoryGroup::new(GROUP_MIB) else { return };
+        let Some(group) = MemoryGroup::with_limit(GROUP_MIB) else { return };
         mount_in(&mut scratch, &group, options);
         assert_eq!(scratch.counter("memory_bytes_max"), LEAST_BYTES, "{options}");
         let mut writes = RandomWrites::new(&scratch.path("f"));
@@ -120,7 +124,7 @@ fn random_writes_without_a_sync_end_well_in_a_small_group() {
 #[test]
 fn a_crash_in_a_small_group_is_recovered_in_it() {
     let Some(mut scratch) = scratch() else { return };
-    let Some(group) = MemoryGroup::new(GROUP_MIB) else { return };
+    let Some(group) = MemoryGroup::with_limit(GROUP_MIB) else { return };
     mount_in(&mut scratch, &group, "rw");
     let mut writes = RandomWrites::new(&scratch.path("f"));
     writes.write(1..WRITE_COUNT / 2);
@@ -155,6 +159,94 @@ fn the_daemon_takes_no_more_than_its_option_says() {
     scratch.check();
 }
 
+/// The least memory, in MiB, with which two threads for each processor serve requests that come
+/// through io_uring.
+fn least_of_rings_mib() -> u64 {
+    16 + 23 * (2 * mount::online_cpu_count() as u64 + 2)
+}
+
+/// Mounts in a group, and returns the way to the kernel that the machine's setting asks for.
+fn mount_by_setting(scratch: &mut Scratch, group: &MemoryGroup, options: &str) -> &'static str {
+    let Ok(setting) = File::open(ENABLE_URING) else {
+        mount_in(scratch, group, options);
+        return "dev_fuse";
+    };
+    // A test that changes it holds this lock.
+    flock(&setting, FlockOperation::LockShared).unwrap();
+    mount_in(scratch, group, options);
+    let is_on = fs::read_to_string(ENABLE_URING).unwrap().starts_with('Y');
+    if is_on { "io_uring" } else { "dev_fuse" }
+}
+
+/// The runner has it run through io_uring, too (`scripts/gate/tables.py`).
+#[test]
+fn the_daemon_keeps_to_its_limit_by_either_way_to_the_kernel() {
+    let Some(mut scratch) = scratch() else { return };
+    let limit_mib = least_of_rings_mib();
+    let Some(group) = MemoryGroup::with_limit(limit_mib + limit_mib / 3) else { return };
+    let options = format!("threads=1,memory={limit_mib}M");
+    let transport = mount_by_setting(&mut scratch, &group, &options);
+    assert_eq!(scratch.stat()["transport"], transport);
+    assert_eq!(scratch.counter("memory_bytes_max"), limit_mib << 20);
+    let mut writes = RandomWrites::new(&scratch.path("f"));
+    writes.write(1..WRITE_COUNT);
+    let large = vec![7; 1 << 20];
+    (0..100).for_each(|n| writes.file.write_all_at(&large, (200 + n) << 20).unwrap());
+    writes.check(&scratch.path("f"));
+    drop(writes.file);
+    let peak_bytes = peak_bytes(&scratch);
+    assert!(peak_bytes <= limit_mib << 20, "{transport}: {} KiB", peak_bytes >> 10);
+    unmount(&mut scratch);
+    scratch.check();
+}
+
+/// Directories, and files in each of them. An entry of a few hundred bytes for each file would take
+/// more memory than there is.
+const DIR_COUNT: usize = 200;
+const FILES_PER_DIR: usize = 1000;
+
+/// Makes the files without a mount.
+fn make_files(image: &Path) {
+    let device = Arc::new(Disk::open(image, Access::ReadWrite).unwrap());
+    let volume = Volume::open(device, OpenOptions::default()).unwrap();
+    let make = |parent: InodeNo, name: String, node| {
+        let made = volume.make(parent, name.as_bytes(), node, 0o755, 0, Owner::default());
+        let ino = made.unwrap().ino;
+        volume.forget(ino, 1);
+        ino
+    };
+    for dir in 0..DIR_COUNT {
+        let parent = make(InodeNo::ROOT, format!("d{dir}"), NewNode::Directory);
+        for file in 0..FILES_PER_DIR {
+            make(parent, format!("f{file}"), NewNode::Regular);
+        }
+    }
+    volume.close().unwrap();
+}
+
+/// Lists the directory and asks for the attributes of each file, as `find -size` does.
+fn look_at_files(dir: &Path) -> usize {
+    let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    files.filter(|entry| entry.metadata().unwrap().is_file()).count()
+}
+
+#[test]
+fn the_files_that_the_kernel_knows_are_within_the_limit() {
+    if !has_disk() {
+        return;
+    }
+    let Some(mut scratch) = Scratch::with_size("5G") else { return };
+    make_files(&scratch.image());
+    scratch.mount(LEAST);
+    let dirs = (0..DIR_COUNT).map(|dir| scratch.path(&format!("d{dir}")));
+    let file_count: usize = dirs.map(|dir| look_at_files(&dir)).sum();
+    assert_eq!(file_count, DIR_COUNT * FILES_PER_DIR);
+    let peak_bytes = peak_bytes(&scratch);
+    assert!(peak_bytes <= LEAST_BYTES, "{} KiB", peak_bytes >> 10);
+    unmount(&mut scratch);
+    scratch.check();
+}
+
 #[test]
 fn too_little_memory_is_refused() {
     let Some(scratch) = Scratch::new() else { return };
@@ -184,7 +276,7 @@ fn the_oom_killer_takes_others_first() {
         run(command.args([scratch.image(), scratch.dir()])).good();
         scratch.adopt();
         let pid = scratch.daemon().id.as_raw_nonzero();
-        let found = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        let found = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
         assert_eq!(found.trim(), daemons.to_string(), "the caller has {callers}");
         scratch.close_and_check();
     }

@@ -17,6 +17,23 @@ use support::{Loop, ONEJOURNAL, Ran, Scratch, alone, onejournal, run, text};
 const COMMANDS: [&str; 2] = ["mount", "fsck"];
 const TYPES: [&str; 3] = ["onejournal", "fuse.onejournal", "fuseblk.onejournal"];
 
+/// For a shell of [`World`]: the user of `as_user` has an image and a directory in `own`, a
+/// `program` that all may run, and helpers in `links`. All may open /dev/fuse, as where udev runs.
+const PREPARE_USER: &str = "
+        chmod 755 .
+        cp $helpers/mount.onejournal program
+        mkdir links own
+        for name in $helpers/*; do ln -s $root/program links/${name##*/}; done
+        mount -t overlay -o lowerdir=$root/links:/usr/sbin overlay /usr/sbin
+        mount -t tmpfs -o mode=755 node /mnt
+        mknod -m 666 /mnt/fuse c 10 229
+        mount --bind /mnt/fuse /dev/fuse
+        mkdir own/mnt
+        cp --sparse=always $image own/image
+        chown -R 65534:65534 own
+        as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"; }
+";
+
 /// A volume with a label that no other has, and the helpers.
 struct World {
     label: String,
@@ -137,20 +154,7 @@ fn a_user_mounts_and_unmounts_what_fstab_permits() {
     else {
         return;
     };
-    // The program is where all may run it, the image is the user's, and all may open /dev/fuse, as where udev runs.
     let script = "
-        chmod 755 .
-        cp $helpers/mount.onejournal program
-        mkdir links own
-        for name in $helpers/*; do ln -s $root/program links/${name##*/}; done
-        mount -t overlay -o lowerdir=$root/links:/usr/sbin overlay /usr/sbin
-        mount -t tmpfs -o mode=755 node /mnt
-        mknod -m 666 /mnt/fuse c 10 229
-        mount --bind /mnt/fuse /dev/fuse
-        mkdir own/mnt
-        cp --sparse=always $image own/image
-        chown -R 65534:65534 own
-        as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"; }
         for option in user users owner; do
             echo \"$root/own/image $root/own/mnt onejournal noauto,$option 0 0\" >fstab
             mount --bind fstab /etc/fstab
@@ -168,8 +172,74 @@ fn a_user_mounts_and_unmounts_what_fstab_permits() {
         mount --bind fstab /etc/fstab
         ! as_user mount $root/own/mnt 2>err || exit 9
         cat err";
-    let out = world.shell(script).good();
+    let out = world.shell(&format!("{PREPARE_USER}{script}")).good();
     assert!(out.contains("allowed to read and write it"), "{out}");
+}
+
+/// The image has a program of root with set-user-ID and a device for all, which a user cannot make.
+/// The user passes options that root did not write in fstab, to mount(8) and to the helper, which
+/// may refuse them.
+#[test]
+fn a_user_gets_no_rights_by_options_or_by_the_image() {
+    let _alone = alone();
+    let Some(world) = World::new().filter(|_| has_program("setpriv") && has_program("fusermount3"))
+    else {
+        return;
+    };
+    let script = "
+        printf '%s\\n' 'write /usr/bin/id id' 'sif id uid 0' 'sif id mode 0104755' \
+            'mknod null c 1 3' 'sif null mode 020666' | debugfs -w -f - own/image
+        echo \"$root/own/image $root/own/mnt onejournal noauto,user 0 0\" >fstab
+        mount --bind fstab /etc/fstab
+        for options in defaults suid dev suid,dev,exec takeover,suid; do
+            for way in \"mount $root/own/mnt\" \"links/mount.onejournal own/image own/mnt\"; do
+                as_user $way -o $options || { echo $? $options; continue; }
+                line=$(grep \" $root/own/mnt .*fuse.onejournal\" /proc/self/mountinfo)
+                echo \"$line\" | grep ' rw,nosuid,nodev.*user_id=65534'
+                case $line in
+                    *,noexec*) ! as_user own/mnt/id || exit 9 ;;
+                    *) test $(as_user own/mnt/id -u) = 65534; echo ran the program ;;
+                esac
+                ! as_user head -c 1 own/mnt/null || exit 9
+                as_user umount own/mnt
+                as_user ./program fsck -n own/image
+            done
+        done";
+    let ran = world.shell(&format!("{PREPARE_USER}{script}"));
+    assert!(!ran.err.contains("panicked"), "{ran:?}");
+    let out = ran.good();
+    assert!(out.contains("ran the program"), "{out}");
+}
+
+/// The user cannot mount on a directory of another user either, or in another namespace.
+#[test]
+fn the_mount_of_a_user_is_closed_to_another_one() {
+    let _alone = alone();
+    let Some(world) = World::new().filter(|_| has_program("setpriv") && has_program("fusermount3"))
+    else {
+        return;
+    };
+    let script = "
+        as_other() { setpriv --reuid=65533 --regid=65533 --clear-groups \"$@\"; }
+        mkdir theirs
+        ! as_user ./program mount own/image theirs || exit 9
+        ! as_user links/mount.onejournal own/image own/mnt -N /proc/$$/ns/mnt || exit 9
+        ! grep \" $root/[a-z/]* .* fuse.onejournal \" /proc/self/mountinfo || exit 9
+        as_user ./program mount own/image own/mnt
+        ! as_other umount $root/own/mnt || exit 9
+        ! as_other fusermount3 -u $root/own/mnt || exit 9
+        for what in mnt image; do
+            ! as_other ./program umount $root/own/$what || exit 9
+        done
+        ! as_other ls own/mnt || exit 9
+        ! as_other ./program mount own/image own/mnt || exit 9
+        as_user ls own/mnt
+        as_user umount own/mnt
+        as_user ./program fsck -n own/image";
+    let ran = world.shell(&format!("{PREPARE_USER}{script}"));
+    assert!(!ran.err.contains("panicked"), "{ran:?}");
+    let out = ran.good();
+    assert!(out.contains("lost+found"), "{out}");
 }
 
 /// The command takes the names of fstab itself, and says which one nothing has.

@@ -318,15 +318,22 @@ fn listen(test: u32) -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// The page of the metrics.
-fn page_of(address: SocketAddr) -> String {
+/// The answer to a request for the metrics of this host: its head and its body.
+fn ask_for(host: &str, address: SocketAddr) -> (String, String) {
     let mut client = TcpStream::connect(address).unwrap();
-    client.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    client.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+/// The page of the metrics.
+fn page_of(address: SocketAddr) -> String {
+    let (head, body) = ask_for(&address.to_string(), address);
     assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
-    body.to_owned()
+    body
 }
 
 /// The metrics, as (name with labels, value).
@@ -370,6 +377,10 @@ fn metrics_are_served_while_it_is_mounted() {
     }
     assert!(counts.len() > 20 && counts.is_sorted(), "{counts:?}");
     drop(file);
+    // A page from elsewhere whose name was made to lead here.
+    let (head, body) = ask_for(&format!("evil.example:{}", address.port()), address);
+    assert!(head.starts_with("HTTP/1.0 421 "), "{head}");
+    assert!(body.contains("ask for them at localhost") && body.lines().count() == 1, "{body}");
     // A client that says nothing does not keep the daemon from ending, nor the port.
     let _silent = TcpStream::connect(address).unwrap();
     scratch.umount();

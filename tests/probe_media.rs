@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use support::probing::{check_empty, end_by, parsed, probe};
+use support::probing::{check_empty, end_by, end_by_after, parsed, probe};
 use support::{Loop, TempMount, can_mount, onejournal, scratch_dir, system, text};
 
 const OPERATIONAL: i32 = 8;
@@ -195,6 +195,34 @@ fn an_interrupted_measurement_of_a_device_is_marked_as_such() {
     assert_eq!(code, Some(INTERRUPTED), "{said}");
     assert!(said.contains("the beginning of the device is overwritten"), "{said}");
     probe(["--destroy", text(&device.path)]).good();
+}
+
+/// A loop device that is in use is detached when its last user closes it. So its node cannot lead
+/// to another file between the check and the writes.
+#[test]
+fn a_device_that_is_detached_meanwhile_stays_the_same() {
+    if !can_mount() {
+        return;
+    }
+    let (dir, other_dir) = (scratch_dir(), scratch_dir());
+    let (file, other) = (image(dir.path()), image(other_dir.path()));
+    let device = Loop::attach(&file);
+    let path = device.path.clone();
+    let words = ["--destroy", "--force", text(&path)];
+    let mut second = None;
+    let (code, said) = end_by_after(Signal::TERM, &words, || {
+        system("losetup", ["--detach", text(&path)]).good();
+        // From now on the number may be that of another test's device.
+        std::mem::forget(device);
+        second = Some(Loop::attach(&other));
+    });
+    assert_eq!(code, Some(INTERRUPTED), "{said}");
+    let second = second.expect("it was attached");
+    assert_ne!(second.path, path);
+    drop(second);
+    let is_as_it_was = |file: &Path| fs::read(file).unwrap().iter().all(|byte| *byte == 7);
+    assert!(is_as_it_was(&other), "the other file was written to");
+    assert!(!is_as_it_was(&file), "nothing was written");
 }
 
 #[test]

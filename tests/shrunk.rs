@@ -52,6 +52,21 @@ fn an_image_that_is_cut_stops_the_volume() {
     assert_stopped(&mut scratch, &image, 40 << 20);
 }
 
+/// As after a disk was pulled.
+#[test]
+fn a_failed_volume_that_is_gone_does_not_unmount_well() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    scratch.mount(OPTIONS);
+    let image = scratch.image();
+    cut(&image, 40 << 20);
+    sync_new_file(&scratch, "first").expect_err("it must not be acknowledged");
+    fs::remove_file(&image).unwrap();
+    let ran = onejournal(["umount", text(&scratch.dir())]);
+    ran.refused(8, "unmounted, but not closed");
+    ran.refused(8, "it is gone");
+    scratch.expect_ended();
+}
+
 #[test]
 fn an_image_that_is_cut_under_a_loop_device_stops_the_volume() {
     let Some(mut scratch) = Scratch::new() else { return };

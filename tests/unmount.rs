@@ -3,7 +3,6 @@
 use crate::support;
 
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,46 +13,10 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use support::{
-    LET_GO, Loop, ONEJOURNAL, Scratch, TempMount, alone, onejournal, run, spawn, system, text,
+    Loop, ONEJOURNAL, Scratch, TempMount, Waiting, alone, onejournal, run, spawn, system, text,
 };
 
 const OPERATIONAL: i32 = 8;
-
-/// A shell that was started by `program` and waits for its input to end.
-struct Waiting(Child);
-
-impl Waiting {
-    fn start(command: &mut Command) -> Waiting {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = spawn(command).unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "here\n");
-        Waiting(child)
-    }
-
-    /// In a mount namespace of its own with a copy of the volume's mount, in the directory `dir`.
-    fn in_copy(scratch: &Scratch, dir: &Path) -> Waiting {
-        let script = format!(r#"{LET_GO} cd "$2" && echo here && read line"#);
-        let mut command = Command::new("unshare");
-        command.args(["-m", "--propagation", "private", "sh", "-c", &script, "sh"]);
-        command.args([&scratch.dir(), dir]);
-        Waiting::start(&mut command)
-    }
-
-    fn end(mut self) {
-        drop(self.0.stdin.take());
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        // Of a test that failed.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn umount(path: &Path) -> support::Ran {
     onejournal(["umount", text(path)])
@@ -91,11 +54,11 @@ fn a_volume_is_unmounted_by_its_device() {
 fn a_copy_in_another_namespace_is_named_and_taken_off() {
     let _alone = alone();
     let Some(mut scratch) = Scratch::mounted("").filter(|_| has_namespaces()) else { return };
-    let copy = Waiting::in_copy(&scratch, scratch.root());
+    let copy = Waiting::in_copy(&scratch.dir(), scratch.root());
     let place = format!(
         "mounted on {} in the mount namespace of process {} (sh)",
         scratch.dir().display(),
-        copy.0.id()
+        copy.id()
     );
     umount(&scratch.dir()).refused(OPERATIONAL, &place);
     assert!(scratch.daemon().is_alive());
@@ -114,8 +77,8 @@ fn a_copy_in_another_namespace_is_named_and_taken_off() {
 fn a_copy_that_is_in_use_is_left_and_named() {
     let _alone = alone();
     let Some(mut scratch) = Scratch::mounted("").filter(|_| has_namespaces()) else { return };
-    let copy = Waiting::in_copy(&scratch, &scratch.dir());
-    let pid = copy.0.id().to_string();
+    let copy = Waiting::in_copy(&scratch.dir(), &scratch.dir());
+    let pid = copy.id().to_string();
     let ran = umount(&scratch.image());
     ran.refused(OPERATIONAL, &format!("of process {pid} (sh)"));
     ran.refused(OPERATIONAL, "in use by a program");
@@ -169,22 +132,33 @@ fn a_daemon_without_a_mount_is_shown_and_can_be_ended() {
     scratch.close_and_check();
 }
 
-/// The process that is waited for is only named like a daemon that closes its volume.
+/// A process that looks like a daemon which closes the volume: `onejournal mount IMAGE`. It runs
+/// `first` with the image as descriptor 9.
+fn like_a_daemon(scratch: &Scratch, user: u32, first: &str) -> Waiting {
+    let script = scratch.root().join("mount");
+    let body = format!(
+        "exec 9<\"$1\" && {first} && echo oj-closing >/proc/$$/comm && echo here && read line"
+    );
+    fs::write(&script, body).unwrap();
+    // By another program: no child of this one has it open to write.
+    let program = scratch.root().join("onejournal");
+    system("cp", ["/bin/sh", text(&program)]).good();
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={user}"), format!("--regid={user}")]).arg("--clear-groups");
+    command.arg(&program).current_dir(scratch.root()).args(["mount", text(&scratch.image())]);
+    Waiting::start(&mut command)
+}
+
 #[test]
 fn a_mount_waits_for_a_daemon_that_is_closing() {
     let _alone = alone();
-    let Some(mut scratch) = Scratch::new().filter(|_| has_program("flock")) else { return };
-    let script = scratch.root().join("mount");
-    let body =
-        "exec 9<\"$1\" && flock 9 && echo oj-closing >/proc/$$/comm && echo here && read line";
-    fs::write(&script, body).unwrap();
-    let mut command = Command::new("sh");
-    command.current_dir(scratch.root()).args(["mount", text(&scratch.image())]);
-    let closing = Waiting::start(&mut command);
+    let has_programs = |_: &Scratch| has_program("flock") && has_program("setpriv");
+    let Some(mut scratch) = Scratch::new().filter(has_programs) else { return };
+    let closing = like_a_daemon(&scratch, 0, "flock 9");
     let mut command = Command::new(ONEJOURNAL);
     command.args([Path::new("mount"), Path::new("-f"), &scratch.image(), &scratch.dir()]);
     let mut mount = spawn(&mut command).unwrap();
-    while !waits_for(mount.id(), closing.0.id()) {
+    while !waits_for(mount.id(), closing.id()) {
         assert!(mount.try_wait().unwrap().is_none(), "it did not wait");
         std::thread::yield_now();
     }
@@ -196,6 +170,39 @@ fn a_mount_waits_for_a_daemon_that_is_closing() {
     scratch.adopt();
     scratch.umount();
     assert!(mount.wait().unwrap().success());
+    scratch.check();
+}
+
+/// Every user can start a process that looks like a daemon, of an image that may be read.
+#[test]
+fn regression_a_process_of_another_user_is_no_daemon() {
+    let _alone = alone();
+    let has_programs = |_: &Scratch| has_program("flock") && has_program("setpriv");
+    let Some(mut scratch) = Scratch::new().filter(has_programs) else { return };
+    let (image, dir) = (scratch.image(), scratch.dir());
+    fs::set_permissions(scratch.root(), Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&image, Permissions::from_mode(0o644)).unwrap();
+    let limited =
+        |arguments: &[&str]| run(Command::new("timeout").args(["60", ONEJOURNAL]).args(arguments));
+    // It is older than the daemon, so it is seen first.
+    let other = like_a_daemon(&scratch, 65_534, "true");
+    scratch.mount("");
+    limited(&["umount", text(&dir)]).good();
+    scratch.expect_closed();
+    other.end();
+    let other = like_a_daemon(&scratch, 65_534, "flock 9");
+    let named = format!("process {}", other.id());
+    for arguments in [
+        &["mount", text(&image), text(&dir)][..],
+        &["fsck", text(&image)],
+        &["mkfs", "--force", text(&image)],
+        &["dump", text(&image)],
+    ] {
+        let ran = limited(arguments);
+        ran.refused(OPERATIONAL, "in use");
+        ran.refused(OPERATIONAL, &named);
+    }
+    other.end();
     scratch.check();
 }
 
@@ -212,7 +219,7 @@ fn a_mount_waits_for_a_copy_of_the_last_one() {
     let _alone = alone();
     let Some(mut scratch) = Scratch::mounted("").filter(|_| has_namespaces()) else { return };
     fs::write(scratch.path("f"), "f").unwrap();
-    let copy = Waiting::in_copy(&scratch, scratch.root());
+    let copy = Waiting::in_copy(&scratch.dir(), scratch.root());
     system("umount", [scratch.dir()]).good();
     let daemon = u32::try_from(scratch.daemon().id.as_raw_nonzero().get()).unwrap();
     let mut command = Command::new(ONEJOURNAL);
@@ -349,15 +356,15 @@ fn a_copy_of_a_dead_mount_is_named_and_taken_off() {
     let (image, dir) = (scratch.image(), scratch.dir());
     let device = Loop::attach(&image);
     scratch.mount_target(&device.path, "");
-    let copy = Waiting::in_copy(&scratch, &scratch.dir());
+    let copy = Waiting::in_copy(&scratch.dir(), &scratch.dir());
     scratch.daemon().signal(Signal::KILL);
     assert!(scratch.daemon().ended());
     let mount = || onejournal(["mount", text(&device.path), text(&dir)]);
-    let place = format!("in the mount namespace of process {} (sh)", copy.0.id());
+    let place = format!("in the mount namespace of process {} (sh)", copy.id());
     mount().refused(OPERATIONAL, &place);
     // The shell there has the mount as its directory.
     umount(&device.path).refused(OPERATIONAL, "the next mount recovers it");
-    mount().refused(OPERATIONAL, &format!("sh ({})", copy.0.id()));
+    mount().refused(OPERATIONAL, &format!("sh ({})", copy.id()));
     copy.end();
     scratch.expect_closed();
     mount().good();

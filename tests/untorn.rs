@@ -406,6 +406,45 @@ fn a_volume_forgets_when_it_is_told_to() {
     scratch.close_and_check();
 }
 
+/// Whoever may write a file could make the volume refuse mounts of another.
+#[test]
+fn regression_only_the_owner_of_the_volume_declares_a_size_first() {
+    use std::os::unix::fs::chown;
+    let Some(mut scratch) = mounted("order=history") else { return };
+    let (file, other, root) = (scratch.path("file"), scratch.path("other"), scratch.dir());
+    fs::write(&file, "x").unwrap();
+    fs::write(&other, "x").unwrap();
+    chown(&file, Some(1000), Some(1000)).unwrap();
+    let set = |bytes: u64| format!("os.setxattr('file', '{DECLARED}', b'{bytes}')");
+    let Some(mut peer) = support::Peer::as_user(&root, 1000, 1000) else { return };
+    peer.fails(Errno::PERM, &set(4096));
+    if has_program("setpriv") {
+        // It may enter the directories of the program and of the test.
+        let capabilities = ["--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override"];
+        let ids = ["--reuid=1000", "--regid=1000", "--clear-groups"];
+        let program = [support::ONEJOURNAL, "set-mode", "--atomic=64K", text(&file)];
+        system("setpriv", ids.into_iter().chain(capabilities).chain(program))
+            .refused(OPERATIONAL, "the owner of the volume's root directory");
+    }
+    peer.fails(Errno::INVAL, &set(5000));
+    drop(peer);
+    assert_eq!(scratch.counter("atomic_declared_bytes"), 0);
+    scratch.remount("order=sync");
+    scratch.remount("order=history");
+    // Users may declare a size that the volume remembers anyway.
+    declare(&scratch, "16K", "other");
+    let mut peer = support::Peer::as_user(&root, 1000, 1000).unwrap();
+    peer.good(&set(16_384));
+    peer.fails(Errno::PERM, &set(32_768));
+    assert_eq!(mode_of(&file), "auto atomic=16384");
+    // The owner of the root directory is the owner of the volume.
+    chown(&root, Some(1000), Some(1000)).unwrap();
+    peer.good(&set(32_768));
+    drop(peer);
+    assert_eq!(scratch.counter("atomic_declared_bytes"), 32_768);
+    scratch.close_and_check();
+}
+
 /// Without extended attributes nothing can be declared. What was declared holds.
 #[test]
 fn declarations_hold_without_extended_attributes() {

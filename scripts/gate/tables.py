@@ -24,6 +24,8 @@ TRANSPORT: Sequence[Rule] = [
     Rule(_COMMAND, "atomic", "large requests"),
     Rule(_COMMAND, "untorn", "large requests, also of memory that is not aligned"),
     Rule(_COMMAND, "fsx", "all kinds of requests, at random"),
+    Rule(_COMMAND, "memory::the_daemon_keeps_to_its_limit_by_either_way_to_the_kernel",
+         "memory of threads with rings"),
 ]
 
 # No other test runs meanwhile.
@@ -86,7 +88,9 @@ _RELEASE: Sequence[Extra] = [
           environment={"CUTS": "1000", "SEED": "{seed}"}),
     Extra("kills in a virtual machine", ["scripts/killed-vm"], 40 * MINUTE),
     Extra("NVRAM in a virtual machine", ["scripts/nvram-vm"], 30 * MINUTE),
-    Extra("boots of a virtual machine", ["scripts/boot-vm"], 60 * MINUTE),
+    Extra("volumes under systemd in a virtual machine", ["scripts/systemd-vm"], 60 * MINUTE,
+          environment={"SEED": "{seed}"}),
+    Extra("stacks of devices in a virtual machine", ["scripts/stack-vm"], 60 * MINUTE),
     Extra("kernels in virtual machines", ["scripts/kernel-matrix"], 12 * 60 * MINUTE),
     Extra("fuzzing journals", ["scripts/fuzz", "journal_reader", "1800"], 60 * MINUTE),
     Extra("fuzzing volumes", ["scripts/fuzz", "volume_open", "1800"], 60 * MINUTE),

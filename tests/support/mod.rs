@@ -6,7 +6,6 @@ pub mod beside;
 mod emulated_disk;
 mod held;
 mod logd;
-mod memory_group;
 pub mod mounted;
 mod namespace;
 mod peer;
@@ -27,8 +26,7 @@ use rustix::fs::{FlockOperation, flock};
 pub use emulated_disk::EmulatedDisk;
 pub use held::{HeldDevice, wait_until};
 pub use logd::Logd;
-pub use memory_group::MemoryGroup;
-pub use namespace::{LET_GO, alone};
+pub use namespace::{LET_GO, Waiting, alone};
 pub use peer::{Peer, python};
 pub use scratch::{Daemon, Loop, Partition, Scratch, TempMount, scratch_dir, tmpfs_dir};
 

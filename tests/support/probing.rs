@@ -30,6 +30,15 @@ pub fn check_empty(dir: &Path) {
 
 /// Ends a long measurement by `signal`, after it has begun. Its exit code, and what it says then.
 pub fn end_by(signal: Signal, words: &[&str]) -> (Option<i32>, String) {
+    end_by_after(signal, words, || ())
+}
+
+/// The same; `meanwhile` is called after the measurement has begun.
+pub fn end_by_after(
+    signal: Signal,
+    words: &[&str],
+    meanwhile: impl FnOnce(),
+) -> (Option<i32>, String) {
     let mut command = Command::new(ONEJOURNAL);
     command.args(["probe", "--seconds", "3600", "--size", "4M"]).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -39,6 +48,7 @@ pub fn end_by(signal: Signal, words: &[&str]) -> (Option<i32>, String) {
     // It has its files when it has said what it will write.
     errors.read_line(&mut line).unwrap();
     assert!(line.contains("at most"), "{line}");
+    meanwhile();
     kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), signal).unwrap();
     let mut rest = String::new();
     errors.read_to_string(&mut rest).unwrap();

@@ -8,7 +8,7 @@ use device::{Living, Machine};
 use ext4::{Claim, Claimant};
 use journal::JournalError;
 
-use crate::{CliError, Result};
+use crate::error::{CliError, Result};
 
 /// The name of the option with which `mount -o` and `fsck --` take a volume over from another
 /// machine.

@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
-use crate::{CliError, Result};
+use crate::error::{CliError, Result};
 
 /// Counters by name.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +67,11 @@ pub fn cannot_read(path: &Path, errno: Errno) -> CliError {
 pub fn read_raw(path: &Path, name: &[u8]) -> std::result::Result<Vec<u8>, Errno> {
     let name = std::str::from_utf8(name).map_err(|_| Errno::INVAL)?;
     device::virtual_attribute(path, name)
+}
+
+/// The bytes that a file is declared to need.
+pub fn declared_bytes(file: &Path) -> Option<String> {
+    String::from_utf8(read_raw(file, ext4::ATOMIC_XATTR.as_bytes()).ok()?).ok()
 }
 
 #[cfg(test)]

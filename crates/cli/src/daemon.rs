@@ -6,6 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -25,19 +26,21 @@ use crate::journal_search::{self, Need};
 use crate::messages::{self, Outlet};
 use crate::mount_options::{self, Parsed};
 use crate::namespaces::ByProcess;
+use crate::output::plain;
 use crate::service_manager::notify;
 use crate::signals::is_ignored;
 use crate::volumes::ServedVolume;
 use crate::{
-    CliError, MountArgs, Result, ending, guard, memory, page_writer, remount, surroundings, sync,
-    target, umount,
+    CliError, MountArgs, Result, ending, guard, memory, mention, page_writer, remount,
+    surroundings, sync, target, umount,
 };
 
 const READY: &str = "ready";
 
-pub fn run(args: &MountArgs) -> Result<u8> {
+/// `is_aside`: another process of this command waits for this one.
+pub fn run(args: &MountArgs, is_aside: bool) -> Result<u8> {
     if mount_options::words(&args.options).any(|option| option == "remount") {
-        return remount::run(&args.dir, &args.options);
+        return remount::run(args, is_aside);
     }
     let parsed = mount_options::parse(&args.options)?;
     surroundings::of_server();
@@ -105,19 +108,18 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         claimed.map_err(|error| refused(args, &path, &error))?;
         refuse_unclosed(&path, &as_device, why)?;
     }
-    let place = journal_place(&path, &as_device, &parsed, read_only);
+    let is_writable = unwritable.is_none();
+    let elsewhere = journal_elsewhere(&path, device.inner(), &as_device, &parsed, is_writable);
     // A volume that another machine has open lacks a journal that is there, too.
-    let place = place.map_err(|error| match ext4::check_claim(&as_device, &claimant) {
+    let elsewhere = elsewhere.map_err(|error| match ext4::check_claim(&as_device, &claimant) {
         Err(claimed @ ext4::Error::Claimed { .. }) => refused(args, &path, &claimed),
         Ok(()) | Err(_) => error,
     })?;
     drop(as_device);
-    let journal = place.as_ref().map(|place| open_journal(&path, place, &parsed)).transpose()?;
+    let (journal_target, journal) = elsewhere.unzip();
     let (journal, journal_counters) = journal.map(|j| (j.medium, j.counters)).unzip();
     let durability = journal.iter().map(Medium::durability).fold(durability, Ord::min);
     let durability = durability.name();
-    let journal_target = place.map(|place| place.path.display().to_string());
-    let is_writable = unwritable.is_none();
     let choice = match journal {
         Some(medium) => JournalChoice::On(medium),
         None if parsed.journal_inside => JournalChoice::Inside,
@@ -243,20 +245,35 @@ fn refused(args: &MountArgs, path: &Path, error: &ext4::Error) -> CliError {
     claimant::failed(path, error, &retry)
 }
 
-/// Where the journal is, if it is not in the volume: where the options say, or on the device that
-/// holds the journal that the volume records.
-fn journal_place(
+/// The journal that is not in the volume, and where it is: where the options say, or on the device
+/// that holds the journal that the volume records.
+fn journal_elsewhere(
     path: &Path,
+    disk: &Disk,
     device: &Arc<dyn BlockDevice>,
     parsed: &Parsed,
-    read_only: bool,
-) -> Result<Option<JournalOptions>> {
+    is_writable: bool,
+) -> Result<Option<(String, OpenJournal)>> {
+    let open = |place: JournalOptions| {
+        let journal = open_journal(path, disk, &place, parsed)?;
+        Ok((place.path.display().to_string(), journal))
+    };
+    let find = |need| {
+        let located = journal_search::locate(path, device, None, need)?;
+        let place = located.map(|path| JournalOptions { path, ..JournalOptions::default() });
+        place.map(open).transpose()
+    };
     if parsed.journal.is_some() || parsed.journal_inside {
-        return Ok(parsed.journal.clone());
+        return parsed.journal.clone().map(open).transpose();
     }
-    let need = if read_only { Need::ReadOnlyMount } else { Need::Mount };
-    let located = journal_search::locate(path, device, None, need)?;
-    Ok(located.map(|path| JournalOptions { path, ..JournalOptions::default() }))
+    if !parsed.mount.read_only {
+        return find(Need::Mount);
+    }
+    match find(Need::ReadOnlyMount)? {
+        // A mount that may become writable takes the journal if it is there.
+        None if is_writable => Ok(find(Need::Mount).unwrap_or_default()),
+        found => Ok(found),
+    }
 }
 
 /// Sets where messages go from now on: to standard error, or for a daemon, to the outlet.
@@ -279,8 +296,7 @@ fn tell_of(outlet: &Option<Arc<Outlet>>) -> fn(&str) {
 
 /// Standard output may be closed; that must not end the process.
 fn tell(text: &str) {
-    let mut stdout = std::io::stdout();
-    let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    mention!("{text}");
 }
 
 /// Another process asks, because this one has to answer.
@@ -293,7 +309,8 @@ fn tell_if_unheard(dir: &str) -> Result<()> {
 }
 
 fn say_mounted(path: &Path, dir: &str) {
-    let text = format!("mounted {} on {dir}", path.display());
+    // Each line would be another statement to the service manager.
+    let text = plain(&format!("mounted {} on {dir}", path.display()));
     notify(&format!("READY=1\nSTATUS={text}"));
     tell(&text);
     tell("Ctrl-C unmounts");
@@ -346,9 +363,13 @@ fn refuse_unclosed(path: &Path, device: &Arc<dyn BlockDevice>, why: &CliError) -
     }
 }
 
-fn open_journal(target: &Path, options: &JournalOptions, parsed: &Parsed) -> Result<OpenJournal> {
-    let trust = target::trust(target);
-    let journal = journal_path::open_for_mount(target, options, parsed.durability, trust)?;
+fn open_journal(
+    target: &Path,
+    disk: &Disk,
+    options: &JournalOptions,
+    parsed: &Parsed,
+) -> Result<OpenJournal> {
+    let journal = journal_path::open_for_mount(target, disk, options, parsed.durability)?;
     check_durability(&options.path, journal.medium.durability(), parsed)?;
     Ok(journal)
 }
@@ -390,11 +411,11 @@ fn mount_source(path: &Path, disk: &Disk) -> (Source, Option<File>) {
     if !rustix::process::geteuid().is_root() {
         return (plain, None);
     }
-    if !path.is_file() {
+    if !target::metadata(path, disk).is_ok_and(|found| found.is_file()) {
         disk.release_exclusive();
         return (Source::BlockDevice(path.to_owned()), None);
     }
-    match attach_loop(path) {
+    match attach_loop(disk) {
         Ok((device_path, file)) => (Source::BlockDevice(device_path), Some(file)),
         Err(error) => {
             tracing::warn!("no loop device ({error}): `sync` is left to the commit timer");
@@ -403,7 +424,11 @@ fn mount_source(path: &Path, disk: &Disk) -> (Source, Option<File>) {
     }
 }
 
-fn attach_loop(path: &Path) -> std::result::Result<(PathBuf, File), String> {
+/// Attaches the file that is open. It is opened once more, without direct I/O, which the loop
+/// device would take over.
+fn attach_loop(disk: &Disk) -> std::result::Result<(PathBuf, File), String> {
+    let file = disk.file().map_err(|e| e.to_string())?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let file = OpenOptions::new().read(true).write(true).open(path).map_err(|e| e.to_string())?;
     let options = LoopOptions { autoclear: true, ..LoopOptions::default() };
     let device = LoopDevice::attach(&file, options).map_err(|e| e.to_string())?;
@@ -426,4 +451,35 @@ fn announce(outlet: &Outlet, path: &Path, journal: Option<&str>) -> Result<()> {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).map_err(failed)?;
     rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use onejournal_testing::has_loop_devices;
+
+    use super::*;
+
+    #[test]
+    fn regression_the_loop_device_gets_the_file_that_is_open() {
+        if !has_loop_devices() {
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        for name in ["image", "other"] {
+            std::fs::write(home.join(name), [0; 64 << 10]).unwrap();
+        }
+        let disk = target::open(&home.join("image"), Access::ReadWrite).unwrap();
+        std::fs::rename(home.join("image"), home.join("moved")).unwrap();
+        std::fs::rename(home.join("other"), home.join("image")).unwrap();
+        let (Source::BlockDevice(device), Some(_attached)) =
+            mount_source(&home.join("image"), &disk)
+        else {
+            panic!("no loop device")
+        };
+        let name = device.file_name().unwrap().to_str().unwrap();
+        let file = format!("/sys/block/{name}/loop/backing_file");
+        let file = std::fs::read_to_string(file).unwrap();
+        assert_eq!(Path::new(file.trim()), home.join("moved"));
+    }
 }

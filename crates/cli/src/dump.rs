@@ -9,14 +9,16 @@ use journal::{End, Record, Scan};
 use serde_json::{Value, json};
 
 use crate::journal_search::Need;
-use crate::say;
-use crate::{CliError, DumpArgs, Result, journal_path, journal_search, target};
+use crate::output::plain;
+use crate::output::say_json;
+use crate::{CliError, DumpArgs, Result, journal_path, journal_search, say, target};
 
 pub fn run(args: &DumpArgs) -> Result<u8> {
     let path = &args.target;
-    let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadOnly)?);
+    let disk = Arc::new(target::open(path, Access::ReadOnly)?);
+    let device: Arc<dyn BlockDevice> = disk.clone();
     let located = journal_search::locate(path, &device, args.journal.as_deref(), Need::Print)?;
-    let open = |journal: &Path| journal_path::open_as_it_is(journal, Access::ReadOnly, path);
+    let open = |journal: &Path| journal_path::open_as_it_is(journal, Access::ReadOnly, path, &disk);
     let journal = located.as_deref().map(open).transpose()?;
     let survey = Survey::take(&device, journal.as_ref());
     let survey = survey.map_err(|error| CliError::at(path, error))?;
@@ -29,7 +31,7 @@ pub fn run(args: &DumpArgs) -> Result<u8> {
     })?;
     if args.json {
         let text = serde_json::to_string_pretty(&as_json(&survey, &scan, located.as_deref()));
-        say!("{}", text.expect("numbers and strings always render"));
+        say_json!(text.expect("numbers and strings always render"));
     } else {
         print_text(&survey, &scan, located.as_deref())?;
     }
@@ -41,10 +43,10 @@ fn print_text(survey: &Survey, scan: &Scan, journal: Option<&Path>) -> Result<()
     say!("volume      {} blocks, uuid {}", survey.block_count, uuid_text(&survey.uuid));
     say!("state       {}", if survey.needs_recovery { "not closed" } else { "clean" });
     if let Some(claimed_by) = &survey.claimed_by {
-        say!("claim       {claimed_by}");
+        say!("claim       {}", plain(claimed_by));
     }
     match journal {
-        Some(journal) => say!("journal     on {}", journal.display()),
+        Some(journal) => say!("journal     on {}", plain(&journal.display().to_string())),
         None => say!("journal     in the volume"),
     }
     say!("incarnation {:016x}, header {}", header.incarnation, header.sequence);

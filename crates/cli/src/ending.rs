@@ -6,6 +6,7 @@
 use mount::{Closer, MountHandle};
 use signal_hook::iterator::Signals;
 
+use crate::output::plain;
 use crate::service_manager::notify;
 use crate::{CliError, Result, error, users};
 
@@ -42,7 +43,8 @@ fn end(handle: &MountHandle, tell: fn(&str)) {
         return;
     }
     let users = users.unwrap_or_else(|| "unknown".into());
-    let text = format!("waiting for programs that still use it: {users}");
+    // Each line would be another statement to the service manager.
+    let text = plain(&format!("waiting for programs that still use it: {users}"));
     notify(&format!("STATUS={text}"));
     tell(&format!("{text}; another signal closes the volume, and they get errors"));
 }

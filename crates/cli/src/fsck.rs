@@ -18,7 +18,7 @@ use crate::error::{CORRECTED, OPERATIONAL, UNCORRECTED};
 use crate::fsck_view::{TemporaryDir, View, ViewFile};
 use crate::journal_search::{Journals, Need};
 use crate::mention;
-use crate::target::{cannot_start, in_sbin};
+use crate::target::{ON_STDIN, cannot_start, in_sbin, on_stdin};
 use crate::{CliError, FsckArgs, Result, journal_path, journal_search, target};
 
 pub fn run(args: FsckArgs) -> Result<u8> {
@@ -56,7 +56,7 @@ fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
         Err(ext4::Error::Corrupt { .. }) if is_for_e2fsck(&device) => return Ok(false),
         checked => checked.map_err(failed)?,
     }
-    let journal = open_journal(args, &device, Access::ReadWrite)?;
+    let journal = open_journal(args, disk, Access::ReadWrite)?;
     let survey = Survey::take(&device, journal.as_ref()).map_err(failed)?;
     if survey.is_torn {
         ext4::mend_superblock(&device).map_err(failed)?;
@@ -128,17 +128,17 @@ fn give_up_journal(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
 /// finds.
 fn look(args: &FsckArgs) -> Result<u8> {
     let path = &args.target;
-    let device: Arc<dyn BlockDevice> = Arc::new(target::open(path, Access::ReadOnly)?);
-    let journal = open_journal(args, &device, Access::ReadOnly)?;
+    let disk = Arc::new(target::open(path, Access::ReadOnly)?);
+    let device: Arc<dyn BlockDevice> = disk.clone();
+    let journal = open_journal(args, &disk, Access::ReadOnly)?;
+    let e2fsck = || e2fsck(Subject::Volume(&disk), path, "-n").map(|checked| checked.code);
     let survey = match Survey::take(&device, journal.as_ref()) {
-        Err(ext4::Error::Corrupt { .. }) if is_for_e2fsck(&device) => {
-            return e2fsck(path, path, "-n").map(|checked| checked.code);
-        }
+        Err(ext4::Error::Corrupt { .. }) if is_for_e2fsck(&device) => return e2fsck(),
         survey => survey.map_err(|error| CliError::at(path, error))?,
     };
     match (survey.is_torn, survey.needs_recovery) {
         (true, _) => mention!("{}: its superblock was torn by a power cut", path.display()),
-        (false, false) => return e2fsck(path, path, "-n").map(|checked| checked.code),
+        (false, false) => return e2fsck(),
         (false, true) => {}
     }
     if !survey.needs_recovery {
@@ -151,14 +151,11 @@ fn look(args: &FsckArgs) -> Result<u8> {
 }
 
 /// Opens the journal that recovery needs, if it is elsewhere.
-fn open_journal(
-    args: &FsckArgs,
-    device: &Arc<dyn BlockDevice>,
-    access: Access,
-) -> Result<Option<Medium>> {
+fn open_journal(args: &FsckArgs, disk: &Arc<Disk>, access: Access) -> Result<Option<Medium>> {
+    let device: Arc<dyn BlockDevice> = disk.clone();
     let given = args.journal.as_deref();
-    let located = journal_search::locate(&args.target, device, given, Need::Recovery)?;
-    let open = |path: &Path| journal_path::open_as_it_is(path, access, &args.target);
+    let located = journal_search::locate(&args.target, &device, given, Need::Recovery)?;
+    let open = |path: &Path| journal_path::open_as_it_is(path, access, &args.target, disk);
     located.as_deref().map(open).transpose()
 }
 
@@ -192,7 +189,7 @@ fn check(args: &FsckArgs, disk: &Arc<Disk>) -> Result<u8> {
     let survey = Survey::take(&device, None);
     disk.release_exclusive(); // e2fsck wants the kernel's own claim of a block device
     if survey.is_ok_and(|survey| !survey.has_errors) {
-        let found = e2fsck_captured(path, path, "-n")?;
+        let found = e2fsck_captured(Subject::Volume(disk), path, "-n")?;
         if found.is_clean() {
             found.print();
             return Ok(0);
@@ -212,7 +209,7 @@ fn repair(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<u8> {
         let other = "A repair without FUSE, which a power cut may leave half done";
         CliError::at(path, format!("{why}: {error}. {other}: e2fsck -f {how} TARGET"))
     })?;
-    let checked = e2fsck(&file.path(), path, how);
+    let checked = e2fsck(Subject::View(&file.path()), path, how);
     file.end().map_err(|error| CliError::at(path, error))?;
     let checked = checked?;
     if checked.code >= OPERATIONAL {
@@ -263,19 +260,31 @@ impl Checked {
     }
 }
 
-/// Runs e2fsck on `path`, and prints its output as if the path were `shown`.
-fn e2fsck(path: &Path, shown: &Path, how: &str) -> Result<Checked> {
-    let checked = e2fsck_captured(path, shown, how)?;
+/// The volume or file that e2fsck is run on.
+enum Subject<'a> {
+    /// The open volume.
+    Volume(&'a Disk),
+    /// The file that is a view of it.
+    View(&'a Path),
+}
+
+/// Runs e2fsck, and prints its output as if the path were `shown`.
+fn e2fsck(subject: Subject, shown: &Path, how: &str) -> Result<Checked> {
+    let checked = e2fsck_captured(subject, shown, how)?;
     checked.print();
     Ok(checked)
 }
 
-fn e2fsck_captured(path: &Path, shown: &Path, how: &str) -> Result<Checked> {
+fn e2fsck_captured(subject: Subject, shown: &Path, how: &str) -> Result<Checked> {
+    let (path, stdin) = match subject {
+        Subject::Volume(disk) => (Path::new(ON_STDIN), on_stdin(shown, disk)?),
+        Subject::View(path) => (path, Stdio::null()),
+    };
     let output = in_sbin("e2fsck")
         .args(["-f", how])
         .arg(path)
         .env("LC_ALL", "C") // What it says is read.
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .output();
     let Output { status, stdout, stderr } =
         output.map_err(|error| cannot_start("e2fsck", &error))?;

@@ -12,7 +12,7 @@ use device::{AlignedBuf, BlockDevice, DeviceError, Durability, Operation};
 use mount::OneFile;
 use rustix::io::Errno;
 
-use crate::{CliError, Result};
+use crate::error::{CliError, Result};
 
 const BLOCK: u64 = 4096;
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::mount_options;
-use crate::{CliError, FsckArgs, MountArgs, Result, daemon, error, fsck};
+use crate::output::complain;
+use crate::{CliError, FsckArgs, MountArgs, Result, daemon, error, fsck, mention, mount_options};
 
 /// The types that a helper is started for.
 const TYPES: [&str; 3] = ["onejournal", "fuse.onejournal", "fuseblk.onejournal"];
@@ -107,7 +107,7 @@ pub fn run() -> Option<u8> {
 
 fn ended(name: &str, result: Result<u8>, translate: fn(u8) -> u8) -> u8 {
     translate(result.unwrap_or_else(|error| {
-        eprintln!("{name}: {error}");
+        complain!("{name}: {error}");
         error.code
     }))
 }
@@ -147,13 +147,13 @@ fn mount(arguments: impl Iterator<Item = OsString>) -> Result<u8> {
         enter(helper.namespace.as_deref())?;
         let MountHelper { options, target, dir, .. } = helper;
         let args = MountArgs { foreground: false, options, announce: false, target, dir };
-        let code = daemon::run(&args)?;
+        let code = daemon::run(&args, false)?;
         if code != 0 {
             return Ok(code);
         }
     }
     if helper.verbose {
-        println!("mounted {what}");
+        mention!("mounted {what}");
     }
     Ok(0)
 }

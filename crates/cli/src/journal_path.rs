@@ -11,9 +11,9 @@
 //! writing it must belong to a trusted user ([`target::trust`]), others must not be able to write a
 //! regular file, and a link to it must have been made by a trusted user.
 
-use std::fs::{File, OpenOptions};
+use std::fs::Metadata;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ use device::{
 use journal::Medium;
 use mount::JournalCounters;
 
-use crate::target::Unopened;
+use crate::new_file::{NewFile, remove_if_failed};
+use crate::target::{REPLACED, Unopened};
 use crate::{CliError, Result, target};
 
 /// Smallest journal of four regions. A smaller one, in a file that exists, gets fewer regions.
@@ -40,30 +41,46 @@ pub struct JournalOptions {
     pub latency_ns_per_line: u64,
 }
 
-/// Opens the journal for a mount of the volume `target`. `asked`: the durability class that the user
-/// asked for, if any.
+/// Opens the journal for a mount of the volume `target`, which is on `disk`. `asked`: the
+/// durability class that the user asked for, if any.
 pub fn open_for_mount(
     target: &Path,
+    disk: &Disk,
     options: &JournalOptions,
     asked: Option<Durability>,
-    trust: Trust,
 ) -> Result<OpenJournal> {
     let path = &options.path;
     check_apart(path, target)?;
     let how = "does not exist; to make it: -o journal=TARGET,journal_size=64M";
-    let is_made = make(path, options.size_bytes, how)?;
-    let opened = open(path, Access::ReadWrite, asked, Some(trust));
+    let trust = target::trust(target, disk)?;
+    let made = make(path, options.size_bytes, how)?;
+    let opened = open_made(path, made.as_ref(), asked, trust);
     let opened = opened.and_then(|medium| slow_down(medium, options));
-    if opened.is_err() && is_made {
-        let _ = std::fs::remove_file(path); // The error to report is the one there is already.
-    }
-    Ok(opened?.metered())
+    Ok(remove_if_failed(made.as_ref(), opened)?.metered())
 }
 
-/// Opens the journal of `target` for a command that does not mount, whatever its durability class.
-pub fn open_as_it_is(path: &Path, access: Access, target: &Path) -> Result<Medium> {
-    let trust = (access == Access::ReadWrite).then(|| target::trust(target));
+/// Opens the journal of `target`, which is on `disk`, for a command that does not mount, whatever
+/// its durability class.
+pub fn open_as_it_is(path: &Path, access: Access, target: &Path, disk: &Disk) -> Result<Medium> {
+    let writes = access == Access::ReadWrite;
+    let trust = writes.then(|| target::trust(target, disk)).transpose()?;
     Ok(open(path, access, Some(Durability::Process), trust)?.metered().medium)
+}
+
+/// The same for writing. A file that does not exist is made with `size_bytes` bytes; the second
+/// value is that file.
+pub fn open_or_make(
+    path: &Path,
+    target: &Path,
+    disk: &Disk,
+    size_bytes: Option<u64>,
+) -> Result<(Medium, Option<NewFile>)> {
+    check_apart(path, target)?;
+    let how = "does not exist; to make a file there, add: --journal-size 64M";
+    let trust = target::trust(target, disk)?;
+    let made = make(path, size_bytes, how)?;
+    let opened = open_made(path, made.as_ref(), Some(Durability::Process), trust);
+    Ok((remove_if_failed(made.as_ref(), opened)?.metered().medium, made))
 }
 
 /// An open journal.
@@ -80,6 +97,16 @@ enum Opened {
 }
 
 impl Opened {
+    /// The attributes of the open file or device.
+    fn metadata(&self) -> std::io::Result<Metadata> {
+        let file = match self {
+            Opened::Disk(disk) => disk.file(),
+            Opened::Mapped(nvram) => nvram.file(),
+            Opened::Slow(nvram) => nvram.inner().file(),
+        };
+        file.map_err(|error| error.source)?.metadata()
+    }
+
     fn metered(self) -> OpenJournal {
         match self {
             Opened::Disk(disk) => metered_block(disk),
@@ -135,8 +162,23 @@ fn open(
     });
     Ok(Opened::Disk(disk.map_err(|unopened| match unopened {
         Unopened::Device(error) => target::opening(error),
-        Unopened::Unknown { error, .. } => error,
+        Unopened::Explained { error, .. } => error,
     })?))
+}
+
+/// Opens the journal for writing. Its file is `made`, if that was made for it.
+fn open_made(
+    path: &Path,
+    made: Option<&NewFile>,
+    asked: Option<Durability>,
+    trust: Trust,
+) -> Result<Opened> {
+    let opened = open(path, Access::ReadWrite, asked, Some(trust))?;
+    let Some(made) = made else { return Ok(opened) };
+    match opened.metadata().is_ok_and(|found| made.is(&found)) {
+        true => Ok(opened),
+        false => Err(CliError::at(path, REPLACED)),
+    }
 }
 
 fn slow_down(opened: Opened, options: &JournalOptions) -> Result<Opened> {
@@ -163,23 +205,22 @@ pub fn check_apart(path: &Path, target: &Path) -> Result<()> {
     Err(CliError::at(path, why))
 }
 
-/// Makes the file if it does not exist. `true` if it was made. `how`: what to say of a file that
-/// does not exist if no size is given.
-pub fn make(path: &Path, size_bytes: Option<u64>, how: &str) -> Result<bool> {
+/// Makes the file durably if it does not exist, and returns it then. `how`: what to say of a file
+/// that does not exist if no size is given.
+fn make(path: &Path, size_bytes: Option<u64>, how: &str) -> Result<Option<NewFile>> {
     let failed = |error: std::io::Error| CliError::at(path, error);
     if path.try_exists().map_err(failed)? {
-        return Ok(false);
+        return Ok(None);
     }
     let Some(size_bytes) = size_bytes else { return Err(CliError::at(path, how)) };
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-    let made =
-        file.set_len(size_bytes).and_then(|()| file.sync_all()).and_then(|()| sync_dir(path));
-    if let Err(error) = made {
-        let _ = std::fs::remove_file(path);
-        return Err(failed(error));
+    let made = NewFile::make(path, size_bytes, 0o600).map_err(failed)?;
+    match made.sync() {
+        Ok(()) => Ok(Some(made)),
+        Err(error) => {
+            made.remove();
+            Err(failed(error))
+        }
     }
-    Ok(true)
 }
 
 /// Parses the size of a journal.
@@ -191,7 +232,22 @@ pub fn parse_journal_size(text: &str) -> std::result::Result<u64, String> {
     Ok(size_bytes)
 }
 
-fn sync_dir(path: &Path) -> std::io::Result<()> {
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_journal_that_was_exchanged_for_the_new_file_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |name: &str| home.path().join(name);
+        let make = |name: &str| make(&at(name), Some(MIN_JOURNAL_BYTES), "").ok().flatten();
+        let (made, other) = (make("made").expect("made"), make("other").expect("made"));
+        let open = |made: &NewFile| {
+            let trust = Trust::own().and_root();
+            open_made(&at("made"), Some(made), Some(Durability::Process), trust)
+        };
+        assert!(open(&made).is_ok());
+        assert!(open(&other).err().expect("refused").text.contains(REPLACED));
+        assert!(make("made").is_none(), "there is one");
+    }
 }

@@ -13,7 +13,7 @@ use device::{BlockDevice, ListedDevice, block_devices};
 use ext4::{RecordedJournal, uuid_text};
 use journal::Label;
 
-use crate::{CliError, Result};
+use crate::error::{CliError, Result};
 
 /// Bytes of each device that are read.
 const LABEL_BYTES: usize = 4096;

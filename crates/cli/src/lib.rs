@@ -22,11 +22,12 @@
 //!   target journal_search      the device or file of a command; the journal of a volume
 //!   volumes                    the volume that a path means
 //!   namespaces ending          mount namespaces; the signals that end a server
-//!   claimant counters fusectl guard messages occupant output page_writer service_manager
-//!   memory signals surroundings units users
+//!   aside claimant counters fusectl guard in_place messages new_file occupant page_writer
+//!   service_manager memory output signals surroundings units users
 //!   error
 //! ```
 
+mod aside;
 mod claimant;
 mod counters;
 mod daemon;
@@ -38,6 +39,7 @@ mod fsck_view;
 mod fusectl;
 mod guard;
 mod helpers;
+mod in_place;
 mod inventory;
 mod journal_path;
 mod journal_search;
@@ -51,6 +53,7 @@ mod mkfs;
 mod mode;
 mod mount_options;
 mod namespaces;
+mod new_file;
 mod occupant;
 mod output;
 mod own_journal;
@@ -83,6 +86,9 @@ use error::{CliError, Result};
 #[derive(Parser)]
 #[command(name = "onejournal", version, max_term_width = 100)]
 struct Cli {
+    /// Do what the process that started this one waits for (internal)
+    #[arg(long, hide = true)]
+    aside: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -345,14 +351,16 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if is_failure { error::USAGE } else { 0 });
         }
     };
-    let result = match cli.command {
+    let result = if cli.aside { aside::begin() } else { Ok(()) };
+    let is_aside = cli.aside;
+    let result = result.and_then(|()| match cli.command {
         Command::Mkfs(args) => mkfs::run(&args),
-        Command::Mount(args) => daemon::run(&args),
+        Command::Mount(args) => daemon::run(&args, is_aside),
         Command::Umount(args) => umount::run(&args.path, args.dead),
         Command::Detach(args) => namespaces::run_detach(&args),
         Command::Guard(args) => guard::run(&args),
         Command::WritePages(args) => page_writer::run(&args),
-        Command::Sync(args) => sync::run(&args),
+        Command::Sync(args) => sync::run(&args, is_aside),
         Command::Ask(args) => inventory::run_ask(&args),
         Command::Fsck(args) => fsck::run(args),
         Command::Dump(args) => dump::run(&args),
@@ -361,16 +369,16 @@ pub fn main() -> ExitCode {
         Command::Ls(args) => ls::run(&args),
         Command::Top(args) => top::run(&args),
         Command::SetJournal(args) => set_journal::run(&args),
-        Command::SetMode(args) => mode::set(&args),
+        Command::SetMode(args) => mode::set(&args, is_aside),
         Command::GetMode(args) => mode::get(&args.files),
         Command::Logd(args) => logd::run(&args),
         Command::Log(args) => log_commands::run(&args),
-    };
+    });
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             if !error.text.is_empty() {
-                eprintln!("onejournal: {error}");
+                output::complain!("onejournal: {error}");
             }
             ExitCode::from(error.code)
         }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::io::IsTerminal;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,9 +13,9 @@ use clap::{Args, Subcommand};
 use log::{Log, LogError, Lsn, Options, Orphan, Outcome, Reader, Record};
 use serde_json::json;
 
-use crate::mention;
-use crate::output::print_line;
-use crate::{CliError, Result, error};
+use crate::output::say_json;
+use crate::output::{plain, print_line, print_text};
+use crate::{CliError, Result, error, mention, say};
 
 #[derive(Args)]
 pub struct LogArgs {
@@ -48,7 +49,8 @@ enum LogCommand {
     },
     /// Print the records of a stream, each followed by a newline
     ///
-    /// For a damaged stream, prints the records before the damage.
+    /// For a damaged stream, prints the records before the damage. On a terminal, control
+    /// characters are shown as `?`.
     Cat {
         #[command(flatten)]
         place: Where,
@@ -212,10 +214,11 @@ fn group_number(group: &str) -> Result<u32> {
 
 fn collect(memory: &Path, force: &[PathBuf]) -> Result<()> {
     for Orphan { path, outcome } in log::collect_orphans(memory, force, is_open).map_err(failed)? {
-        let path = path.display();
+        let path = plain(&path.display().to_string());
         match outcome {
             Outcome::BroughtHome(log) => {
-                mention!("removed {path}: its records are in the log {}", log.display());
+                let log = plain(&log.display().to_string());
+                mention!("removed {path}: its records are in the log {log}");
             }
             Outcome::GivenUp => mention!("removed {path} with all that it held"),
             Outcome::InUse => mention!("in use {path}"),
@@ -306,7 +309,7 @@ fn with_log(place: &Where, command: impl FnOnce(&Opened) -> Result<()>) -> Resul
 fn list(log: &Opened, is_json: bool) -> Result<()> {
     for name in log.stream_names().map_err(|error| log.failed(error))? {
         if !is_json {
-            print_line(name.as_str().as_bytes())?;
+            say!("{name}");
             continue;
         }
         let stat = log.stream(name.as_str()).and_then(|stream| stream.stat());
@@ -314,7 +317,7 @@ fn list(log: &Opened, is_json: bool) -> Result<()> {
             Ok(stat) => serde_json::to_value(stat).expect("plain data"),
             Err(error) => json!({ "name": name.as_str(), "error": error.to_string() }),
         };
-        print_line(line.to_string().as_bytes())?;
+        say_json!(line.to_string());
     }
     Ok(())
 }
@@ -385,18 +388,22 @@ fn stat(log: &Opened, name: Option<&str>, is_json: bool) -> Result<()> {
     };
     let stat = stat.expect("plain data");
     if is_json {
-        return print_line(stat.to_string().as_bytes());
+        say_json!(stat.to_string());
+        return Ok(());
     }
     for (name, value) in stat.as_object().expect("a struct") {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        print_line(format!("{name:18}  {value}").as_bytes())?;
+        say!("{name:18}  {}", plain(&value));
     }
     Ok(())
 }
 
 fn print_record(record: &Record, is_json: bool) -> Result<()> {
     if !is_json {
-        return print_line(&record.payload);
+        return match std::io::stdout().is_terminal() {
+            true => print_text(&String::from_utf8_lossy(&record.payload)),
+            false => print_line(&record.payload),
+        };
     }
     let mut line = json!({ "lsn": record.lsn.0, "usn": record.usn.0 });
     match std::str::from_utf8(&record.payload) {
@@ -406,5 +413,6 @@ fn print_record(record: &Record, is_json: bool) -> Result<()> {
             line["hex"] = hex.into();
         }
     }
-    print_line(line.to_string().as_bytes())
+    say_json!(line.to_string());
+    Ok(())
 }

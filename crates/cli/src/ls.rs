@@ -1,10 +1,14 @@
 //! `onejournal ls`: the mounted and detached volumes, and the logs of this machine.
 
 use clap::Args;
+use log::Look;
 use serde_json::{Value, json};
 
-use crate::inventory::{DetachedVolume, Mounts, SeenLog, SeenMount, detached, logs};
-use crate::units::{bytes, plain};
+use crate::inventory::{DetachedVolume, Logs, Mounts, SeenLog, SeenMount, detached};
+use crate::output::complain;
+use crate::output::plain;
+use crate::output::say_json;
+use crate::units::bytes;
 use crate::{Result, say};
 
 #[derive(Args)]
@@ -20,12 +24,15 @@ const DETACHED_NOTE: &str = "A detached volume is mounted nowhere. It closes whe
                              was synced is lost.";
 
 pub fn run(args: &LsArgs) -> Result<u8> {
-    let (mounts, detached, logs) = (Mounts::without_files().look(), detached(), logs());
-    let text =
-        if args.json { json(&mounts, &detached, &logs) } else { tables(&mounts, &detached, &logs) };
-    say!("{}", text.trim_end());
+    let (mounts, detached) = (Mounts::without_files().look(), detached());
+    let logs = Logs::without_counters().look();
+    if args.json {
+        say_json!(json(&mounts, &detached, &logs));
+    } else {
+        say!("{}", tables(&mounts, &detached, &logs).trim_end());
+    }
     for refusal in logs.iter().filter_map(|log| log.refusal.as_ref()) {
-        eprintln!("onejournal: {}", plain(refusal));
+        complain!("onejournal: {}", plain(refusal));
     }
     Ok(0)
 }
@@ -34,7 +41,7 @@ fn json(mounts: &[SeenMount], detached: &[DetachedVolume], logs: &[SeenLog]) -> 
     let mounts: Vec<Value> = mounts.iter().map(mount_json).collect();
     let detached: Vec<Value> = detached.iter().map(detached_json).collect();
     let logs: Vec<Value> = logs.iter().map(log_json).collect();
-    format!("{:#}\n", json!({ "mounts": mounts, "detached": detached, "logs": logs }))
+    format!("{:#}", json!({ "mounts": mounts, "detached": detached, "logs": logs }))
 }
 
 fn tables(mounts: &[SeenMount], detached: &[DetachedVolume], logs: &[SeenLog]) -> String {
@@ -110,7 +117,7 @@ fn mount_json(mount: &SeenMount) -> Value {
 fn log_row(log: &SeenLog) -> [String; 7] {
     let pids = log.daemon_pid.map_or_else(|| log.pids.clone(), |pid| vec![pid]);
     let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
-    let file_bytes = log.look.iter().flat_map(|look| &look.streams).map(|(_, bytes)| bytes).sum();
+    let file_bytes = log.look.as_ref().map_or(0, file_bytes);
     let stream_count = log.look.as_ref().map_or("-".into(), |look| look.streams.len().to_string());
     [
         log.dir.display().to_string(),
@@ -123,9 +130,14 @@ fn log_row(log: &SeenLog) -> [String; 7] {
     ]
 }
 
+/// The bytes of all log files. Anyone can make files of any length.
+fn file_bytes(look: &Look) -> u64 {
+    look.streams.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+}
+
 fn log_json(log: &SeenLog) -> Value {
     let streams = log.look.as_ref().map(|look| look.streams.len());
-    let file_bytes = log.look.as_ref().map(|look| look.streams.iter().map(|(_, b)| b).sum::<u64>());
+    let file_bytes = log.look.as_ref().map(file_bytes);
     json!({
         "dir": log.dir.to_string_lossy(),
         "daemon_pid": log.daemon_pid,

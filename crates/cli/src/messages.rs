@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::{CliError, Result};
+use crate::error::{CliError, Result};
+use crate::output::{Lines, plain};
 
 const SYSLOG: &str = "/dev/log";
 /// syslog's facility `daemon`, where a message's priority has it.
@@ -23,7 +24,7 @@ const DAEMON: u8 = 3 << 3;
 /// Sends messages of `level` and above to standard error.
 pub fn to_standard_error(level: Level) {
     let builder = tracing_subscriber::fmt().with_ansi(false).with_target(false);
-    builder.with_max_level(level).with_writer(io::stderr).init();
+    builder.with_max_level(level).with_writer(|| Lines(io::stderr())).init();
 }
 
 /// Sends messages of `level` and above to standard error, and from [`Outlet::detach`] on to syslog.
@@ -50,7 +51,8 @@ impl Outlet {
     fn new(syslog: PathBuf, dir: &Path) -> io::Result<Outlet> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        let tag = format!("onejournal[{}]: {}: ", std::process::id(), dir.display());
+        let dir = plain(&dir.display().to_string());
+        let tag = format!("onejournal[{}]: {dir}: ", std::process::id());
         Ok(Outlet { syslog, socket, tag, is_detached: AtomicBool::new(false) })
     }
 
@@ -60,13 +62,14 @@ impl Outlet {
     }
 
     fn send(&self, severity: u8, text: &[u8]) -> io::Result<()> {
+        let text = String::from_utf8_lossy(text);
+        let text = plain(text.strip_suffix('\n').unwrap_or(&text));
         if !self.is_detached.load(Ordering::Acquire) {
-            return io::stderr().write_all(&[b"onejournal: ", text].concat());
+            return io::stderr().write_all(format!("onejournal: {text}\n").as_bytes());
         }
-        let text = text.strip_suffix(b"\n").unwrap_or(text);
-        let head = format!("<{}>{}", DAEMON | severity, self.tag);
+        let message = format!("<{}>{}{text}", DAEMON | severity, self.tag);
         // The path each time, so that a syslog that was restarted gets it.
-        let _ = self.socket.send_to(&[head.as_bytes(), text].concat(), &self.syslog);
+        let _ = self.socket.send_to(message.as_bytes(), &self.syslog);
         Ok(())
     }
 }
@@ -121,13 +124,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let syslog = UnixDatagram::bind(&path).unwrap();
-        let outlet = Outlet::new(path, Path::new("/srv/data")).unwrap();
+        let outlet = Outlet::new(path, Path::new("/srv/\x1bdata")).unwrap();
         outlet.detach();
-        outlet.send(severity(Level::ERROR), b"something failed\n").unwrap();
+        // A line break would begin another message.
+        outlet.send(severity(Level::ERROR), b"something\n\x1b[2Jfailed\n").unwrap();
         let mut text = [0; 200];
         let length = syslog.recv(&mut text).unwrap();
         let expected =
-            format!("<27>onejournal[{}]: /srv/data: something failed", std::process::id());
+            format!("<27>onejournal[{}]: /srv/?data: something??[2Jfailed", std::process::id());
         assert_eq!(std::str::from_utf8(&text[..length]).unwrap(), expected);
     }
 

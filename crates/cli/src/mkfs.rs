@@ -1,19 +1,23 @@
 //! `onejournal mkfs`: runs mke2fs with the sizes that OneJournal needs, and ends in a way that
 //! survives a power cut.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileTypeExt;
+use std::fs::{Metadata, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::Arc;
 
 use device::{Access, BlockDevice, Disk};
 use ext4::layout::superblock::MKFS_UNDER_WAY;
+use rustix::fs::OFlags;
 
 use crate::journal_path::MIN_JOURNAL_BYTES;
+use crate::new_file::{NewFile, is_same, remove_if_failed};
 use crate::occupant::Occupant;
+use crate::output::complain;
 use crate::own_journal::{self, Opened};
-use crate::target::{cannot_start, in_sbin};
+use crate::target::{ON_STDIN, REPLACED, cannot_start, in_sbin, on_stdin};
 use crate::units::size;
 use crate::{CliError, MkfsArgs, Result, mention, target};
 
@@ -23,11 +27,8 @@ const MIN_VOLUME_BYTES: u64 = 8 << 20;
 pub fn run(args: &MkfsArgs) -> Result<u8> {
     check_sizes(args)?;
     let made = prepare(args)?;
-    let result = claim(args, made).and_then(|disk| with_journal(args, disk));
-    if result.is_err() && made {
-        let _ = std::fs::remove_file(&args.target);
-    }
-    say_what_was_made(args, &result?);
+    let result = claim(args, made.as_ref()).and_then(|disk| with_journal(args, disk));
+    say_what_was_made(args, &remove_if_failed(made.as_ref(), result)?);
     Ok(0)
 }
 
@@ -56,25 +57,24 @@ fn check_sizes(args: &MkfsArgs) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that the target exists and has a size. `true`: it was made by this call.
-fn prepare(args: &MkfsArgs) -> Result<bool> {
+/// Makes sure that the target exists and has a size. Returns the file if this call has made it.
+fn prepare(args: &MkfsArgs) -> Result<Option<NewFile>> {
     let path = args.target.as_path();
     match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             let missing = || CliError::at(path, target::MISSING);
             let size = args.size.ok_or_else(missing)?;
-            set_size(path, true, size)?;
-            Ok(true)
+            let made = NewFile::make(path, size, 0o666);
+            made.map(Some).map_err(|error| CliError::at(path, error))
         }
         Err(error) => Err(CliError::at(path, error)),
         Ok(found) if found.is_file() && found.len() == 0 => {
             let empty =
                 "is empty; to make a volume of 256 MiB in it: onejournal mkfs --size 256M TARGET";
             let size = args.size.ok_or_else(|| CliError::at(path, empty))?;
-            set_size(path, false, size)?;
-            Ok(false)
+            lengthen_empty(path, size).map(|()| None)
         }
-        Ok(found) if found.is_file() || found.file_type().is_block_device() => Ok(false),
+        Ok(found) if found.is_file() || found.file_type().is_block_device() => Ok(None),
         Ok(_) => Err(CliError::at(
             path,
             "is neither a file nor a block device: name a file or a block device",
@@ -82,29 +82,50 @@ fn prepare(args: &MkfsArgs) -> Result<bool> {
     }
 }
 
-/// Claims the target until the volume is made, checks that it may be overwritten, and gives a file
-/// its size.
-fn claim(args: &MkfsArgs, made: bool) -> Result<Disk> {
-    let path = args.target.as_path();
-    let disk = target::open(path, Access::ReadWrite)?;
-    if made {
-        return Ok(disk);
-    }
-    check_may_overwrite(args, &disk)?;
-    match (args.size, std::fs::metadata(path)) {
-        (Some(size), Ok(found)) if found.is_file() && found.len() != size => {
-            set_size(path, false, size)?;
-            drop(disk);
-            target::open(path, Access::ReadWrite) // in its new size
-        }
-        _ => Ok(disk),
+/// Gives an empty file its size. A file that is not empty stays as it is: the path leads to another
+/// one than before.
+fn lengthen_empty(path: &Path, size: u64) -> Result<()> {
+    let failed = |error| CliError::at(path, error);
+    // Opening a pipe must not wait.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().write(true).custom_flags(flags).open(path).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    match found.is_file() && found.len() == 0 {
+        true => file.set_len(size).map_err(failed),
+        false => Err(CliError::at(path, REPLACED)),
     }
 }
 
-fn set_size(path: &Path, create: bool, size: u64) -> Result<()> {
-    let file: std::io::Result<File> = OpenOptions::new().write(true).create_new(create).open(path);
-    let sized = file.and_then(|file| file.set_len(size));
-    sized.map_err(|error| CliError::at(path, error))
+/// Claims the target until the volume is made, checks that it may be overwritten, and gives a file
+/// its size. `made`: the file that the target has to be.
+fn claim(args: &MkfsArgs, made: Option<&NewFile>) -> Result<Disk> {
+    let path = args.target.as_path();
+    let (disk, found) = open(args)?;
+    if made.is_some_and(|made| !made.is(&found)) {
+        return Err(CliError::at(path, REPLACED));
+    }
+    let Some(size) = args.size.filter(|size| found.is_file() && found.len() != *size) else {
+        return Ok(disk);
+    };
+    set_size(path, disk, size)?;
+    match open(args)? {
+        (disk, now) if is_same(&now, &found) => Ok(disk),
+        _ => Err(CliError::at(path, REPLACED)),
+    }
+}
+
+/// Opens the target, and checks that it may be overwritten.
+fn open(args: &MkfsArgs) -> Result<(Disk, Metadata)> {
+    let disk = target::open(&args.target, Access::ReadWrite)?;
+    check_may_overwrite(args, &disk)?;
+    let found = target::metadata(&args.target, &disk)?;
+    Ok((disk, found))
+}
+
+/// Gives the open file another size. It has to be opened again then.
+fn set_size(path: &Path, disk: Disk, size: u64) -> Result<()> {
+    let file = disk.file().map_err(|error| CliError::at(path, error.source))?;
+    file.set_len(size).map_err(|error| CliError::at(path, error))
 }
 
 /// Without `--force`, refuses a target that does not look empty. A target that an interrupted
@@ -117,33 +138,30 @@ fn check_may_overwrite(args: &MkfsArgs, disk: &Disk) -> Result<()> {
     let found = Occupant::of_head(disk).map_err(|error| CliError::at(path, error))?;
     match found {
         None => Ok(()),
-        Some(Occupant::Unknown) if is_unused_device(path) => Ok(()),
+        Some(Occupant::Unknown) if is_unused_device(path, disk)? => Ok(()),
         Some(found) => Err(CliError::at(path, found.refusal("onejournal mkfs --force"))),
     }
 }
 
-/// Whether `path` is a block device on which wipefs, which knows many more signatures than
+/// Whether `disk` is a block device on which wipefs, which knows many more signatures than
 /// [`Occupant`], finds none: a new mapping of dm-crypt has random bytes. The bytes of a file
 /// are always some program's.
-fn is_unused_device(path: &Path) -> bool {
-    let is_device = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
-    let look = || in_sbin("wipefs").args(["--no-act", "--noheadings"]).arg(path).output();
-    is_device && look().is_ok_and(|found| found.status.success() && found.stdout.is_empty())
+fn is_unused_device(path: &Path, disk: &Disk) -> Result<bool> {
+    if !target::metadata(path, disk)?.file_type().is_block_device() {
+        return Ok(false);
+    }
+    let mut wipefs = in_sbin("wipefs");
+    wipefs.args(["--no-act", "--noheadings", ON_STDIN]).stdin(on_stdin(path, disk)?);
+    let found = wipefs.output();
+    Ok(found.is_ok_and(|found| found.status.success() && found.stdout.is_empty()))
 }
 
 fn make(args: &MkfsArgs, disk: Disk, journal: Option<&Opened>) -> Result<Made> {
     disk.release_exclusive(); // mke2fs wants it
     // An old volume is given up only when mke2fs is there and can make a new one.
-    let tried = mke2fs(args, &["-n"]).output().map_err(|error| cannot_start("mke2fs", &error))?;
-    if !tried.status.success() {
-        eprint!("{}", String::from_utf8_lossy(&tried.stderr));
-        return Err(mke2fs_failed(args));
-    }
+    mke2fs(args, &disk, &["-n"])?;
     ext4::begin_mkfs(&disk).map_err(|error| CliError::at(&args.target, error))?;
-    let status = mke2fs(args, &[]).status().map_err(|error| cannot_start("mke2fs", &error))?;
-    if !status.success() {
-        return Err(mke2fs_failed(args));
-    }
+    mke2fs(args, &disk, &[])?;
     // What mke2fs has made becomes a volume, which must be one that we can mount; while it is ours alone.
     let device: Arc<dyn BlockDevice> = Arc::new(disk);
     let new = journal.map(|journal| &journal.new);
@@ -157,8 +175,26 @@ fn make(args: &MkfsArgs, disk: Disk, journal: Option<&Opened>) -> Result<Made> {
     Ok(Made { size_bytes: device.size_bytes(), journal_bytes, journal: None })
 }
 
+/// Runs mke2fs on the open target with these options. Prints what it says, unless that is to be
+/// said again: a trial (`-n`) that succeeds is followed by the same without these options.
+fn mke2fs(args: &MkfsArgs, disk: &Disk, options: &[&str]) -> Result<()> {
+    let mut command = mke2fs_command(args, options);
+    let ran = command.stdin(on_stdin(&args.target, disk)?).output();
+    let Output { status, stderr, .. } = ran.map_err(|error| cannot_start("mke2fs", &error))?;
+    if !status.success() || options.is_empty() {
+        let shown = args.target.display().to_string();
+        complain!("{}", String::from_utf8_lossy(&stderr).replace(ON_STDIN, &shown));
+    }
+    match status.success() {
+        true => Ok(()),
+        false => {
+            Err(CliError::at(&args.target, "mke2fs could not make a volume; it says why above"))
+        }
+    }
+}
+
 /// mke2fs with these options and those that every volume needs.
-fn mke2fs(args: &MkfsArgs, options: &[&str]) -> Command {
+fn mke2fs_command(args: &MkfsArgs, options: &[&str]) -> Command {
     let mut command = in_sbin("mke2fs");
     command.args(options).args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]);
     let under_way = String::from_utf8_lossy(&MKFS_UNDER_WAY);
@@ -172,15 +208,11 @@ fn mke2fs(args: &MkfsArgs, options: &[&str]) -> Command {
     if !rustix::process::geteuid().is_root() {
         command.args(["-E", "root_owner"]); // who makes the volume can use it
     }
-    command.arg(&args.target);
+    command.arg(ON_STDIN);
     if let Some(size) = args.size {
         command.arg(format!("{}", size / 4096));
     }
     command
-}
-
-fn mke2fs_failed(args: &MkfsArgs) -> CliError {
-    CliError::at(&args.target, "mke2fs could not make a volume; it says why above")
 }
 
 /// A volume.
@@ -210,7 +242,7 @@ fn say_what_was_made(args: &MkfsArgs, made: &Made) {
         journal.warn(path);
     }
     if let Some(free_bytes) = missing_room(path) {
-        eprintln!(
+        complain!(
             "onejournal: {shown}: warning: it is sparse, and its file system has only {} free: a write that finds no room \
              there fails and stops the volume. To take the room now: fallocate -l {} {shown}",
             size(free_bytes),
@@ -227,4 +259,75 @@ fn missing_room(path: &Path) -> Option<u64> {
     let free_bytes = room.f_bavail * room.f_frsize;
     let needed_bytes = found.len().saturating_sub(found.blocks() * 512);
     (free_bytes < needed_bytes).then_some(free_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const CONTENT: [u8; 4096] = [7; 4096];
+
+    fn args(target: &Path, size: u64, force: bool) -> MkfsArgs {
+        let (journal, journal_size, label) = (None, None, None);
+        let size = Some(size);
+        MkfsArgs { size, journal, journal_size, label, force, target: target.to_owned() }
+    }
+
+    /// Two directories. In one of them, `other`, is a file of another user.
+    fn two_directories() -> tempfile::TempDir {
+        let home = tempfile::tempdir().unwrap();
+        for name in ["theirs", "other"] {
+            fs::create_dir(home.path().join(name)).unwrap();
+        }
+        fs::write(home.path().join("other/image"), CONTENT).unwrap();
+        home
+    }
+
+    /// The path to `theirs/image` leads to `other/image` from now on.
+    fn exchange(home: &Path) {
+        fs::rename(home.join("theirs"), home.join("moved")).unwrap();
+        symlink(home.join("other"), home.join("theirs")).unwrap();
+    }
+
+    fn is_kept(home: &Path) -> bool {
+        fs::read(home.join("other/image")).is_ok_and(|found| found == CONTENT)
+    }
+
+    fn why<T>(result: Result<T>) -> String {
+        result.err().expect("refused").text
+    }
+
+    #[test]
+    fn regression_only_the_file_that_was_checked_gets_another_size() {
+        let home = two_directories();
+        let target = home.path().join("theirs/image");
+        fs::write(&target, [0; 4096]).unwrap();
+        let args = args(&target, 8 << 20, false);
+        let (disk, _) = open(&args).unwrap();
+        exchange(home.path());
+        set_size(&target, disk, 8 << 20).unwrap();
+        assert_eq!(fs::metadata(home.path().join("moved/image")).unwrap().len(), 8 << 20);
+        // The file that the path leads to now is checked again.
+        assert!(why(claim(&args, None)).contains("is not empty"));
+        assert!(why(lengthen_empty(&target, 8 << 20)).contains(REPLACED));
+        assert!(is_kept(home.path()));
+    }
+
+    #[test]
+    fn regression_a_file_that_was_made_and_exchanged_is_not_overwritten() {
+        for force in [false, true] {
+            let home = two_directories();
+            let args = args(&home.path().join("theirs/image"), 8 << 20, force);
+            let made = prepare(&args).unwrap();
+            assert!(made.is_some());
+            exchange(home.path());
+            let expected = if force { REPLACED } else { "is not empty" };
+            let why = why(remove_if_failed(made.as_ref(), claim(&args, made.as_ref())));
+            assert!(why.contains(expected), "{why}");
+            assert!(is_kept(home.path()) && !home.path().join("moved/image").exists());
+        }
+    }
 }

@@ -4,13 +4,17 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use ext4::{ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, DATA_MODE_XATTR, DECLARED_BYTES, DataMode};
+use ext4::{
+    ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, DATA_MODE_XATTR, DECLARED_BYTES, DataMode, parse_declared,
+};
 use mount::{Limit, Order};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::counters::{Counters, parse, read_attribute, read_raw};
-use crate::{CliError, Result, SetModeArgs, say, target};
+use crate::counters::{Counters, declared_bytes, parse, read_attribute, read_raw};
+use crate::inventory::{ask_modes, check_answers};
+use crate::output::plain;
+use crate::{CliError, Result, SetModeArgs, aside, say, target};
 
 /// What is set of a file.
 #[derive(Debug, Clone, Copy)]
@@ -27,11 +31,14 @@ enum Change {
     ForgetAtomic,
 }
 
-pub fn set(args: &SetModeArgs) -> Result<u8> {
+pub fn set(args: &SetModeArgs, is_aside: bool) -> Result<u8> {
     let (change, files) = wanted(args)?;
-    for file in files {
+    if !is_aside {
         // Elsewhere the attribute would be an ordinary one, without effect.
-        read_attribute(file, mount::MODE_XATTR)?;
+        check_answers(files)?;
+        return aside::run_again();
+    }
+    for file in files {
         make(change, file).map_err(|errno| refused(change, file, errno))?;
     }
     Ok(0)
@@ -94,6 +101,17 @@ fn remove_attribute(file: &Path, name: &str) -> rustix::io::Result<()> {
 
 /// The error of a change, with what to do.
 fn refused(change: Change, file: &Path, errno: Errno) -> CliError {
+    if let (Change::Atomic(bytes), Errno::PERM) = (change, errno)
+        && is_for_owner_of_volume(bytes, file)
+    {
+        return CliError::at(
+            file,
+            format!(
+                "the volume would refuse mounts that tear writes of {bytes} bytes from now on: \
+                 only root and the owner of the volume's root directory may declare this size first"
+            ),
+        );
+    }
     if errno != Errno::OPNOTSUPP {
         return CliError::at(file, errno);
     }
@@ -106,6 +124,13 @@ fn refused(change: Change, file: &Path, errno: Errno) -> CliError {
         Change::Default | Change::NoAtomic | Change::ForgetAtomic => None,
     };
     CliError::at(file, why.unwrap_or_else(|| errno.to_string()))
+}
+
+/// Whether the declaration was refused because the volume does not remember one of this size.
+fn is_for_owner_of_volume(bytes: u64, file: &Path) -> bool {
+    let known = read_raw(file, ATOMIC_VOLUME_XATTR.as_bytes()).ok();
+    let known = known.and_then(|value| parse_declared(&value)).unwrap_or(0);
+    bytes > known && !rustix::process::geteuid().is_root()
 }
 
 /// Why a declared file cannot have this mode.
@@ -145,17 +170,13 @@ fn why_not_atomic(bytes: u64, file: &Path) -> Option<String> {
     Some(format!("writes of {bytes} bytes are not atomic on this mount: {advice}{less}"))
 }
 
-/// The bytes that the file is declared to need.
-fn declared_bytes(file: &Path) -> Option<String> {
-    String::from_utf8(read_raw(file, ATOMIC_XATTR.as_bytes()).ok()?).ok()
-}
-
 pub fn get(files: &[PathBuf]) -> Result<u8> {
-    for file in files {
-        let mode = read_attribute(file, mount::MODE_XATTR)?;
-        let declared =
-            declared_bytes(file).map_or(String::new(), |bytes| format!(" atomic={bytes}"));
-        say!("{mode}{declared}\t{}", file.display());
+    for (file, answer) in files.iter().zip(ask_modes(files)) {
+        let counters = Counters(answer?.counters);
+        let mode = plain(counters.text("mode").unwrap_or_default());
+        let declared = counters.text("atomic").map(|bytes| format!(" atomic={}", plain(bytes)));
+        let (declared, file) = (declared.unwrap_or_default(), file.display().to_string());
+        say!("{mode}{declared}\t{}", plain(&file));
     }
     Ok(0)
 }

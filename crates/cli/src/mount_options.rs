@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use device::Durability;
+use ext4::layout::claim::HEARTBEAT_MAX_S;
 use ext4::{CheckpointPolicy, DataMode, DeltaCodec};
 use mount::{IoUring, Memory, MountOptions, Order, SessionOptions};
 
@@ -443,7 +444,7 @@ fn set_value(
         }
         ("heartbeat", text) => {
             let seconds = text.and_then(|text| text.parse().ok());
-            let seconds = seconds.filter(|seconds| (1..=300).contains(seconds));
+            let seconds = seconds.filter(|seconds| (1..=HEARTBEAT_MAX_S).contains(seconds));
             parsed.heartbeat_s = seconds.ok_or_else(|| bad("1 to 300 seconds"))?;
         }
         ("io_uring", Some("on")) => parsed.mount.io_uring = IoUring::On,

@@ -18,7 +18,7 @@ use mount::{MountError, Unmounter};
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::{CliError, DetachArgs, Result};
+use crate::{CliError, DetachArgs, Result, in_place};
 
 /// Longest that a program may look at a mount before it counts as using it.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
@@ -186,13 +186,9 @@ pub fn run_detach(args: &DetachArgs) -> Result<u8> {
     mounts
         .filter(|entry| entry.device == args.device && entry.is_volume())
         .try_for_each(|entry| match args.manner {
-            Manner::AtOnce => mount::unmount_here(&entry.dir, false),
-            Manner::Patiently => {
-                // Programs get nothing but errors from a dead one.
-                let lazily = rustix::fs::statfs(&entry.dir).is_err_and(mount::is_daemon_gone);
-                unmount_patiently(|| mount::unmount_here(&entry.dir, lazily))
-            }
-            Manner::Lazily => mount::unmount_here(&entry.dir, true),
+            Manner::AtOnce => in_place::unmount(&entry.dir, false),
+            Manner::Patiently => unmount_patiently(|| in_place::unmount(&entry.dir, false)),
+            Manner::Lazily => in_place::unmount(&entry.dir, true),
         })
         .map_err(|error: MountError| CliError::new(error.to_string()))?;
     Ok(0)

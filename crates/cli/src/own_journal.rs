@@ -3,19 +3,21 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use device::{Access, BlockDevice};
+use device::{BlockDevice, Disk};
 use ext4::NewJournal;
 use journal::{JournalError, Label, Medium};
 
+use crate::error::{CliError, Result};
 use crate::journal_path::{self, MIN_JOURNAL_BYTES};
-use crate::{CliError, Result};
+use crate::new_file::{NewFile, remove_if_failed};
+use crate::output::complain;
 
 /// A medium that becomes the journal of a volume, claimed until the value is dropped.
 pub struct Opened {
     pub path: PathBuf,
     pub new: NewJournal,
-    /// Whether its file was made.
-    is_made: bool,
+    /// Its file, if that was made.
+    made: Option<NewFile>,
     /// Whether `mount` finds it by itself.
     is_found: bool,
     /// Whether it is on the disk of the volume.
@@ -26,29 +28,23 @@ pub struct Opened {
 /// exist is made with `size_bytes` bytes. Nothing of an existing medium is changed.
 pub fn open(
     target: &Path,
-    disk: &dyn BlockDevice,
+    disk: &Disk,
     path: &Path,
     size_bytes: Option<u64>,
     force: bool,
 ) -> Result<Opened> {
-    journal_path::check_apart(path, target)?;
-    let how = "does not exist; to make a file there, add: --journal-size 64M";
-    let is_made = journal_path::make(path, size_bytes, how)?;
-    let medium = journal_path::open_as_it_is(path, Access::ReadWrite, target);
-    let opened = medium.and_then(|medium| {
-        check_size(path, medium.len_bytes())?;
-        Ok(Opened {
-            path: path.canonicalize().map_err(|error| CliError::at(path, error))?,
-            is_made,
-            is_found: std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device()),
-            is_on_same_disk: matches!(&medium, Medium::Block(journal) if share_a_disk(&**journal, disk)),
-            new: NewJournal { medium, size_bytes, force },
-        })
-    });
-    if opened.is_err() && is_made {
-        let _ = std::fs::remove_file(path); // The error to report is the one there is already.
-    }
-    opened
+    let (medium, made) = journal_path::open_or_make(path, target, disk, size_bytes)?;
+    let is_on_same_disk =
+        matches!(&medium, Medium::Block(journal) if share_a_disk(&**journal, disk));
+    let checked = check_size(path, medium.len_bytes())
+        .and_then(|()| path.canonicalize().map_err(|error| CliError::at(path, error)));
+    Ok(Opened {
+        path: remove_if_failed(made.as_ref(), checked)?,
+        made,
+        is_found: std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device()),
+        is_on_same_disk,
+        new: NewJournal { medium, size_bytes, force },
+    })
 }
 
 fn check_size(path: &Path, len_bytes: u64) -> Result<()> {
@@ -76,8 +72,8 @@ impl Opened {
 
     /// Removes a file that was made for nothing.
     pub fn take_back(self) {
-        if self.is_made {
-            let _ = std::fs::remove_file(&self.path);
+        if let Some(made) = self.made {
+            made.remove();
         }
     }
 
@@ -100,7 +96,7 @@ impl Opened {
     /// Says what its place costs.
     pub fn warn(&self, target: &Path) {
         if self.is_on_same_disk {
-            eprintln!(
+            complain!(
                 "onejournal: {}: warning: it is on the same disk as {}, so it is no faster than a journal in the \
                  volume",
                 self.path.display(),

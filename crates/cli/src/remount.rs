@@ -3,16 +3,18 @@
 //! mount(8) passes the options of the fstab entry as well. An option that the mount already has is
 //! not a change.
 
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use mount::MountOptions;
 use rustix::fs::StatVfsMountFlags;
 
 use crate::counters::{parse, read_attribute};
+use crate::inventory::{Subject, ask_once};
 use crate::mount_options::{self, Parsed, split, words};
 use crate::volumes::ServedVolume;
-use crate::{Cli, CliError, Command, Result, sync, umount};
+use crate::{Cli, CliError, Command, MountArgs, Result, aside, in_place, sync, umount};
 
 /// The options that the kernel decides.
 const CHANGEABLE: [&str; 8] = ["ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec"];
@@ -21,13 +23,24 @@ const CHANGEABLE: [&str; 8] = ["ro", "rw", "nosuid", "suid", "nodev", "dev", "no
 /// takes options as well.
 const SHOWN: [&str; 4] = ["user_id", "group_id", "max_read", "blksize"];
 
-pub fn run(dir: &Path, options: &[String]) -> Result<u8> {
+pub fn run(args: &MountArgs, is_aside: bool) -> Result<u8> {
+    let (dir, options) = (args.dir.as_path(), &args.options);
     let Some(volume) = ServedVolume::mounted_on(dir)? else {
         return Err(umount::not_mounted(dir));
     };
     let Some(daemon) = volume.daemon()? else {
         return Err(CliError::at(dir, mount::DAEMON_GONE));
     };
+    if !is_aside {
+        // An error if it does not answer.
+        ask_once(dir, Subject::Mode)?;
+        let (options, target) = (OsString::from(options.join(",")), args.target.as_os_str());
+        let words: [&OsStr; 4] =
+            ["mount".as_ref(), "-o".as_ref(), options.as_os_str(), "--".as_ref()];
+        return aside::run(words.into_iter().chain([target, dir.as_os_str()]));
+    }
+    // As the mount table has it.
+    let dir = volume.dirs.last().map_or(dir, PathBuf::as_path);
     let mut flags = flags_of(dir)?;
     let has_been = flags.read_only;
     let now = options_of(daemon.pid)?;
@@ -46,7 +59,7 @@ pub fn run(dir: &Path, options: &[String]) -> Result<u8> {
     if has_been && !flags.read_only {
         make_writable(dir)?;
     }
-    mount::remount(dir, &flags).map_err(|error| CliError::new(error.to_string()))?;
+    in_place::remount(dir, &flags).map_err(|error| CliError::new(error.to_string()))?;
     if flags.read_only {
         // Before Linux 6.18 the volume does not hear of it.
         sync::volume(dir)?;

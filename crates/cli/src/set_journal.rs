@@ -35,10 +35,11 @@ pub struct SetJournalArgs {
 
 pub fn run(args: &SetJournalArgs) -> Result<u8> {
     let path = target::find(&args.target)?;
-    let device: Arc<dyn BlockDevice> = Arc::new(target::open(&path, Access::ReadWrite)?);
+    let disk = Arc::new(target::open(&path, Access::ReadWrite)?);
+    let device: Arc<dyn BlockDevice> = disk.clone();
     let before = own_journal_of(&device);
     let open =
-        |journal: &Path| own_journal::open(&path, &*device, journal, args.journal_size, args.force);
+        |journal: &Path| own_journal::open(&path, &disk, journal, args.journal_size, args.force);
     let new = args.journal.as_deref().map(open).transpose()?;
     match change(&path, &device, new.as_ref()) {
         Ok(after) => {

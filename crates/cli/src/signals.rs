@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::{CliError, Result};
+use crate::error::{CliError, Result};
 
 /// Becomes readable with the first signal that is to end the command.
 pub struct EndSignals(UnixStream);

@@ -4,6 +4,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::memory;
+use crate::output::complain;
 
 const NO_LIMIT: u64 = u64::MAX;
 
@@ -47,7 +48,7 @@ pub fn of_daemon() {
     }
     for (resource, letter) in DEADLY {
         if let Some(limit) = getrlimit(resource).current {
-            eprintln!(
+            complain!(
                 "onejournal: a limit of its user (ulimit -{letter}: {limit}) may end the daemon \
                  while the volume is in use; nothing that was synced is lost then"
             );

@@ -12,9 +12,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::fs::{Mode, OFlags};
 
+use crate::aside;
 use crate::counters::{Counters, parse, read_attribute};
 use crate::error::{CliError, Result};
 use crate::fusectl::open_control;
+use crate::inventory::check_answers;
+use crate::output::complain;
 
 /// From this version on syncfs(2) waits until the volume has the pages. Older ones send copies, and
 /// wait for none.
@@ -32,18 +35,21 @@ pub struct SyncArgs {
     paths: Vec<PathBuf>,
 }
 
-pub fn run(args: &SyncArgs) -> Result<u8> {
+pub fn run(args: &SyncArgs, is_aside: bool) -> Result<u8> {
     if args.check {
         args.paths.iter().for_each(|path| tell_if_unheard(path));
         return Ok(0);
+    }
+    if !is_aside {
+        // Elsewhere there is an error that says so.
+        check_answers(&args.paths)?;
+        return aside::run_again();
     }
     args.paths.iter().try_for_each(|path| volume(path)).map(|()| 0)
 }
 
 /// Makes everything durable that the volume at `path` and the kernel have of it.
 pub fn volume(path: &Path) -> Result<()> {
-    // Elsewhere there is an error that says so.
-    read_attribute(path, mount::PID_XATTR)?;
     let failed = |errno| CliError::at(path, errno);
     let file = open(path).map_err(failed)?;
     rustix::fs::syncfs(&file).map_err(failed)?;
@@ -59,7 +65,7 @@ pub fn tell_if_unheard(dir: &Path) {
     let synced = open(dir).and_then(rustix::fs::syncfs);
     if synced.is_ok() && rustix::process::geteuid().is_root() && is_unheard(dir) {
         let dir = dir.display();
-        eprintln!(
+        complain!(
             "onejournal: this kernel does not tell {dir} of sync(1) and syncfs(2): use fsync(2), \
              or `onejournal sync {dir}` (Linux 6.18 is the first that does)"
         );

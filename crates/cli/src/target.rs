@@ -1,22 +1,29 @@
 //! Opens the device or file that a command works on, and starts the programs of e2fsprogs.
 
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use device::{Access, DeviceError, Disk, Trust};
 
+use crate::error::{CliError, Result};
 use crate::namespaces::TRY_EVERY;
 use crate::volumes::{self, HELD_PATIENCE, ServedVolume};
-use crate::{CliError, Result};
 
 /// The message for a target that does not exist.
 pub const MISSING: &str =
     "does not exist; to make a volume of 256 MiB there: onejournal mkfs --size 256M TARGET";
+
+/// The message for a path that leads to another file than a moment ago.
+pub const REPLACED: &str = "was replaced while it was opened; try again";
+
+/// The path of what [`on_stdin`] gives to a program.
+pub const ON_STDIN: &str = "/proc/self/fd/0";
 
 /// A daemon that was killed ends within this time, unless its device is stuck.
 const DYING_PATIENCE: Duration = Duration::from_secs(5);
@@ -87,15 +94,18 @@ pub fn open(path: &Path, access: Access) -> Result<Disk> {
 pub fn try_open(path: &Path, access: Access) -> std::result::Result<Disk, Refusal> {
     patiently(path, || Disk::open(path, access)).map_err(|unopened| match unopened {
         Unopened::Device(error) => Refusal::of(path, access, error),
-        Unopened::Unknown { error, in_use } => Refusal { error, in_use, is_write_protected: false },
+        Unopened::Explained { error, in_use } => {
+            Refusal { error, in_use, is_write_protected: false }
+        }
     })
 }
 
 /// Why something could not be opened.
 pub enum Unopened {
     Device(DeviceError),
-    /// It could not be opened, and who has it could not be found out.
-    Unknown {
+    /// It could not be opened, because who has it could not be found out, or takes too long to
+    /// close it.
+    Explained {
         error: CliError,
         in_use: bool,
     },
@@ -116,13 +126,14 @@ pub fn patiently<T>(
         };
         let is_held_by_kernel = refusal.is_held_by_kernel();
         let in_use = refusal.source.kind() == io::ErrorKind::ResourceBusy;
-        let with = |error| Unopened::Unknown { error, in_use };
+        let with = |error| Unopened::Explained { error, in_use };
+        let still_closing = |error: CliError| with(CliError::at(path, format!("in use: {error}")));
         match volumes::user_of(path).map_err(with)? {
-            Some(user) if user.is_leaving(begun.elapsed()) => {
+            Some(user) if user.is_leaving(begun.elapsed()).map_err(still_closing)? => {
                 user.daemon.ended().map_err(with)?;
             }
             Some(_) => return Err(Unopened::Device(refusal)),
-            None => match volumes::dying_daemon().map_err(with)? {
+            None => match volumes::dying_daemon(path).map_err(with)? {
                 Some(daemon) if begun.elapsed() < DYING_PATIENCE => {
                     daemon.ended().map_err(with)?;
                     is_second = false;
@@ -143,12 +154,27 @@ pub fn opening(error: DeviceError) -> CliError {
     CliError::new(error.source.to_string())
 }
 
-/// The users whose files may be used together with the target: this user, root, and the owner of an
-/// image file, who can change the content of the volume anyway.
-pub fn trust(target: &Path) -> Trust {
-    let found = std::fs::metadata(target).ok().filter(std::fs::Metadata::is_file);
-    let and_owner = |found: std::fs::Metadata| Trust::own_and(found.uid(), found.gid());
-    found.map_or(Trust::own(), and_owner).and_root()
+/// The attributes of the open target. Its path may lead to another file by now.
+pub fn metadata(path: &Path, disk: &Disk) -> Result<Metadata> {
+    let file = disk.file().map_err(|error| CliError::at(path, error.source))?;
+    file.metadata().map_err(|error| CliError::at(path, error))
+}
+
+/// The open target as the standard input of a program, which opens it by the path [`ON_STDIN`]. The
+/// target's own path may lead to another file by now.
+pub fn on_stdin(path: &Path, disk: &Disk) -> Result<Stdio> {
+    disk.file().map(Stdio::from).map_err(|error| CliError::at(path, error.source))
+}
+
+/// The users whose files may be used together with the open target: this user, root, and the owner
+/// of an image file, who can change the content of the volume anyway.
+pub fn trust(path: &Path, disk: &Disk) -> Result<Trust> {
+    let found = metadata(path, disk)?;
+    let trust = match found.is_file() {
+        true => Trust::own_and(found.uid(), found.gid()),
+        false => Trust::own(),
+    };
+    Ok(trust.and_root())
 }
 
 /// Ways to name a device by what is on it, as in fstab.
@@ -211,7 +237,30 @@ pub fn parse_size(text: &str) -> std::result::Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_size;
+    use std::os::unix::fs::chown;
+
+    use onejournal_testing::is_root;
+
+    use super::*;
+
+    /// The owner of the image is trusted, not the owner of what its path leads to later.
+    #[test]
+    fn regression_the_owner_of_the_open_image_is_trusted() {
+        let (other, third) = (65_533, 65_534);
+        if !is_root() {
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let (image, later) = (home.path().join("image"), home.path().join("later"));
+        for (path, owner) in [(&image, other), (&later, third)] {
+            std::fs::write(path, [0; 4096]).unwrap();
+            chown(path, Some(owner), Some(owner)).unwrap();
+        }
+        let disk = open(&image, Access::ReadOnly).unwrap();
+        std::fs::rename(&later, &image).unwrap();
+        let trusted = trust(&image, &disk).unwrap();
+        assert_eq!(trusted, Trust::own_and(other, other).and_root());
+    }
 
     #[test]
     fn sizes() {

@@ -5,6 +5,7 @@
 //! removed, in every namespace. Nothing depends on the root directory of the volume, which may be
 //! damaged.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +19,7 @@ use crate::counters::Counters;
 use crate::inventory::{MountState, Subject, ask_once};
 use crate::namespaces::{self, Manner, NamespaceId};
 use crate::volumes::{Daemon, ServedVolume};
-use crate::{CliError, Result};
+use crate::{CliError, Result, in_place};
 
 const MOUNTED_ARE: &str = "to list the mounted volumes: onejournal ls";
 
@@ -47,7 +48,7 @@ pub fn run(path: &Path, only_dead: bool) -> Result<u8> {
         }
         None => {}
     }
-    let Some(left) = left_open(&volume.target) else { return Ok(0) };
+    let Some(left) = left_open(&volume.target, why.is_some()) else { return Ok(0) };
     let why = why.map_or(String::new(), |why| format!(" ({why})"));
     Err(CliError::at(&volume.target, format!("unmounted, but not closed{why}: {left}")))
 }
@@ -59,7 +60,8 @@ pub fn take_dead_away(dir: &Path, is_wanted: impl Fn(&ServedVolume) -> bool) -> 
         && is_dead(dir)
         && is_wanted(&volume)
     {
-        take_away(dir)?;
+        // By the path of the mount table.
+        volume.dirs.iter().try_for_each(|dir| take_away(dir))?;
     }
     Ok(())
 }
@@ -93,10 +95,11 @@ fn last_error(dir: &Path) -> Option<String> {
 fn wait_for_end(path: &Path, volume: &ServedVolume, daemon: &Daemon) -> Result<()> {
     let begun = Instant::now();
     while !daemon.ended()? {
-        if daemon.is_closing() {
-            continue;
-        }
-        if begun.elapsed() > volume.patience() {
+        let waited = begun.elapsed();
+        let is_closing = daemon.is_closing_after(waited);
+        let is_closing = is_closing
+            .map_err(|error| CliError::at(path, format!("unmounted, but not closed: {error}")))?;
+        if !is_closing && waited > volume.patience() {
             let is_held = !volume.holders().is_empty();
             let (pid, whereabouts) = (daemon.pid, volume.whereabouts());
             let what_to_do = if is_held {
@@ -113,10 +116,14 @@ fn wait_for_end(path: &Path, volume: &ServedVolume, daemon: &Daemon) -> Result<(
     Ok(())
 }
 
-/// The advice for a volume that was not closed. `None`: it was closed, is gone, or is in use again.
-fn left_open(volume: &Path) -> Option<String> {
+/// The advice for a volume that was not closed. `None`: it was closed, or is in use again; or it is
+/// gone, and its mount had no error.
+fn left_open(volume: &Path, has_failed: bool) -> Option<String> {
     let device: Arc<dyn BlockDevice> = match Disk::open(volume, Access::ReadOnly) {
         Ok(disk) => Arc::new(disk),
+        Err(error) if has_failed && error.source.kind() == io::ErrorKind::NotFound => {
+            return Some("it is gone; when it is back, the next mount recovers it".into());
+        }
         Err(error) => return error.is_shrunk().then(|| error.source.to_string()),
     };
     match Survey::take(&device, None) {
@@ -141,8 +148,12 @@ fn take_away_elsewhere(volume: &ServedVolume) -> Result<usize> {
         let failed = |why: String| CliError::new(format!("{}: {why}", holder.place()));
         let namespace = namespaces::of_process(&holder.pid.to_string());
         let namespace = namespace.map_err(|error| failed(error.to_string()))?;
-        namespaces::detach(namespace, device, Manner::Patiently)
-            .map_err(|error| failed(error.text))?;
+        // Programs get nothing but errors from a dead one.
+        let manner = match is_dead(&holder.reachable_dir()) {
+            true => Manner::Lazily,
+            false => Manner::Patiently,
+        };
+        namespaces::detach(namespace, device, manner).map_err(|error| failed(error.text))?;
         count += 1;
     }
     Ok(count)
@@ -151,7 +162,7 @@ fn take_away_elsewhere(volume: &ServedVolume) -> Result<usize> {
 /// A dead mount also while programs use it: they get nothing but errors.
 fn take_away(dir: &Path) -> Result<()> {
     let lazily = is_dead(dir);
-    let taken_away = namespaces::unmount_patiently(|| match mount::unmount_here(dir, lazily) {
+    let taken_away = namespaces::unmount_patiently(|| match in_place::unmount(dir, lazily) {
         Err(MountError::System { errno: Errno::PERM, .. }) => {
             mount::unmount_by_fusermount(dir, lazily)
         }

@@ -46,11 +46,6 @@ fn scaled(mut value: f64, unit: &str, larger: &[&str]) -> String {
     format!("{value:.decimals$} {name}")
 }
 
-/// Text from outside, without control characters, which could move the cursor or change colours.
-pub fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
-}
-
 /// A ratio with three digits.
 pub fn ratio(value: f64) -> String {
     let decimals = match value {
@@ -97,7 +92,6 @@ mod tests {
 
     #[test]
     fn numbers_have_few_digits_and_a_unit() {
-        assert_eq!(plain("a\x1b[2J\u{9b}\n ü"), "a?[2J?? ü");
         let counts = [0, 999, 1000, 1_234_567].map(count);
         assert_eq!(counts, ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([1, 2].map(|n| times(n, "flush", "flushes")), ["1 flush", "2 flushes"]);

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use device::{process_name, processes};
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 
 /// If there are more programs than this, the rest are only counted.
 const NAMED_COUNT: usize = 8;
@@ -48,11 +48,17 @@ fn uses(pid: i32, device: (u32, u32)) -> bool {
         || maps(&process, device)
 }
 
-/// Whether the target of a link in `/proc` is on the file system. Uses only what the kernel has
-/// cached.
+/// Whether the target of a link in `/proc` is on the file system.
 fn is_on(link: &Path, (major, minor): (u32, u32)) -> bool {
-    let found = statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::empty());
-    found.is_ok_and(|found| (found.stx_dev_major, found.stx_dev_minor) == (major, minor))
+    let found = cached_stat(link);
+    found.is_some_and(|found| (found.stx_dev_major, found.stx_dev_minor) == (major, minor))
+}
+
+/// Device, number, type and owner of a file, as the kernel has them cached. About the target of a
+/// link in `/proc/PID/fd` no file system is asked, which may be one that does not answer.
+pub fn cached_stat(path: &Path) -> Option<Statx> {
+    let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::UID;
+    statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted).ok()
 }
 
 /// Whether the process runs a program, or has mapped a file, from the file system.

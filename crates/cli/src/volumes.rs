@@ -5,20 +5,24 @@
 //! read from `/proc` and `/sys`. So a volume is found even if its root directory does not answer,
 //! if it is mounted in another namespace, or if it is not mounted any more. Processes that `/proc`
 //! does not show (of another user, or outside of this PID namespace) are not found.
+//!
+//! Every user can start a process that looks like a daemon: it has the image open, and the command
+//! line and the name of one. So only a process of a user who can have mounted the volume counts as
+//! its daemon: root or this user, or else the user of the mount or the owner of the image. And no
+//! wait for a daemon is without an end.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use device::MountEntry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use rustix::fs::{major, minor};
+use rustix::fs::{FileType, makedev};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 use crate::namespaces::{self, Holder};
 use crate::{CliError, Result, users};
@@ -29,6 +33,12 @@ pub const HELD_PATIENCE: Duration = Duration::from_secs(2);
 /// invisible process uses the volume.
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a daemon is waited for that brings everything home.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(1800);
+
+const ROOT: u32 = 0;
+/// The name of the command's file.
+const PROGRAM: &str = "onejournal";
 const LOOP_MAJOR: u32 = 7;
 /// The interval at which the state of a daemon is checked.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -47,11 +57,17 @@ enum Medium {
 
 impl Medium {
     fn at(path: &Path) -> Option<Medium> {
-        let found = fs::metadata(path).ok()?;
-        if found.file_type().is_block_device() {
-            return Some(Medium::Block((major(found.rdev()), minor(found.rdev()))));
+        let found = users::cached_stat(path)?;
+        match FileType::from_raw_mode(found.stx_mode.into()) {
+            FileType::BlockDevice => {
+                Some(Medium::Block((found.stx_rdev_major, found.stx_rdev_minor)))
+            }
+            FileType::RegularFile => {
+                let device = makedev(found.stx_dev_major, found.stx_dev_minor);
+                Some(Medium::File { device, inode: found.stx_ino })
+            }
+            _ => None,
         }
-        found.is_file().then_some(Medium::File { device: found.dev(), inode: found.ino() })
     }
 
     /// The backing file of a loop device.
@@ -95,6 +111,8 @@ pub struct ServedVolume {
     devices: Vec<(u32, u32)>,
     /// Its image or device.
     pub target: PathBuf,
+    /// The users besides root and this one who can have mounted it.
+    other_users: Vec<u32>,
 }
 
 impl ServedVolume {
@@ -107,15 +125,15 @@ impl ServedVolume {
             .iter()
             .flatten()
             .find_map(|dir| table.iter().rev().find(|entry| entry.dir == *dir));
-        match entry {
-            Some(entry) if entry.is_volume() => Ok(Some(ServedVolume {
-                media: Medium::of_mount(entry),
-                dirs: vec![entry.dir.clone()],
-                devices: vec![entry.device],
-                target: backing_file(entry.device).unwrap_or_else(|| entry.source.clone()),
-            })),
-            _ => Ok(None),
-        }
+        let Some(entry) = entry.filter(|entry| entry.is_volume()) else { return Ok(None) };
+        let target = backing_file(entry.device).unwrap_or_else(|| entry.source.clone());
+        Ok(Some(ServedVolume {
+            media: Medium::of_mount(entry),
+            dirs: vec![entry.dir.clone()],
+            devices: vec![entry.device],
+            other_users: entry.user().into_iter().chain(owner_of(&target)).collect(),
+            target,
+        }))
     }
 
     /// The volume in an image or on a device; `None` if `path` is neither.
@@ -137,13 +155,15 @@ impl ServedVolume {
             entry.is_volume() && Medium::of_mount(entry).iter().any(|found| media.contains(found))
         });
         let mut dirs = Vec::new();
+        let mut other_users = Vec::from_iter(owner_of(path));
         for entry in mounts {
             if !devices.contains(&entry.device) {
                 devices.push(entry.device);
             }
+            other_users.extend(entry.user());
             dirs.push(entry.dir);
         }
-        Ok(Some(ServedVolume { media, dirs, devices, target: path.to_owned() }))
+        Ok(Some(ServedVolume { media, dirs, devices, target: path.to_owned(), other_users }))
     }
 
     /// Whether it is on one of the media of `other`.
@@ -156,10 +176,16 @@ impl ServedVolume {
         self.devices.iter().find_map(|device| users::named(*device))
     }
 
-    /// The process that serves it.
+    /// The process that serves it. The process of another user counts only if neither root nor this
+    /// user has one.
     pub fn daemon(&self) -> Result<Option<Daemon>> {
-        let mut pids = device::processes().into_iter();
-        let pid = pids.find(|pid| is_daemon(*pid) && has_open(*pid, &self.media));
+        let pids: Vec<i32> =
+            device::processes().into_iter().filter(|pid| is_daemon(*pid)).collect();
+        let of_users = |users: &[u32]| {
+            let mut pids = pids.iter().copied();
+            pids.find(|pid| belongs_to(*pid, users) && has_open(*pid, &self.media))
+        };
+        let pid = of_users(&[ROOT, geteuid().as_raw()]).or_else(|| of_users(&self.other_users));
         pid.map_or(Ok(None), Daemon::open)
     }
 
@@ -246,16 +272,41 @@ pub fn serves_any(pid: i32, mounts: &[(Holder, MountEntry)]) -> bool {
     has_open(pid, &mounts.iter().flat_map(of).collect::<Vec<_>>())
 }
 
-/// Whether the process is a `mount` command that serves a volume, and is not closing it.
+/// The owner of an image or device.
+fn owner_of(target: &Path) -> Option<u32> {
+    users::cached_stat(target).map(|found| found.stx_uid)
+}
+
+/// Whether it is a process of one of these users, who can have mounted a volume.
+fn belongs_to(pid: i32, users: &[u32]) -> bool {
+    device::process_owner(pid).is_some_and(|(user, _)| users.contains(&user))
+}
+
+/// Whether the process looks like a `mount` command that serves a volume, and is not closing it.
 pub fn is_serving(pid: i32) -> bool {
     is_daemon(pid) && device::process_name(pid) != mount::CLOSING_NAME
 }
 
-/// Whether the process is a `mount` command that serves a volume.
+/// Whether the process looks like a `mount` command that serves a volume. A process of any user can
+/// look like one.
 fn is_daemon(pid: i32) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = line.split(|byte| *byte == 0).skip(1);
-    words.next() == Some(b"mount")
+    words.next() == Some(b"mount") && runs_command(pid)
+}
+
+/// Whether the process runs this command: wherever it is installed, also if an upgrade has replaced
+/// it since, or a copy of it. `true` where that cannot be seen.
+fn runs_command(pid: i32) -> bool {
+    let Some(program) = device::process_program(pid) else { return true };
+    let name = program.file_name().unwrap_or_default();
+    name.as_bytes().starts_with(PROGRAM.as_bytes()) || Some(name) == own_program().file_name()
+}
+
+/// The path of this command's file, also if it was removed.
+fn own_program() -> PathBuf {
+    let own = i32::try_from(std::process::id()).ok();
+    own.and_then(device::process_program).unwrap_or_default()
 }
 
 /// A process that serves a volume.
@@ -277,8 +328,25 @@ impl Daemon {
     }
 
     /// Whether it has stopped serving: it brings everything home and then ends.
-    pub fn is_closing(&self) -> bool {
+    fn is_closing(&self) -> bool {
         device::process_name(self.pid) == mount::CLOSING_NAME
+    }
+
+    /// Whether to wait on for its end, because it brings everything home; `waited` has passed.
+    ///
+    /// # Errors
+    /// It has taken too long.
+    pub fn is_closing_after(&self, waited: Duration) -> Result<bool> {
+        if !self.is_closing() || waited < CLOSING_PATIENCE {
+            return Ok(self.is_closing());
+        }
+        let (pid, seconds) = (self.pid, CLOSING_PATIENCE.as_secs());
+        let name = device::process_name(pid);
+        Err(CliError::new(format!(
+            "process {pid} ({name}) has been closing it for {seconds} s, and has not ended. If it \
+             still writes to its disk, wait on: run this command again. If not, end it: kill -KILL \
+             {pid}; the next mount recovers the volume, and nothing that was synced is lost"
+        )))
     }
 
     /// Whether its volume is mounted in this namespace, by any path.
@@ -304,19 +372,21 @@ impl Daemon {
 /// The name of a daemon's process: that of our executable, even if this process was started by another name for it
 /// (`fsck.onejournal`).
 fn daemon_name() -> String {
-    let path = std::env::current_exe().unwrap_or_default();
+    let path = own_program();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.chars().take(PROCESS_NAME_LEN).collect()
 }
 
 /// A daemon that was killed and has not ended: it has no memory any more (an empty command line), and perhaps still
-/// files open. Which volume it served cannot be seen.
-pub fn dying_daemon() -> Result<Option<Daemon>> {
+/// files open. Which volume it served cannot be seen, only that its user can have mounted `target`.
+pub fn dying_daemon(target: &Path) -> Result<Option<Daemon>> {
     let own = daemon_name();
+    let users = Vec::from_iter([ROOT, geteuid().as_raw()].into_iter().chain(owner_of(target)));
     let is_dying = |pid: &i32| {
         let name = device::process_name(*pid);
         (name == own || name == mount::CLOSING_NAME)
             && fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty())
+            && belongs_to(*pid, &users)
     };
     for pid in device::processes().into_iter().filter(is_dying) {
         if let Some(daemon) = Daemon::open(pid)?
@@ -338,8 +408,12 @@ pub struct User {
 impl User {
     /// Whether it is worth while to wait for its end, `waited` having passed: it brings everything home, or it is about
     /// to begin with that, because the volume is not mounted here any more.
-    pub fn is_leaving(&self, waited: Duration) -> bool {
-        self.daemon.is_closing() || !self.is_mounted_here && waited < self.volume.patience()
+    ///
+    /// # Errors
+    /// It brings everything home and has taken too long.
+    pub fn is_leaving(&self, waited: Duration) -> Result<bool> {
+        let is_about_to = || !self.is_mounted_here && waited < self.volume.patience();
+        Ok(self.daemon.is_closing_after(waited)? || is_about_to())
     }
 }
 
@@ -349,4 +423,61 @@ pub fn user_of(path: &Path) -> Result<Option<User>> {
     let Some(daemon) = volume.daemon()? else { return Ok(None) };
     let is_mounted_here = daemon.is_mounted_here()?;
     Ok(Some(User { daemon, volume, is_mounted_here }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// A process with the name of a daemon that closes its volume.
+    struct Closing(Child);
+
+    impl Closing {
+        fn start() -> Closing {
+            let script =
+                format!("echo {} >/proc/$$/comm && echo here && read x", mount::CLOSING_NAME);
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            assert_eq!(line, "here\n");
+            Closing(child)
+        }
+    }
+
+    impl Drop for Closing {
+        fn drop(&mut self) {
+            drop(self.0.stdin.take());
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn regression_the_wait_for_a_daemon_that_closes_has_an_end_that_names_it() {
+        let closing = Closing::start();
+        let pid = i32::try_from(closing.0.id()).unwrap();
+        let daemon = Daemon::open(pid).unwrap().unwrap();
+        let almost = CLOSING_PATIENCE - Duration::from_millis(1);
+        assert!(daemon.is_closing_after(almost).unwrap());
+        let error = daemon.is_closing_after(CLOSING_PATIENCE).unwrap_err().text;
+        let named =
+            format!("process {pid} ({}) has been closing it for 1800 s", mount::CLOSING_NAME);
+        assert!(error.contains(&named), "{error}");
+        let own = Daemon::open(i32::try_from(std::process::id()).unwrap()).unwrap().unwrap();
+        assert!(!own.is_closing_after(CLOSING_PATIENCE).unwrap());
+    }
+
+    #[test]
+    fn a_process_belongs_to_its_user_and_runs_its_program() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let user = geteuid().as_raw();
+        assert!(belongs_to(own, &[user + 1, user]) && !belongs_to(own, &[user + 1]));
+        assert!(runs_command(own), "this program");
+        let shell = Closing::start();
+        assert!(!runs_command(i32::try_from(shell.0.id()).unwrap()));
+    }
 }

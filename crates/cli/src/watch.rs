@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::counters::Counters;
+use crate::error::{CliError, Result};
 use crate::inventory::{Asker, Subject};
 use crate::signals::EndSignals;
-use crate::{CliError, Result};
 
 /// Lines of text from one heading to the next.
 const HEADING_EVERY: usize = 20;
@@ -21,7 +21,7 @@ const HEADING_EVERY: usize = 20;
 pub fn run(path: &Path, seconds: f64, as_json: bool) -> Result<u8> {
     let mut ended = EndSignals::catch()?;
     let interval = Duration::from_secs_f64(seconds);
-    let mut asker = Asker::start(path, Subject::Volume).map_err(|e| CliError::at(path, e))?;
+    let mut asker = Asker::start([path], Subject::Volume).map_err(|e| CliError::at(path, e))?;
     let mut before = Sample::take(path, &mut asker)?;
     let mut due = before.at;
     for line_index in 0.. {
@@ -130,13 +130,13 @@ impl Rates {
 
 /// Upper bound of the bucket of the 99th percentile.
 fn p99(buckets: &BTreeMap<u64, u64>) -> Option<u64> {
-    let count: u64 = buckets.values().sum();
+    let count: u128 = buckets.values().map(|count| u128::from(*count)).sum();
     let wanted = (count * 99).div_ceil(100);
     let mut seen = 0;
     let mut bounds = buckets.iter().filter(|(_, count)| **count > 0);
     bounds
         .find(|(_, count)| {
-            seen += **count;
+            seen += u128::from(**count);
             seen >= wanted
         })
         .map(|(bound, _)| *bound)
@@ -178,5 +178,6 @@ mod tests {
         assert_eq!(p99(&BTreeMap::new()), None);
         assert_eq!(p99(&BTreeMap::from([(1, 99), (2, 1)])), Some(1));
         assert_eq!(p99(&BTreeMap::from([(1, 98), (2, 2), (3, 0)])), Some(2));
+        assert_eq!(p99(&BTreeMap::from([(1, u64::MAX), (2, u64::MAX)])), Some(2));
     }
 }

@@ -130,8 +130,9 @@ impl Asked {
     }
 }
 
-/// The bytes that the value of one of these attributes declares; `None` if it is not such a value.
-pub(crate) fn parse_declared(value: &[u8]) -> Option<u64> {
+/// The bytes that a value of [`ATOMIC_XATTR`] or [`ATOMIC_VOLUME_XATTR`] declares; `None` if it is
+/// not such a value.
+pub fn parse_declared(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?;
     let bytes: u64 = text.parse().ok()?;
     let is_size = bytes.is_power_of_two() && DECLARED_BYTES.contains(&bytes);

@@ -109,7 +109,9 @@ mod volume;
 mod xattr;
 
 pub use clock::Clock;
-pub use data_mode::{ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, DATA_MODE_XATTR, DECLARED_BYTES, DataMode};
+pub use data_mode::{
+    ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, DATA_MODE_XATTR, DECLARED_BYTES, DataMode, parse_declared,
+};
 pub use error::{Error, Holder, Result};
 pub use facts::{Spender, spending_as};
 #[doc(hidden)]

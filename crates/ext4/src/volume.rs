@@ -139,7 +139,8 @@ impl Volume {
 
 /// Pins.
 impl Volume {
-    /// Pins an inode. While it is pinned it is not freed, even without a name.
+    /// Pins an inode. While it is pinned it is not freed, even without a name. A pin takes about 5
+    /// bytes of memory, and at most 85 if no inode with a number near is pinned.
     pub fn pin(&self, ino: InodeNo) {
         self.mounted().in_core.pin(ino);
     }

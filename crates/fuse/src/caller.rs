@@ -13,6 +13,8 @@ pub const CAP_FOWNER: u32 = 3;
 pub const CAP_FSETID: u32 = 4;
 /// Number of the capability to set the immutable and append-only flags.
 pub const CAP_LINUX_IMMUTABLE: u32 = 9;
+/// Number of the capability to administer the machine: mounts, labels of volumes, `trusted.*`.
+pub const CAP_SYS_ADMIN: u32 = 21;
 
 /// What is known of the sender of a request, from `/proc`. To find it costs several system calls.
 #[derive(Debug, Default, PartialEq, Eq)]

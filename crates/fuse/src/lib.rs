@@ -138,7 +138,7 @@ mod request;
 mod transport;
 mod unsplit;
 
-pub use caller::{CAP_FOWNER, CAP_FSETID, CAP_LINUX_IMMUTABLE, Caller};
+pub use caller::{CAP_FOWNER, CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_SYS_ADMIN, Caller};
 pub use connection::Connection;
 pub use directory::dirent_bytes;
 pub use error::MountError;

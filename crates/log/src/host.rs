@@ -68,7 +68,7 @@ impl Settings {
 
     /// Size of the pool in bytes.
     pub fn pool_bytes(&self) -> u64 {
-        self.chunk_bytes * u64::from(self.chunk_count)
+        self.chunk_bytes.saturating_mul(self.chunk_count.into())
     }
 }
 

@@ -6,15 +6,17 @@
 //!    that does not help, buffers are in ordinary pages, and there are fewer threads.
 //! 3. The journal has what is left ([`MemoryLimits`]).
 //!
-//! Not in it: an entry of about 300 bytes for each file that the kernel knows. The kernel has a
-//! larger one of its own, and both go when it needs the memory.
+//! A file that the kernel knows takes about 5 bytes (`ext4::Volume::pin`), of which the program's
+//! part has room for two million. The kernel has 1 KiB of its own for each, and both go when it
+//! needs the memory.
 
 use ext4::MemoryLimits;
 use fuse::{IoUring, MAX_STAND_IN_COUNT, MountOptions};
 
 use crate::session_options::SessionOptions;
 
-/// The program, its libraries and stacks, and what the allocator has not given back.
+/// The program, its libraries and stacks, what the allocator has not given back, and the files that
+/// the kernel knows.
 const FIXED_BYTES: u64 = 16 << 20;
 
 /// The blocks that a write of 1 MiB has in memory before they are part of a transaction.

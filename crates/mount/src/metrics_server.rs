@@ -3,11 +3,16 @@
 //! A client has two seconds and 8 KiB for its request. What it asks for is never anything but the
 //! metrics, so there is nothing to configure.
 //!
+//! The server has no password, and a browser of this machine can reach it. A page from elsewhere
+//! cannot read the answer, unless its name is made to lead to this machine after the browser has
+//! loaded it (DNS rebinding). The browser then asks for that name. So a request that names another
+//! host than `localhost` or a loopback address is refused.
+//!
 //! Clients are served side by side, the newest first, and none is waited for. When there are too many, the oldest
 //! is cut off: clients that connect and say nothing keep no other from being served.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -193,6 +198,13 @@ fn answer_to(request: &[u8], render: &(dyn Fn() -> Option<String> + Sync)) -> Ve
             Some(body) => ("200 OK", body),
             None => ("503 Service Unavailable", "the volume is closed\n".into()),
         },
+        Err(MISDIRECTED) => (
+            MISDIRECTED,
+            format!(
+                "{MISDIRECTED}; the metrics are for this machine: \
+                 ask for them at localhost, 127.0.0.1 or [::1]\n"
+            ),
+        ),
         Err(status) => (status, format!("{status}; GET /metrics is all there is\n")),
     };
     let len_bytes = body.len();
@@ -203,23 +215,44 @@ fn answer_to(request: &[u8], render: &(dyn Fn() -> Option<String> + Sync)) -> Ve
     (head + &body).into_bytes()
 }
 
+const BAD: &str = "400 Bad Request";
+const MISDIRECTED: &str = "421 Misdirected Request";
+
 /// The status of a request that is not answered with the metrics.
 fn judge(request: &[u8]) -> Result<(), &'static str> {
-    const BAD: &str = "400 Bad Request";
-    if !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        return Err(BAD);
-    }
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let end = request.windows(4).position(|end| end == b"\r\n\r\n").ok_or(BAD)?;
+    let head = std::str::from_utf8(&request[..end]).map_err(|_| BAD)?;
+    let mut lines = head.split("\r\n");
+    let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
     let [method, path, version] = words[..] else { return Err(BAD) };
-    if !version.starts_with(b"HTTP/1.") {
+    if !version.starts_with("HTTP/1.") {
         return Err(BAD);
     }
-    match (method, path.split(|byte| *byte == b'?').next()) {
-        (b"GET", Some(b"/metrics")) => Ok(()),
-        (b"GET", _) => Err("404 Not Found"),
+    let headers = lines.filter_map(|line| line.split_once(':'));
+    let mut hosts = headers.filter(|(name, _)| name.trim().eq_ignore_ascii_case("host"));
+    if !hosts.all(|(_, host)| is_this_machine(host.trim())) {
+        return Err(MISDIRECTED);
+    }
+    match (method, path.split('?').next()) {
+        ("GET", Some("/metrics")) => Ok(()),
+        ("GET", _) => Err("404 Not Found"),
         _ => Err("405 Method Not Allowed"),
     }
+}
+
+/// Whether a `Host` is `localhost` or a loopback address, with or without a port. The port may be
+/// that of a tunnel.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let in_brackets = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    let address = match in_brackets {
+        Some(address) => address.parse::<Ipv6Addr>().map(IpAddr::V6),
+        None => name.parse::<Ipv4Addr>().map(IpAddr::V4),
+    };
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -229,7 +262,7 @@ mod tests {
     #[test]
     fn only_metrics_are_served() {
         let status = |text: &str| judge(text.as_bytes());
-        assert_eq!(status("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), Ok(()));
+        assert_eq!(status("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"), Ok(()));
         assert_eq!(status("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), Ok(()));
         assert_eq!(status("GET / HTTP/1.0\r\n\r\n"), Err("404 Not Found"));
         assert_eq!(status("POST /metrics HTTP/1.1\r\n\r\n"), Err("405 Method Not Allowed"));
@@ -237,6 +270,39 @@ mod tests {
         {
             assert_eq!(status(bad), Err("400 Bad Request"), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn regression_only_this_machine_is_a_host() {
+        let status = |host: &str| {
+            judge(format!("GET /metrics HTTP/1.1\r\nA: b\r\n{host}\r\n\r\n").as_bytes())
+        };
+        let ours = ["localhost", "LocalHost", "127.0.0.1", "127.3.2.1", "[::1]"];
+        for host in ours {
+            for port in ["", ":19137", ":1"] {
+                for header in ["Host: ", "host:", "HOST:\t "] {
+                    let host = format!("{header}{host}{port}");
+                    assert_eq!(status(&host), Ok(()), "{host}");
+                }
+            }
+        }
+        for host in [
+            "evil.example",
+            "evil.example:19137",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:19137",
+            "192.0.2.1",
+            "0.0.0.0:19137",
+            "[::]",
+            "[2001:db8::1]:19137",
+            "localhost:19137:evil",
+            "",
+        ] {
+            assert_eq!(status(&format!("Host: {host}")), Err(MISDIRECTED), "{host}");
+            let twice = format!("Host: localhost\r\nhost: {host}");
+            assert_eq!(status(&twice), Err(MISDIRECTED), "{twice}");
+        }
+        assert_eq!(status("Host : evil.example"), Err(MISDIRECTED));
     }
 
     fn ask(address: SocketAddr, request: &[u8]) -> String {

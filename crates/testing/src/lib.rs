@@ -1,8 +1,9 @@
 //! Simulated media, for tests: block devices, NVRAM and files that lose in a power cut all that
 //! real ones may lose. Also what tests of several crates share: layers in front of a device
 //! ([`Layered`]), the directories of a log service ([`ServiceDirectories`]), programs that are
-//! started ([`spawn_without_files`]), files with holes ([`save_device`]), and the comparison of
-//! structs with the pages of `docs/format` ([`FormatPage`]).
+//! started ([`spawn_without_files`]), limits of memory ([`MemoryGroup`]), files with holes
+//! ([`save_device`]), and the comparison of structs with the pages of `docs/format`
+//! ([`FormatPage`]).
 //!
 //! The product does not link this crate. Tests do, and so do the crates that check the product
 //! (`sim`, `judge`). The lists of what a medium promises are in the crate `device`, because
@@ -19,6 +20,7 @@
 //!   block/ nvram/    a simulated block device, a simulated NVRAM
 //!   power_cut/       what all of them share: images, traces, power cuts
 //!   modules      modules of other languages that tests need
+//!   memory_group  control groups that limit memory
 //!   abilities    what this machine has of what tests need
 //!   again child format_page service_directories skip sparse standstill tier
 //! ```
@@ -30,6 +32,7 @@ mod child;
 pub mod drive;
 mod files;
 mod format_page;
+mod memory_group;
 mod modules;
 mod nvram;
 mod power_cut;
@@ -49,6 +52,7 @@ pub use block::{Cursor, Event, Layer, Layered, SimDevice, Trace};
 pub use child::spawn_without_files;
 pub use files::{FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles};
 pub use format_page::{Fields, FormatPage};
+pub use memory_group::MemoryGroup;
 pub use modules::{has_module, module_paths};
 pub use nvram::{NvramCursor, NvramEvent, NvramTrace, SimNvram};
 pub use power_cut::{CursorOf, Fault, Image, SimClock, Survival, TraceOf, Volatile};

@@ -45,4 +45,23 @@ pub struct Answer {
     pub error: Option<String>,
     /// Those for which most was written, if they were asked for.
     pub files: Vec<FileCounters>,
+    /// Where the volume is mounted, if that is the path that was asked, and this was asked for.
+    pub mounted_on: Option<String>,
+    /// Whether the volume is in an image, if that was asked for.
+    pub is_image: bool,
+}
+
+impl Answer {
+    /// An answer that has nothing but its state.
+    pub fn of(state: MountState) -> Answer {
+        Answer {
+            state,
+            pid: None,
+            counters: Map::new(),
+            error: None,
+            files: Vec::new(),
+            mounted_on: None,
+            is_image: false,
+        }
+    }
 }

@@ -1,10 +1,11 @@
 //! Asks a mount, or a file on it, through a process of its own.
 //!
 //! A process that waits for an answer of a stopped daemon cannot be ended, and a thread that waits
-//! for it keeps its process from ending. So another process asks: `onejournal ask DIR`. It
-//! answers each line of its input with a line of JSON, and remembers the names of files that it has
-//! found.
+//! for it keeps its process from ending. So another process asks: `onejournal ask PATH...`. It
+//! answers each line of its input with a line of JSON, about one path after the other, and
+//! remembers the names of files that it has found.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -13,13 +14,16 @@ use std::time::Instant;
 
 use clap::Args;
 use rustix::fs::StatVfsMountFlags;
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use super::ANSWER_LIMIT;
 use super::answer::{Answer, MountState};
 use super::files::{FileNames, files_of};
-use crate::counters::{Counters, cannot_read, parse, read_raw};
-use crate::{CliError, Result, say, surroundings};
+use crate::counters::{Counters, cannot_read, declared_bytes, parse, read_attribute, read_raw};
+use crate::error::{CliError, Result};
+use crate::output::say_json;
+use crate::surroundings;
+use crate::volumes::ServedVolume;
 
 /// What to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +32,42 @@ pub enum Subject {
     Volume,
     /// The volume and its files.
     VolumeWithFiles,
-    /// The file; if it is a directory, the volume.
+    /// The file; if it is a directory, the volume. With everything that is shown beside it.
     File,
+    /// The data mode of a file or directory, and what it is declared to need.
+    Mode,
 }
 
 /// Asks at `path`. An error if there is no answer within [`ANSWER_LIMIT`].
 pub fn ask_once(path: &Path, subject: Subject) -> Result<Answer> {
-    Asker::start(path, subject).map_err(|error| CliError::at(path, error))?.ask_now(path)
+    Asker::start([path], subject).map_err(|error| CliError::at(path, error))?.ask_now(path)
+}
+
+/// An error unless each of `paths` is on a mounted volume that answers.
+pub fn check_answers<P: AsRef<Path>>(paths: &[P]) -> Result<()> {
+    ask_modes(paths).try_for_each(|answer| answer.map(drop))
+}
+
+/// The answer of each of `paths` about its data mode. An error if it does not, or if it is not on a
+/// mounted volume.
+pub fn ask_modes<P: AsRef<Path>>(paths: &[P]) -> impl Iterator<Item = Result<Answer>> {
+    let mut asker = None;
+    paths.iter().map(move |path| {
+        let path: &Path = path.as_ref();
+        let asker = match &mut asker {
+            Some(asker) => asker,
+            None => {
+                let all = paths.iter().map(|path| -> &Path { path.as_ref() });
+                let started = Asker::start(all, Subject::Mode);
+                asker.insert(started.map_err(|error| CliError::at(path, error))?)
+            }
+        };
+        let answer = asker.ask_now(path)?;
+        match answer.error {
+            None => Ok(answer),
+            Some(error) => Err(CliError::new(error)),
+        }
+    })
 }
 
 /// A process that asks a mount.
@@ -47,16 +80,21 @@ pub struct Asker {
 }
 
 impl Asker {
-    pub fn start(path: &Path, subject: Subject) -> std::io::Result<Asker> {
+    /// Asks each of `paths` in turn.
+    pub fn start(
+        paths: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        subject: Subject,
+    ) -> std::io::Result<Asker> {
         let flag = match subject {
             Subject::Volume => None,
             Subject::VolumeWithFiles => Some("--files"),
             Subject::File => Some("--of-file"),
+            Subject::Mode => Some("--mode"),
         };
         // It may wait longer than its caller lives, and keep the caller's locks as long.
         surroundings::keep_descriptors();
         let mut command = Command::new("/proc/self/exe");
-        command.arg("ask").args(flag).arg("--").arg(path);
+        command.arg("ask").args(flag).arg("--").args(paths);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let questions = child.stdin.take().expect("it was asked for");
@@ -117,23 +155,27 @@ pub struct AskArgs {
     /// Of the file, unless it is a directory
     #[arg(long)]
     of_file: bool,
-    path: PathBuf,
+    /// Data modes
+    #[arg(long)]
+    mode: bool,
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
 }
 
 /// `onejournal ask`, which [`Asker`] runs.
 pub fn run_ask(args: &AskArgs) -> Result<u8> {
     let mut names = FileNames::default();
-    for line in std::io::stdin().lock().lines() {
+    for (line, path) in std::io::stdin().lock().lines().zip(args.paths.iter().cycle()) {
         line.map_err(|error| CliError::new(format!("standard input: {error}")))?;
-        let is_file =
-            args.of_file && std::fs::metadata(&args.path).is_ok_and(|found| found.is_file());
-        let mut answer =
-            ask(&args.path, if is_file { mount::FILE_XATTR } else { mount::STAT_XATTR });
+        let mut answer = match (args.mode, args.of_file) {
+            (true, _) => ask_mode(path),
+            (_, true) => ask_of_file(path),
+            _ => ask(path, mount::STAT_XATTR),
+        };
         if args.files && !answer.counters.is_empty() {
-            answer.files = files_of(&args.path, &mut names);
+            answer.files = files_of(path, &mut names);
         }
-        let text = serde_json::to_string(&answer).expect("plain data");
-        say!("{text}");
+        say_json!(serde_json::to_string(&answer).expect("plain data"));
     }
     Ok(0)
 }
@@ -141,7 +183,7 @@ pub fn run_ask(args: &AskArgs) -> Result<u8> {
 fn ask(path: &Path, name: &[u8]) -> Answer {
     let pid = read_raw(path, mount::PID_XATTR).ok();
     let pid = pid.and_then(|pid| std::str::from_utf8(&pid).ok()?.trim().parse().ok());
-    let answer = |state, counters, error| Answer { state, pid, counters, error, files: Vec::new() };
+    let answer = |state, counters, error| Answer { pid, counters, error, ..Answer::of(state) };
     let text = read_raw(path, name);
     let is_dead = text.as_ref().is_err_and(|errno| mount::is_daemon_gone(*errno));
     let text = text.map_err(|errno| cannot_read(path, errno));
@@ -154,6 +196,34 @@ fn ask(path: &Path, name: &[u8]) -> Answer {
             let state = if is_dead { MountState::Dead } else { MountState::Hidden };
             answer(state, Map::new(), Some(error.text))
         }
+    }
+}
+
+/// The numbers of a file, or of the volume with everything that is shown beside its counters. The paths in the
+/// answer may be anyone's, so they are looked at here, where it does no harm to wait.
+fn ask_of_file(path: &Path) -> Answer {
+    if std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return ask(path, mount::FILE_XATTR);
+    }
+    let mut answer = ask(path, mount::STAT_XATTR);
+    let volume = ServedVolume::mounted_on(path).ok().flatten();
+    let dir = volume.as_ref().and_then(|volume| volume.dirs.last());
+    answer.mounted_on = dir.map(|dir| dir.to_string_lossy().into_owned());
+    let target = answer.counters.get("target").and_then(Value::as_str);
+    answer.is_image = target.is_some_and(|target| Path::new(target).is_file());
+    answer
+}
+
+/// The words of a data mode.
+fn ask_mode(path: &Path) -> Answer {
+    let answer = Answer::of(MountState::ReadWrite);
+    match read_attribute(path, mount::MODE_XATTR) {
+        Ok(mode) => {
+            let declared = declared_bytes(path).map_or(Value::Null, Value::from);
+            let counters = [("mode".to_owned(), mode.into()), ("atomic".to_owned(), declared)];
+            Answer { counters: Map::from_iter(counters), ..answer }
+        }
+        Err(error) => Answer { error: Some(error.text), ..answer },
     }
 }
 

@@ -5,11 +5,9 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use rustix::fs::{major, minor};
 
 use crate::volumes::{self, ServedVolume};
 use crate::{Cli, Command, namespaces, users};
@@ -68,8 +66,8 @@ pub fn detached() -> Vec<DetachedVolume> {
 fn connection(pid: i32) -> Option<Option<(u32, u32)>> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
     let is_node = |path: &Path| {
-        fs::metadata(path)
-            .is_ok_and(|found| (major(found.rdev()), minor(found.rdev())) == FUSE_NODE)
+        users::cached_stat(path)
+            .is_some_and(|found| (found.stx_rdev_major, found.stx_rdev_minor) == FUSE_NODE)
     };
     let mut found = None;
     for file in files.filter(|file| is_node(&file.path())) {

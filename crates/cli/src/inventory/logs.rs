@@ -4,19 +4,25 @@
 //! `clients`. The logs are found by these files among the open files of `/proc`. There root sees
 //! all processes, and other users see their own. Nothing in a log's directory is believed unless it
 //! belongs to this user or to the user of that process (docs/reference/security.md).
+//!
+//! A directory or a daemon may take any time to answer. A thread asks each log, and no second one
+//! is started for it before the first has ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::time::{Duration, Instant};
 
 use log::{ConnectOptions, Log, LogStat, Look, StreamStat};
 
-use super::ask_all;
+use super::ANSWER_LIMIT;
 
 /// The most streams of a log whose counters are read.
 const STREAM_LIMIT: usize = 200;
+/// The most logs of a user that are asked at a time: so many threads wait at most for a user whose
+/// logs never answer.
+const QUESTION_LIMIT: usize = 256;
 
 /// A log that a process has open.
 #[derive(Debug, Clone, Default)]
@@ -62,28 +68,86 @@ impl SeenLog {
     }
 }
 
-/// All logs that are visible, by directory.
-pub fn logs() -> Vec<SeenLog> {
-    ask(look_at)
+/// Looks at a log. `None`: the directory is no log's.
+type Ask = fn(SeenLog) -> Option<SeenLog>;
+
+/// A question that was not answered yet.
+struct Question {
+    /// The user of the log's process.
+    user: u32,
+    answer: Receiver<Option<SeenLog>>,
 }
 
-/// The same, with the counters of the logs that a daemon serves.
-pub fn logs_with_counters() -> Vec<SeenLog> {
-    ask(|log| {
-        let mut log = look_at(log);
-        ask_daemon(&mut log);
-        log
-    })
+/// State that is kept from one look at the logs to the next.
+pub struct Logs {
+    ask: Ask,
+    /// The questions, by the log's directory.
+    open: HashMap<PathBuf, Question>,
 }
 
-fn ask(how: fn(SeenLog) -> SeenLog) -> Vec<SeenLog> {
-    let mut logs = BTreeMap::new();
-    for pid in device::processes() {
-        note_process(pid, &mut logs);
+impl Logs {
+    /// Reads the counters of the logs that a daemon serves, too.
+    pub fn with_counters() -> Logs {
+        Logs { ask: look_and_ask, open: HashMap::new() }
     }
-    let seen: Vec<SeenLog> = logs.into_values().collect();
-    let answers = ask_all(seen.clone(), how);
-    seen.into_iter().zip(answers).map(|(log, answer)| answer.unwrap_or(log)).collect()
+
+    /// Reads no counters.
+    pub fn without_counters() -> Logs {
+        Logs { ask: look_at, open: HashMap::new() }
+    }
+
+    /// All logs that are visible, by directory. One that does not answer in time has neither
+    /// content nor counters.
+    pub fn look(&mut self) -> Vec<SeenLog> {
+        let mut logs = BTreeMap::new();
+        for pid in device::processes() {
+            note_process(pid, &mut logs);
+        }
+        self.look_at(logs)
+    }
+
+    /// The same for `logs`.
+    fn look_at(&mut self, logs: BTreeMap<PathBuf, SeenLog>) -> Vec<SeenLog> {
+        let is_open =
+            |question: &Question| matches!(question.answer.try_recv(), Err(TryRecvError::Empty));
+        self.open.retain(|dir, question| logs.contains_key(dir) || is_open(question));
+        for log in logs.values() {
+            self.begin(log);
+        }
+        let give_up = Instant::now() + ANSWER_LIMIT;
+        let answered = logs.into_values().filter_map(|log| self.answer(log, give_up));
+        answered.collect()
+    }
+
+    /// Asks the log, unless its last answer is still missing.
+    fn begin(&mut self, log: &SeenLog) {
+        let user = log.owner.0;
+        let asked = self.open.values().filter(|question| question.user == user).count();
+        if self.open.contains_key(&log.dir) || asked >= QUESTION_LIMIT {
+            return;
+        }
+        let (ask, subject) = (self.ask, log.clone());
+        let (sender, answer) = channel();
+        // Nothing may wait for the answer any more.
+        let body = move || drop(sender.send(ask(subject)));
+        // Without a thread it does not answer.
+        if std::thread::Builder::new().name("oj-ask".into()).spawn(body).is_ok() {
+            self.open.insert(log.dir.clone(), Question { user, answer });
+        }
+    }
+
+    /// The log as it answers before `give_up`. `None`: it is none.
+    fn answer(&mut self, log: SeenLog, give_up: Instant) -> Option<SeenLog> {
+        let Some(question) = self.open.get(&log.dir) else { return Some(log) };
+        let left = give_up.saturating_duration_since(Instant::now());
+        match question.answer.recv_timeout(left) {
+            Err(RecvTimeoutError::Timeout) => Some(log),
+            answer => {
+                self.open.remove(&log.dir);
+                answer.unwrap_or(Some(log))
+            }
+        }
+    }
 }
 
 /// If `path` is such a file of a log's directory: the directory, and whether it is the daemon's
@@ -99,18 +163,18 @@ fn place_in_log(path: &Path) -> Option<(&Path, bool)> {
 
 /// Adds the logs that the process has open.
 fn note_process(pid: i32, logs: &mut BTreeMap<PathBuf, SeenLog>) {
-    let Ok(process) = fs::metadata(format!("/proc/{pid}")) else { return };
+    let Some(owner) = device::process_owner(pid) else { return };
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     for file in files {
         let Ok(path) = fs::read_link(file.path()) else { continue };
         let Some((dir, is_daemon)) = place_in_log(&path) else { continue };
         let number = file.file_name();
-        if !is_locked(pid, &number.to_string_lossy()) || !dir.join("service.json").exists() {
+        if !is_locked(pid, &number.to_string_lossy()) {
             continue;
         }
         let log = logs.entry(dir.to_owned()).or_default();
         log.dir = dir.to_owned();
-        log.owner = (process.uid(), process.gid());
+        log.owner = owner;
         match is_daemon {
             true => log.daemon_pid = Some(pid),
             false if !log.pids.contains(&pid) => log.pids.push(pid),
@@ -128,7 +192,10 @@ fn is_locked(pid: i32, file: &str) -> bool {
     })
 }
 
-fn look_at(mut log: SeenLog) -> SeenLog {
+fn look_at(mut log: SeenLog) -> Option<SeenLog> {
+    if !log.dir.join("service.json").exists() {
+        return None;
+    }
     match Look::at(&log.dir, log.owner) {
         Ok(look) => {
             let stream = |(name, file_bytes): &(String, u64)| StreamCounters {
@@ -137,38 +204,32 @@ fn look_at(mut log: SeenLog) -> SeenLog {
                 stat: None,
             };
             log.streams = look.streams.iter().take(STREAM_LIMIT).map(stream).collect();
+            if log.daemon_pid.is_some() {
+                // The daemon has a slot, too.
+                log.pids.clear();
+                log.socket = look.socket.clone();
+                log.connection_count = log.socket.as_deref().map_or(0, connections_to);
+            }
             log.look = Some(look);
         }
-        Err(error) => {
-            log.refusal = Some(error.to_string());
-            return log;
-        }
+        Err(error) => log.refusal = Some(error.to_string()),
     }
-    if log.daemon_pid.is_some() {
-        // The daemon has a slot, too.
-        log.pids.clear();
-        log.socket = socket_of(&log.dir);
-        log.connection_count = log.socket.as_deref().map_or(0, connections_to);
-    }
-    log
+    Some(log)
 }
 
-/// The socket that the daemon has stored in its directory. [`Look::at`] has checked that the
-/// directory can be believed.
-fn socket_of(dir: &Path) -> Option<PathBuf> {
-    let text = fs::read_to_string(dir.join("daemon")).ok()?;
-    (!text.is_empty()).then(|| text.into())
-}
-
-fn ask_daemon(log: &mut SeenLog) {
-    let Some(socket) = &log.socket else { return };
-    let options = ConnectOptions { retry: Duration::ZERO, fallback: None };
-    let Ok(client) = Log::connect_with(socket, &options) else { return };
+/// The same with the counters of the daemon, which has to be a process of the user to whom the
+/// directory belongs.
+fn look_and_ask(log: SeenLog) -> Option<SeenLog> {
+    let mut log = look_at(log)?;
+    let (Some(socket), Some(look)) = (&log.socket, &log.look) else { return Some(log) };
+    let options = ConnectOptions { retry: Duration::ZERO, fallback: None, owner: Some(look.owner) };
+    let Ok(client) = Log::connect_with(socket, &options) else { return Some(log) };
     log.stat = Some(client.stat());
     for stream in &mut log.streams {
         let open = client.existing_stream(&stream.name).ok().flatten();
         stream.stat = open.and_then(|open| open.stat().ok());
     }
+    Some(log)
 }
 
 /// Number of connections to the socket at `path`, from `/proc/net/unix`, which shows the path at
@@ -190,6 +251,8 @@ fn is_connection_to(line: &str, path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -202,6 +265,60 @@ mod tests {
         {
             assert_eq!(place(other), None, "{other}");
         }
+    }
+
+    /// Does not come back for the log "silent".
+    fn ask(log: SeenLog) -> Option<SeenLog> {
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        if log.dir == Path::new("silent") {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            loop {
+                std::thread::park();
+            }
+        }
+        let connection_count = ASKED.load(Ordering::Relaxed);
+        (log.dir != Path::new("none")).then_some(SeenLog { connection_count, ..log })
+    }
+
+    #[test]
+    fn regression_a_log_that_does_not_answer_is_asked_once_and_keeps_no_other() {
+        let mut logs = Logs { ask, open: HashMap::new() };
+        let seen = || {
+            ["answers", "none", "silent"]
+                .map(PathBuf::from)
+                .map(|dir| (dir.clone(), SeenLog { dir, ..SeenLog::default() }))
+        };
+        for _ in 0..2 {
+            let looked = logs.look_at(BTreeMap::from(seen()));
+            let dirs: Vec<&Path> = looked.iter().map(|log| log.dir.as_path()).collect();
+            assert_eq!(dirs, [Path::new("answers"), Path::new("silent")]);
+            assert_eq!(looked[1].connection_count, 0, "no answer");
+        }
+        let [answers, ..] = seen();
+        let looked = logs.look_at(BTreeMap::from([answers]));
+        assert_eq!(looked[0].connection_count, 1, "asked once");
+        assert_eq!(logs.open.len(), 1, "it is still waited for");
+    }
+
+    #[test]
+    fn the_questions_to_the_logs_of_a_user_are_limited() {
+        let mut logs = Logs { ask, open: HashMap::new() };
+        let senders: Vec<_> = (0..QUESTION_LIMIT)
+            .map(|number| {
+                let (sender, answer) = std::sync::mpsc::channel();
+                logs.open.insert(number.to_string().into(), Question { user: 7, answer });
+                sender
+            })
+            .collect();
+        let seen = |user| SeenLog { dir: "answers".into(), owner: (user, 0), ..SeenLog::default() };
+        let begun = |logs: &mut Logs, user| {
+            logs.begin(&seen(user));
+            logs.open.remove(Path::new("answers")).is_some()
+        };
+        assert_eq!([7, 8].map(|user| begun(&mut logs, user)), [false, true]);
+        logs.open.remove(Path::new("0"));
+        assert!(begun(&mut logs, 7));
+        drop(senders);
     }
 
     #[test]

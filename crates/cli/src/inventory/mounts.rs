@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use device::MountEntry;
-use serde_json::Map;
 
 use super::ANSWER_LIMIT;
 use super::answer::{Answer, MountState};
@@ -78,7 +77,7 @@ impl Mounts {
     fn ask(&mut self, path: &Path) {
         if !self.askers.contains_key(path) {
             // Without one it does not answer.
-            let Ok(asker) = Asker::start(path, self.subject) else { return };
+            let Ok(asker) = Asker::start([path], self.subject) else { return };
             self.askers.insert(path.to_owned(), asker);
         }
         if let Some(asker) = self.askers.get_mut(path).filter(|asker| !asker.is_asked()) {
@@ -93,14 +92,8 @@ fn seen_mount(
     namespace_pid: Option<i32>,
     answer: Option<Answer>,
 ) -> SeenMount {
-    let silent = Answer {
-        state: MountState::Silent,
-        pid: None,
-        counters: Map::new(),
-        error: None,
-        files: Vec::new(),
-    };
-    let Answer { state, pid, counters, files, .. } = answer.unwrap_or(silent);
+    let silent = || Answer::of(MountState::Silent);
+    let Answer { state, pid, counters, files, .. } = answer.unwrap_or_else(silent);
     let counters = Counters(counters);
     let source = backing_file(entry.device).unwrap_or(entry.source);
     SeenMount {

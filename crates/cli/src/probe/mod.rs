@@ -28,6 +28,8 @@ use self::place::{Permit, Place};
 use self::report::Report;
 use self::suitable::Program;
 use self::watching::Watch;
+use crate::output::complain;
+use crate::output::say_json;
 use crate::signals::is_ignored;
 use crate::units::bytes;
 use crate::{CliError, Result, parse_interval, say, target};
@@ -114,7 +116,11 @@ pub fn run(args: &ProbeArgs) -> Result<u8> {
         return watch.run();
     }
     let report = measured(args)?;
-    say!("{}", if args.json { report.json() } else { text::text(&report) }.trim_end());
+    if args.json {
+        say_json!(report.json());
+    } else {
+        say!("{}", text::text(&report).trim_end());
+    }
     Ok(exit_code(args.program, &report))
 }
 
@@ -163,7 +169,7 @@ fn interrupts() -> Result<Arc<AtomicBool>> {
 
 /// Says before it begins how much is written.
 fn announce(path: &Path, area: &Area, seconds: f64) {
-    eprintln!(
+    complain!(
         "onejournal: {}: measuring for about {seconds} s, after an area of {} was filled once; at most {} are written",
         path.display(),
         kib(area.area_bytes()),

@@ -180,10 +180,29 @@ fn device(path: &Path, area_bytes: u64, permit: Permit) -> Result<Area> {
         return Err(CliError::at(path, why));
     }
     let disk = target::open(path, Access::ReadWrite)?;
+    if !target::metadata(path, &disk)?.file_type().is_block_device() {
+        return Err(CliError::at(path, target::REPLACED));
+    }
     if permit == Permit::IfEmpty
         && let Some(found) = Occupant::of(&disk).map_err(|error| CliError::at(path, error))?
     {
         return Err(CliError::at(path, found.refusal("onejournal probe --destroy --force")));
     }
     Area::on_device(disk, area_bytes).map_err(|error| CliError::at(path, error.source))
+}
+
+#[cfg(test)]
+mod tests {
+    use device::probe::AREA_BYTES_MIN;
+
+    use super::*;
+
+    /// The path led to a device when it was looked at.
+    #[test]
+    fn regression_a_file_in_the_place_of_a_device_is_not_overwritten() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(AREA_BYTES_MIN).unwrap();
+        let refused = device(file.path(), AREA_BYTES_MIN, Permit::Always).err().expect("refused");
+        assert!(refused.text.contains(target::REPLACED), "{}", refused.text);
+    }
 }

@@ -8,7 +8,8 @@ use super::figures::{ParallelFigures, SizeFigures, Together};
 use super::flushes::Reason;
 use super::report::Report;
 use super::suitable::{Program, Suitability};
-use crate::units::{bytes, count, nanoseconds, plain, ratio, times};
+use crate::output::plain;
+use crate::units::{bytes, count, nanoseconds, ratio, times};
 
 const WIDTH: usize = 80;
 /// A speed-up is exact to this share.

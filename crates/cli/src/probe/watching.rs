@@ -13,8 +13,10 @@ use rustix::time::{ClockId, clock_gettime};
 use super::place::Kind;
 use super::text::wrapped;
 use super::wear::{History, Interval, Sample, Wear, heading};
+use crate::output::complain;
+use crate::output::plain;
+use crate::output::say_json;
 use crate::signals::EndSignals;
-use crate::units::plain;
 use crate::{CliError, Result, say};
 
 /// Lines of text from one heading to the next.
@@ -66,15 +68,18 @@ impl Watch<'_> {
         }
         for (disk, interval) in disks.iter().zip(intervals) {
             if interval.went_back {
-                eprintln!(
+                complain!(
                     "onejournal: {}: warning: its counter went back; what was written before that in this interval is not \
                      counted",
                     disk.name
                 );
             }
             let wear = Wear::of(&disk.name, interval, self.tbw);
-            let text = if self.as_json { wear.json() } else { wear.text(self.tbw.is_some()) };
-            say!("{text}");
+            if self.as_json {
+                say_json!(wear.json());
+            } else {
+                say!("{}", wear.text(self.tbw.is_some()));
+            }
         }
         Ok(())
     }

@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::counters::Counters;
 use crate::inventory::{Answer, MountState, Subject, ask_once};
+use crate::output::plain;
+use crate::output::say_json;
 use crate::volumes::ServedVolume;
 use crate::{CliError, Result, StatArgs, say, watch};
 
@@ -19,17 +21,17 @@ pub fn run(args: &StatArgs) -> Result<u8> {
     if let Some(seconds) = args.watch {
         return watch::run(&args.path, seconds, args.json);
     }
-    // Everything below that asks the volume does so after it has answered.
     let answer = ask_once(&args.path, Subject::File)?;
-    let (Answer { counters: stat, state, .. }, place) = match answer.error {
+    let (answer, place) = match answer.error {
         None => {
-            let place = place_of(&args.path, answer.pid);
+            let place = place_of(&answer);
             (answer, place)
         }
         Some(error) => read_of_target(&args.path)?.ok_or_else(|| CliError::new(error))?,
     };
+    let Answer { counters: stat, state, is_image, .. } = answer;
     if args.json {
-        say!("{}", Value::Object(stat));
+        say_json!(Value::Object(stat).to_string());
         return Ok(0);
     }
     let is_volume = stat.contains_key("version");
@@ -38,42 +40,44 @@ pub fn run(args: &StatArgs) -> Result<u8> {
         return Ok(0);
     }
     let counters = Counters(stat);
-    say!("{}", describe(&counters, state, place).trim_end());
+    say!("{}", describe(&counters, state, place, is_image).trim_end());
     Ok(0)
 }
 
 /// The summary, then the groups.
-fn describe(counters: &Counters, state: MountState, place: String) -> String {
+fn describe(counters: &Counters, state: MountState, place: String, is_image: bool) -> String {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let mut summary =
         [vec![("served by".into(), place)], summary::lines(counters, state, now_s)].concat();
     let target = counters.text("target").unwrap_or_default();
-    if let Some(dir) = Path::new(target).parent().filter(|_| Path::new(target).is_file()) {
+    if let Some(dir) = Path::new(target).parent().filter(|_| is_image) {
         let text = format!(
             "what the file system of the image adds; its disk: onejournal probe --watch {}",
             dir.display()
         );
         summary.push(("not counted".into(), text));
     }
-    let mut text = format!("{target}\n{}", table("  ", &summary));
+    let mut text = format!("{}\n{}", plain(target), table("  ", &summary));
     for (title, lines) in groups::groups(counters) {
         text.push_str(&format!("\n{title}\n{}", table("  ", &lines)));
     }
     text
 }
 
+/// Names and values, which a mount may have sent, below each other.
 fn table(indent: &str, lines: &[(String, String)]) -> String {
-    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let lines = lines.iter().map(|(name, value)| format!("{indent}{name:width$}  {value}\n"));
-    lines.collect()
+    let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let line = |(name, value): &(String, String)| {
+        format!("{indent}{:width$}  {}\n", plain(name), plain(value))
+    };
+    lines.iter().map(line).collect()
 }
 
-/// The process that serves the volume at `path`, as text for the user.
-fn place_of(path: &Path, pid: Option<i32>) -> String {
-    let pid = pid.map_or_else(|| "-".into(), |pid| pid.to_string());
-    let volume = ServedVolume::mounted_on(path).ok().flatten();
-    match volume.and_then(|volume| volume.dirs.last().cloned()) {
-        Some(dir) => format!("process {pid}, mounted on {}", dir.display()),
+/// The process that serves the volume, and the place of its mount, as text for the user.
+fn place_of(answer: &Answer) -> String {
+    let pid = answer.pid.map_or_else(|| "-".into(), |pid| pid.to_string());
+    match &answer.mounted_on {
+        Some(dir) => format!("process {pid}, mounted on {dir}"),
         None => format!("process {pid}"),
     }
 }
@@ -85,7 +89,7 @@ fn read_of_target(path: &Path) -> Result<Option<(Answer, String)>> {
     let Some(daemon) = volume.daemon()? else { return Ok(None) };
     let place = format!("process {}, {}", daemon.pid, volume.whereabouts());
     let dirs: Vec<PathBuf> = volume.reachable_dirs();
-    let mut answers = dirs.iter().filter_map(|dir| ask_once(dir, Subject::Volume).ok());
+    let mut answers = dirs.iter().filter_map(|dir| ask_once(dir, Subject::File).ok());
     match answers.find(|answer| !answer.counters.is_empty()) {
         Some(answer) => Ok(Some((answer, place))),
         None => Err(CliError::at(path, format!("{place}: its counters cannot be read"))),

@@ -6,7 +6,7 @@
 
 use crate::counters::Counters;
 use crate::inventory::MountState;
-use crate::units::{bytes, count, nanoseconds, plain, ratio, span, times};
+use crate::units::{bytes, count, nanoseconds, ratio, span, times};
 
 /// Write amplification is printed from this many bytes of application writes on.
 const RATIO_BYTES: u64 = 1 << 20;
@@ -64,7 +64,8 @@ impl Flushes {
     pub fn of(counters: &Counters) -> Flushes {
         let fence_count = counters.number("journal_medium.fences");
         let all = ["device_flushes", "journal_medium.flushes", "journal_medium.fences"];
-        let flush_count: u64 = all.into_iter().map(|name| counters.number(name)).sum();
+        let counts = all.into_iter().map(|name| counters.number(name));
+        let flush_count = counts.fold(0, u64::saturating_add);
         Flushes {
             flush_count: flush_count.saturating_sub(counters.number("opening_flushes")),
             fsync_count: counters.number("fsyncs"),
@@ -165,7 +166,7 @@ fn journal_medium(counters: &Counters) -> Option<String> {
         "nvram" => "journal_medium.bytes_stored",
         _ => "journal_medium.bytes_written",
     };
-    let target = counters.text("journal_target").map(|target| format!(", {}", plain(target)));
+    let target = counters.text("journal_target").map(|target| format!(", {target}"));
     Some(format!(
         "{} to the journal's own medium{}, with its zeros",
         bytes(counters.number(name)),

@@ -8,6 +8,7 @@ use ratatui::widgets::{Block, Borders, Paragraph};
 
 use super::rows::{Table, files, histogram, streams, volumes};
 use super::view::{Part, View};
+use crate::output::plain;
 
 /// A terminal with fewer lines or columns shows one part at a time.
 const WHOLE_HEIGHT: u16 = 20;
@@ -69,7 +70,7 @@ pub fn draw_whole(frame: &mut Frame<'_>, view: &mut View) {
 fn put_part(frame: &mut Frame<'_>, area: Rect, view: &View, part: Part) {
     let table = table(view, part);
     let [title, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    frame.render_widget(Paragraph::new(table.title.clone()), title);
+    frame.render_widget(Paragraph::new(plain(&table.title)), title);
     let rows = lines(&table, usize::from(body.width), 0, table.rows.len());
     frame.render_widget(Paragraph::new(rows), body);
 }
@@ -112,7 +113,8 @@ fn draw_part(frame: &mut Frame<'_>, area: Rect, view: &mut View, part: Part) {
     };
     let is_chosen = part == view.part;
     let style = if is_chosen { Modifier::BOLD } else { Modifier::empty() };
-    let title = Span::styled(format!(" {} ", table.title), Style::new().add_modifier(style));
+    let title =
+        Span::styled(format!(" {} ", plain(&table.title)), Style::new().add_modifier(style));
     let block = Block::new().borders(Borders::ALL).title(title);
     let inner = block.inner(area);
     frame.render_widget(block, area);
@@ -163,7 +165,7 @@ fn widths(table: &Table, width: usize) -> Vec<usize> {
 fn line(row: &[String], widths: &[usize]) -> String {
     let mut text = String::new();
     for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
-        let len = cell.chars().count();
+        let (cell, len) = (plain(cell), cell.chars().count());
         match index {
             0 if len > *width => {
                 text.push('…');

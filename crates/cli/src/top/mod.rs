@@ -24,7 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::sample::Sample;
 use self::view::View;
-use crate::inventory::Mounts;
+use crate::inventory::{Logs, Mounts};
 use crate::{CliError, Result, say};
 
 /// The interval at which keys and signals are checked.
@@ -71,10 +71,10 @@ pub fn run(args: &TopArgs) -> Result<u8> {
 
 /// Takes samples until the receiver is gone.
 fn take_samples(sender: &SyncSender<Sample>, delay: Duration) {
-    let mut mounts = Mounts::with_files();
+    let (mut mounts, mut logs) = (Mounts::with_files(), Logs::with_counters());
     loop {
         let begin = Instant::now();
-        if sender.send(Sample::take(&mut mounts)).is_err() {
+        if sender.send(Sample::take(&mut mounts, &mut logs)).is_err() {
             return;
         }
         std::thread::sleep(delay.saturating_sub(begin.elapsed()));

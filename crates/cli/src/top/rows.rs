@@ -126,7 +126,7 @@ pub fn histogram(view: &View) -> Table {
     };
     let largest = counts.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
     let row = |(bound_ns, number): &(u64, u64)| {
-        let len = (number * BAR_LEN).div_ceil(largest);
+        let len = number.saturating_mul(BAR_LEN).div_ceil(largest).min(BAR_LEN);
         vec![
             format!("< {}", nanoseconds(*bound_ns)),
             count(*number),
@@ -148,7 +148,8 @@ fn octaves(all: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut counts = [0u64; 64];
     let octave = |bound: u64| usize::try_from(bound.max(1).ilog2()).expect("63 at most");
     for (bound, count) in all {
-        counts[octave(*bound)] += count;
+        let counted = &mut counts[octave(*bound)];
+        *counted = counted.saturating_add(*count);
     }
     for (bound, count) in before {
         let counted = &mut counts[octave(*bound)];
@@ -224,5 +225,7 @@ mod tests {
         assert_eq!(octaves(&all, &all), []);
         assert_eq!(octaves(&[(u64::MAX, 1)], &[]), [(u64::MAX, 1)]);
         assert_eq!(octaves(&[(0, 1)], &[]), [(2, 1)]);
+        // A mount may say anything.
+        assert_eq!(octaves(&[(1, u64::MAX), (1, 1)], &[]), [(2, u64::MAX)]);
     }
 }

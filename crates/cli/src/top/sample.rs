@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::inventory::{Mounts, SeenLog, SeenMount, logs_with_counters};
+use crate::inventory::{Logs, Mounts, SeenLog, SeenMount};
 
 /// Everything that is shown.
 #[derive(Debug, Clone)]
@@ -17,12 +17,12 @@ pub struct Sample {
 }
 
 impl Sample {
-    pub fn take(mounts: &mut Mounts) -> Sample {
+    pub fn take(mounts: &mut Mounts, logs: &mut Logs) -> Sample {
         let mut volumes = mounts.look();
         let (at, now) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH));
         let mut seen = HashSet::new();
         volumes.retain(|mount| seen.insert(mount.device));
         let now_s = now.map_or(0, |now| now.as_secs());
-        Sample { at, now_s, volumes, logs: logs_with_counters() }
+        Sample { at, now_s, volumes, logs: logs.look() }
     }
 }

@@ -65,6 +65,8 @@ fn log() -> SeenLog {
     ];
     let look = Look {
         uuid: String::new(),
+        owner: 0,
+        socket: None,
         durability: device::Durability::Power,
         nvram: None,
         pool_bytes: 1 << 20,
@@ -196,6 +198,21 @@ fn text_has_every_row() {
     let mut nothing = View::default();
     assert!(super::text(&mut nothing, 80).contains("no volume is mounted"));
     assert!(screen(&mut nothing, 80, 24)[0].contains("waiting"));
+}
+
+#[test]
+fn regression_escape_sequences_are_not_drawn() {
+    const ACTIVE: &str = "/a\x1b[2J\u{9b}2J\u{202e}b";
+    let mut view = view();
+    let sample = view.sample.as_mut().unwrap();
+    sample.volumes = vec![volume(ACTIVE, 1)];
+    sample.volumes[0].counters.0.insert("durability".into(), ACTIVE.into());
+    sample.volumes[0].files[0].name = Some(ACTIVE.into());
+    sample.logs[0].dir = ACTIVE.into();
+    for text in [text(&mut view, 200), screen(&mut view, 200, 40).join("\n")] {
+        assert_eq!(text.matches("/a?[2J?2J?b").count(), 6, "{text}");
+        assert!(!text.contains(['\x1b', '\u{9b}', '\u{202e}']), "{text:?}");
+    }
 }
 
 #[test]

@@ -41,12 +41,17 @@ impl MountEntry {
         self.options.split(|byte| *byte == b',').any(|option| option == name.as_bytes())
     }
 
+    /// The user who mounted it, as the kernel says of a FUSE file system.
+    pub fn user(&self) -> Option<u32> {
+        self.option("user_id")?.to_str()?.parse().ok()
+    }
+
     /// The value of an option of the file system, such as `upperdir`.
     pub(crate) fn option(&self, name: &str) -> Option<PathBuf> {
         // The kernel escapes a comma in a value.
         let options = self.options.split(|byte| *byte == b',');
         let mut values = options.filter_map(|option| option.strip_prefix(name.as_bytes()));
-        values.find_map(|value| value.strip_prefix(b"=")).map(unescape_mount_path)
+        values.find_map(|value| value.strip_prefix(b"=")).map(unescape)
     }
 
     /// The device number as `stat` shows it.
@@ -94,17 +99,17 @@ fn entry(line: &[u8]) -> Option<MountEntry> {
     Some(MountEntry {
         id: word(0)?.parse().ok()?,
         device: (major.parse().ok()?, minor.parse().ok()?),
-        root: unescape_mount_path(fields.get(3)?),
-        dir: unescape_mount_path(fields.get(4)?),
+        root: unescape(fields.get(3)?),
+        dir: unescape(fields.get(4)?),
         kind: word(hyphen + 1)?.to_owned(),
-        source: unescape_mount_path(fields.get(hyphen + 2)?),
+        source: unescape(fields.get(hyphen + 2)?),
         options: fields.get(hyphen + 3).copied().unwrap_or_default().to_owned(),
     })
 }
 
-/// A path of the mount table: the kernel writes space, tab, newline and backslash as a backslash and three
-/// octal digits.
-fn unescape_mount_path(text: &[u8]) -> PathBuf {
+/// A path in a table of the kernel, which writes space, tab, newline and backslash as a backslash
+/// and three octal digits.
+pub(crate) fn unescape(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((first, behind)) = rest.split_first() {
@@ -137,7 +142,7 @@ mod tests {
             31 20 0:6 / /a\\040b rw - fuse \xff rw\n\
             garbage\n\
             32 20 0:7 / /\xff rw shared:1 master:2 - tmpfs x rw\n\
-            33 20 7:8 / /a\\040b rw shared:3 - fuseblk.onejournal /dev/loop8 rw\n\
+            33 20 7:8 / /a\\040b rw - fuseblk.onejournal /dev/loop8 rw,user_id=7,group_id=8\n\
             34 20 0:9 / /o rw - overlay overlay rw,lowerdir=/l,upperdir=/u\\054\\040,x,data=journal\n";
         let found = parse_mounts(table);
         let ids: Vec<u64> = found.iter().map(|entry| entry.id).collect();
@@ -148,6 +153,7 @@ mod tests {
         assert!(found[3].is_volume() && !found[1].is_volume());
         assert_eq!((found[3].device, found[3].dir.as_path()), ((7, 8), Path::new("/a b")));
         assert_eq!(found[3].device_number(), rustix::fs::makedev(7, 8));
+        assert_eq!((found[3].user(), found[1].user()), (Some(7), None));
         let option = |name| found[4].option(name);
         assert_eq!(option("upperdir").expect("it has one"), Path::new("/u, "));
         assert_eq!(option("data").expect("it has one"), Path::new("journal"));

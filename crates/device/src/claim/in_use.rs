@@ -25,6 +25,13 @@ pub(crate) fn describe(path: &Path, disk: &Backing, through: Option<u64>) -> InU
     InUse { path: path.to_owned(), text, is_held_by_kernel }
 }
 
+/// The message about a disk at `path` that the kernel uses as swap space, by the name `area`.
+pub(crate) fn describe_swap(path: &Path, area: &Path) -> InUse {
+    let area = area.display();
+    let text = format!("in use as swap space ({area}); to end that: swapoff {area}");
+    InUse { path: path.to_owned(), text, is_held_by_kernel: false }
+}
+
 /// The message as one sentence. `mounted`: the mount in this namespace. `process`: a process with a
 /// lock on the disk.
 fn sentence(

@@ -5,4 +5,5 @@ pub(crate) mod other_users;
 pub(crate) mod proc_locks;
 pub(crate) mod published;
 pub(crate) mod range_lock;
+pub(crate) mod swap;
 pub(crate) mod take;

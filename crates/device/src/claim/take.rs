@@ -28,12 +28,12 @@ use rustix::ioctl::{self, Getter, Opcode};
 
 use super::published::{self, Use};
 use super::range_lock::lock_range;
-use super::{in_use, other_users};
+use super::{in_use, other_users, swap};
 use crate::access::Access;
 use crate::below::backing::{Backing, Root};
 use crate::below::kind::Kind;
 use crate::descriptor::{NUMBER_MIN, above_standard};
-use crate::error::{DeviceError, Operation, Result};
+use crate::error::{DeviceError, InUse, Operation, Result};
 use crate::error::{errno, refused};
 use crate::files::trust::Trust;
 
@@ -58,7 +58,9 @@ pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result
         None => (path, OFlags::empty()),
     };
     // Looked at before it is opened: opening a pipe waits, opening a tape rewinds it.
-    kind_of(path, &rustix::fs::stat(opened).map_err(|e| errno(path, e))?)?;
+    let found = rustix::fs::stat(opened).map_err(|e| errno(path, e))?;
+    kind_of(path, &found)?;
+    refuse_swap(path, access, &found)?;
     let fd = open_direct(opened, access.flags() | follow).map_err(|e| errno(path, e))?;
     let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
     let kind = kind_of(path, &stat)?;
@@ -85,6 +87,15 @@ pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result
         _ => None,
     };
     Ok(Claimed { fd, exclusive, locked: locked.map(Lock::into_fd), behind, kind, stat })
+}
+
+/// Refuses swap space, before the kernel does with an error that does not name it.
+pub(crate) fn refuse_swap(path: &Path, access: Access, stat: &Stat) -> Result<()> {
+    let writes = access == Access::ReadWrite;
+    match writes.then(|| swap::area_on(Kind::of(stat).ok()?, stat)).flatten() {
+        Some(area) => Err(resource_busy(in_use::describe_swap(path, &area))),
+        None => Ok(()),
+    }
 }
 
 /// A reader excludes only writers that lock. A writer also excludes the kernel's users.
@@ -193,7 +204,10 @@ fn lock_span(path: &Path, fd: impl AsFd, access: Access, backing: &Backing) -> R
 
 /// The error of a disk that another user has. `through`: the block device that is in use.
 fn busy(path: &Path, backing: &Backing, through: Option<u64>) -> DeviceError {
-    let why = in_use::describe(path, backing, through);
+    resource_busy(in_use::describe(path, backing, through))
+}
+
+fn resource_busy(why: InUse) -> DeviceError {
     DeviceError::new(Operation::Open, 0, 0, io::Error::new(io::ErrorKind::ResourceBusy, why))
 }
 

@@ -19,6 +19,7 @@
 //!
 //! Several threads may use a `Disk` at once. It does not order their requests.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -26,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::sync::Mutex;
 use rustix::fs::OFlags;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::{Errno, ReadWriteFlags, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
 
 use super::caches;
@@ -38,6 +39,7 @@ use crate::below::length::Length;
 use crate::block::block_device::{BlockDevice, check_span};
 use crate::buffer::aligned::AlignedBuf;
 use crate::claim::take::{Claimed, claim};
+use crate::descriptor::NUMBER_MIN;
 use crate::durability::Durability;
 use crate::error::{DeviceError, Operation, Result};
 use crate::error::{errno, refused};
@@ -163,6 +165,12 @@ impl Disk {
             true => DirectIo::of(self.fd.as_fd()),
             false => DirectIo::No,
         }
+    }
+
+    /// A copy of the descriptor of the open file or device. A path may lead to another file by now.
+    pub fn file(&self) -> Result<File> {
+        let copy = fcntl_dupfd_cloexec(&self.fd, NUMBER_MIN);
+        copy.map(File::from).map_err(|e| DeviceError::new(Operation::Open, 0, 0, e.into()))
     }
 
     /// The open file or device.

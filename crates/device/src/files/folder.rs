@@ -10,11 +10,13 @@
 //! 3. Rule 1 is checked on the open descriptor, so a file cannot be exchanged between check and
 //!    use.
 //! 4. A new file is created with `O_EXCL`. A new directory is opened by rules 1 to 3.
-//! 5. A file that root makes in another user's directory gets that user as its owner, because the
-//!    user could not use it otherwise.
+//! 5. Root makes a file in another user's directory with the permissions of that user only
+//!    (`as_owner`). So it belongs to that user, who could not use it otherwise, and it is made
+//!    nowhere where that user could not have made it. Nothing is given away.
 //!
-//! The path above the first directory is the caller's choice: links in it are followed.
+//! The path above the first directory is the caller's choice: links in it are followed, once.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Error, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,14 +24,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, mkdirat, open, openat,
-    renameat, statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, open, openat, renameat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
 use crate::access::Access;
 use crate::descriptor::above_standard;
+use crate::files::as_owner::as_owner;
 use crate::files::trust::Owner;
 use crate::files::trust::Trust;
 
@@ -79,6 +81,10 @@ const DIRECTORY: OFlags =
 const FILE: OFlags =
     OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 
+/// Longest file that is read as a whole, in bytes. The longest one that a log makes is
+/// `service.json`, of about 8 KiB.
+const READ_BYTES_MAX: u64 = 64 << 10;
+
 impl Folder {
     /// The directory at `path`.
     pub fn open(path: &Path, trust: Trust) -> io::Result<Folder> {
@@ -91,16 +97,13 @@ impl Folder {
     /// second value says whether it was made.
     pub fn open_or_make(path: &Path, mode: u32, trust: Trust) -> io::Result<(Folder, bool)> {
         let path = without_end(path);
-        let made = rustix::fs::mkdir(&path, Mode::from_raw_mode(mode));
-        let is_new = match made {
-            Ok(()) => true,
-            Err(Errno::EXIST) => false,
-            Err(e) => return Err(e.into()),
+        let Some(name) = path.file_name() else {
+            return Folder::open(&path, trust).map(|folder| (folder, false));
         };
-        let directory = open_directory(&path)?;
-        if is_new {
-            hand_over(&directory, trust.owner)?;
-        }
+        let parent = open_parent(&path)?;
+        let is_new = make_directory(&parent, name, mode, trust.owner)?;
+        let directory = above_standard(|| openat(&parent, name, DIRECTORY, Mode::empty()));
+        let directory = directory.map_err(|e| link_in(e, &parent, name))?;
         Folder::of(directory, path, trust).map(|folder| (folder, is_new))
     }
 
@@ -137,14 +140,7 @@ impl Folder {
     /// The directory `name` in it. If it does not exist, it is made with the permissions `mode`.
     pub fn open_or_make_folder(&self, name: &str, mode: u32) -> io::Result<Folder> {
         check_name(name);
-        match mkdirat(&self.directory, name, Mode::from_raw_mode(mode)) {
-            Ok(()) => {
-                let made = self.open_in(name, DIRECTORY, Mode::empty());
-                hand_over(&made.map_err(|e| self.link(e, name))?, Some(self.owner))?;
-            }
-            Err(Errno::EXIST) => {}
-            Err(e) => return Err(e.into()),
-        }
+        make_directory(&self.directory, name.as_ref(), mode, Some(self.owner))?;
         self.folder(name)
     }
 
@@ -177,7 +173,23 @@ impl Folder {
             return Err(Error::new(ErrorKind::InvalidInput, "is no regular file"));
         }
         self.trust.check_of_log(&found)?;
+        self.check_names(&found)?;
         Ok(file.into())
+    }
+
+    /// Refuses a file of root in another user's directory that has a name elsewhere, too. That user
+    /// cannot write to the file, but may have given it its name here: the kernel allows that where
+    /// its setting fs.protected_hardlinks is 0.
+    fn check_names(&self, found: &Stat) -> io::Result<()> {
+        if found.st_uid == self.owner.uid || found.st_nlink <= 1 {
+            return Ok(());
+        }
+        let why = format!(
+            "belongs to user {}, unlike its directory, and has {} names (hard links): it may be \
+             another file of that user, which must not be changed. Remove this name of it",
+            found.st_uid, found.st_nlink
+        );
+        Err(Error::new(ErrorKind::PermissionDenied, why))
     }
 
     /// A new file `name` with the permissions `mode`, for reading and writing. An error if it
@@ -185,9 +197,9 @@ impl Folder {
     pub fn new_file(&self, name: &str, mode: u32) -> io::Result<File> {
         check_name(name);
         let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | FILE;
-        let file = self.open_in(name, how, Mode::from_raw_mode(mode))?;
-        hand_over(&file, Some(self.owner))?;
-        Ok(file.into())
+        let mode = Mode::from_raw_mode(mode);
+        let make = || openat(&self.directory, name, how, mode).map_err(Error::from);
+        above_standard(|| as_owner(Some(self.owner), make)).map(File::from)
     }
 
     /// The file `name` for reading and writing. If it does not exist, it is made with the
@@ -206,14 +218,22 @@ impl Folder {
         }
     }
 
-    /// The content of the file `name`; `None` if there is no such file.
+    /// The content of the file `name`; `None` if there is no such file. A file of more than
+    /// 64 KiB is refused.
     pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let mut file = match self.file(name, Access::ReadOnly) {
+        let file = match self.file(name, Access::ReadOnly) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
         let mut bytes = Vec::new();
-        io::Read::read_to_end(&mut file, &mut bytes)?;
+        io::Read::read_to_end(&mut io::Read::take(file, READ_BYTES_MAX + 1), &mut bytes)?;
+        if bytes.len() as u64 > READ_BYTES_MAX {
+            let why = format!(
+                "has more than {READ_BYTES_MAX} bytes, and no log makes it so long: put it back \
+                 from a copy of the log, or name another log"
+            );
+            return Err(Error::new(ErrorKind::InvalidData, why));
+        }
         Ok(Some(bytes))
     }
 
@@ -228,6 +248,12 @@ impl Folder {
 
     /// The names in it that are UTF-8. OneJournal makes no others.
     pub fn names(&self) -> io::Result<Vec<String>> {
+        self.names_up_to(usize::MAX)
+    }
+
+    /// The same for a directory that anyone may have filled: an error if there are more than
+    /// `count` names.
+    pub fn names_up_to(&self, count: usize) -> io::Result<Vec<String>> {
         // A descriptor of its own: where it reads from is that of all copies.
         let mut names = Vec::new();
         for entry in Dir::read_from(self.directory.as_fd())? {
@@ -235,6 +261,10 @@ impl Folder {
                 && name != "."
                 && name != ".."
             {
+                if names.len() == count {
+                    let why = format!("has more than {count} names");
+                    return Err(Error::new(ErrorKind::InvalidData, why));
+                }
                 names.push(name.to_owned());
             }
         }
@@ -252,6 +282,14 @@ impl Folder {
     pub fn remove(&self, name: &str) -> io::Result<()> {
         check_name(name);
         Ok(unlinkat(&self.directory, name, AtFlags::empty())?)
+    }
+
+    /// Removes this directory, which must be empty. It must not be used after this call.
+    pub fn remove_itself(&self) -> io::Result<()> {
+        let name = self.path.file_name().ok_or(Errno::INVAL)?;
+        let parent = open_parent(&self.path)?;
+        let remove = || unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(Error::from);
+        as_owner(Some(self.owner), remove)
     }
 
     /// Removes the directory `name` and everything in it. Follows no link.
@@ -286,8 +324,7 @@ impl Folder {
 
     /// Gives the error of a symbolic link a message of its own.
     fn link(&self, error: Errno, name: &str) -> Error {
-        let found = self.stat(name).ok().flatten();
-        link_or(error, found.is_some_and(|found| is_link(&found)))
+        link_in(error, &self.directory, name.as_ref())
     }
 }
 
@@ -299,6 +336,31 @@ impl AsFd for Folder {
 
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     above_standard(|| open(path, DIRECTORY, Mode::empty())).map_err(|e| link(e, path))
+}
+
+/// The directory that `path` is in, for calls relative to it.
+fn open_parent(path: &Path) -> io::Result<OwnedFd> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = || open(parent.unwrap_or(Path::new(".")), flags, Mode::empty());
+    Ok(above_standard(open)?)
+}
+
+/// Makes a directory, which belongs to `owner`. `false`: it exists.
+fn make_directory(
+    parent: impl AsFd + Sync,
+    name: &OsStr,
+    mode: u32,
+    owner: Option<Owner>,
+) -> io::Result<bool> {
+    let mode = Mode::from_raw_mode(mode);
+    let made = as_owner(owner, || mkdirat(&parent, name, mode).map_err(Error::from));
+    #[cfg(test)]
+    tests::after_making();
+    match made {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(false),
+        made => made.map(|()| true),
+    }
 }
 
 /// The path without a slash at its end: before a slash, a link would be followed.
@@ -321,6 +383,11 @@ fn link(error: Errno, path: &Path) -> Error {
     link_or(error, rustix::fs::lstat(path).is_ok_and(|found| is_link(&found)))
 }
 
+fn link_in(error: Errno, directory: impl AsFd, name: &OsStr) -> Error {
+    let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    link_or(error, found.is_ok_and(|found| is_link(&found)))
+}
+
 fn link_or(error: Errno, is_link: bool) -> Error {
     match is_link {
         true => Error::new(
@@ -331,24 +398,38 @@ fn link_or(error: Errno, is_link: bool) -> Error {
     }
 }
 
-/// Gives a file that root made to the owner.
-fn hand_over(made: impl AsFd, owner: Option<Owner>) -> io::Result<()> {
-    match owner {
-        Some(owner) if geteuid().is_root() && owner.uid != 0 => {
-            let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
-            Ok(fchown(made, Some(uid), Some(gid))?)
-        }
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::cell::{Cell, RefCell};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
     use onejournal_testing::is_root;
 
     use super::*;
+
+    const OTHER: u32 = 65_534;
+
+    thread_local! {
+        /// The act of another user between the making of a directory and its opening.
+        static EXCHANGE: Cell<Option<fn(&Path)>> = const { Cell::new(None) };
+        static HOME: RefCell<PathBuf> = RefCell::default();
+    }
+
+    /// Is called after a directory was made.
+    pub(super) fn after_making() {
+        if let Some(exchange) = EXCHANGE.take() {
+            HOME.with_borrow(|home| exchange(home));
+        }
+    }
+
+    /// Runs `f` while another user exchanges something in `home`, in the moment that is worst.
+    fn while_exchanged<T>(home: &Path, exchange: fn(&Path), f: impl FnOnce() -> T) -> T {
+        HOME.set(home.to_owned());
+        EXCHANGE.set(Some(exchange));
+        let done = f();
+        assert!(EXCHANGE.take().is_none(), "nothing was made");
+        done
+    }
 
     fn refusal<T>(result: io::Result<T>) -> String {
         result.err().expect("refused").to_string()
@@ -415,7 +496,6 @@ mod tests {
         if !is_root() {
             return;
         }
-        const OTHER: u32 = 65_534;
         let home = tempfile::tempdir().expect("directory");
         let path = home.path().join("log");
         let (folder, _) = Folder::open_or_make(&path, 0o700, Trust::own()).expect("made");
@@ -434,6 +514,31 @@ mod tests {
         }
     }
 
+    /// A user gave root's file a name in the directory of a log that root opens, too.
+    #[test]
+    fn regression_another_name_of_roots_file_is_refused() {
+        if !is_root() {
+            return;
+        }
+        const OTHER: u32 = 65_534;
+        let home = tempfile::tempdir().expect("directory");
+        let (victim, path) = (home.path().join("victim"), home.path().join("log"));
+        std::fs::write(&victim, "root's").expect("written");
+        std::fs::create_dir(&path).expect("made");
+        std::fs::hard_link(&victim, path.join("file")).expect("link");
+        let access = Access::ReadWrite;
+        Folder::open(&path, Trust::own()).expect("ours").file("file", access).expect("ours");
+        std::os::unix::fs::chown(&path, Some(OTHER), Some(OTHER)).expect("given away");
+        let others = Folder::open(&path, Trust::own_and(OTHER, OTHER)).expect("trusted");
+        assert!(refusal(others.file("file", access)).contains("hard links"));
+        assert!(refusal(others.open_or_make_file("file", 0o600)).contains("hard links"));
+        std::fs::remove_file(&victim).expect("removed");
+        others.file("file", access).expect("the only name");
+        std::os::unix::fs::chown(path.join("file"), Some(OTHER), None).expect("given away");
+        std::fs::hard_link(path.join("file"), &victim).expect("link");
+        others.file("file", access).expect("a copy that its owner made of the log");
+    }
+
     #[test]
     fn what_is_no_file_is_refused_at_once() {
         let home = tempfile::tempdir().expect("directory");
@@ -442,6 +547,128 @@ mod tests {
         rustix::fs::mknodat(&folder, "pipe", FileType::Fifo, mode, 0).expect("made");
         assert!(refusal(folder.file("pipe", Access::ReadOnly)).contains("no regular file"));
         assert!(Folder::open(&folder.at("pipe"), Trust::own()).is_err());
+        assert!(refusal(folder.read("pipe")).contains("no regular file"));
         assert!(folder.read("nothing").expect("asked").is_none());
+    }
+
+    /// A directory of another user, `theirs`, with a directory of root, and root's own directory
+    /// `secret`.
+    fn exchangeable() -> tempfile::TempDir {
+        let home = tempfile::tempdir().expect("directory");
+        let at = |name: &str| home.path().join(name);
+        for name in ["theirs", "theirs/backup", "secret", "secret/log"] {
+            std::fs::create_dir(at(name)).expect("made");
+            permit(&at(name), if name == "secret" { 0o755 } else { 0o700 });
+        }
+        chown(at("theirs"), Some(OTHER), Some(OTHER)).expect("given away");
+        home
+    }
+
+    fn owner_of(path: &Path) -> u32 {
+        std::fs::symlink_metadata(path).expect("there").uid()
+    }
+
+    /// The owner of the directory above exchanges it for a link to a directory of root.
+    #[test]
+    fn regression_a_directory_of_root_is_not_given_away_through_a_link() {
+        if !is_root() {
+            return;
+        }
+        let home = exchangeable();
+        let at = |name: &str| home.path().join(name);
+        let made = while_exchanged(
+            home.path(),
+            |home| {
+                std::fs::rename(home.join("theirs"), home.join("moved")).expect("renamed");
+                symlink(home.join("secret"), home.join("theirs")).expect("link");
+            },
+            || Folder::open_or_make(&at("theirs/log"), 0o700, Trust::own_and(OTHER, OTHER)),
+        );
+        let (folder, is_new) = made.expect("made");
+        assert_eq!((owner_of(&at("secret/log")), owner_of(&at("moved/log"))), (0, OTHER));
+        // The directory that was made is the one that was opened.
+        folder.new_file("file", 0o600).expect("made");
+        assert!(is_new && at("moved/log/file").exists() && !at("secret/log/file").exists());
+    }
+
+    /// The owner of the directory above puts another directory of root in the place of the new one.
+    #[test]
+    fn regression_a_directory_of_root_is_not_given_away_by_its_name() {
+        if !is_root() {
+            return;
+        }
+        let exchange: fn(&Path) = |home| {
+            let at = |name: &str| home.join("theirs").join(name);
+            std::fs::rename(at("log"), at("moved")).expect("renamed");
+            std::fs::rename(at("backup"), at("log")).expect("renamed");
+        };
+        let trust = Trust::own_and(OTHER, OTHER);
+        for is_inner in [false, true] {
+            let home = exchangeable();
+            let at = |name: &str| home.path().join("theirs").join(name);
+            while_exchanged(home.path(), exchange, || match is_inner {
+                false => drop(Folder::open_or_make(&at("log"), 0o700, trust)),
+                true => {
+                    let theirs = Folder::open(&home.path().join("theirs"), trust).expect("theirs");
+                    drop(theirs.open_or_make_folder("log", 0o700));
+                }
+            });
+            assert_eq!((owner_of(&at("log")), owner_of(&at("moved"))), (0, OTHER), "{is_inner}");
+        }
+    }
+
+    /// A path that leads to a directory where its owner may make nothing.
+    #[test]
+    fn regression_root_makes_nothing_for_a_user_where_that_user_may_not() {
+        if !is_root() {
+            return;
+        }
+        let home = exchangeable();
+        let at = |name: &str| home.path().join(name);
+        symlink(at("secret"), at("link")).expect("link");
+        for path in ["secret/new", "link/new"] {
+            let made = Folder::open_or_make(&at(path), 0o700, Trust::own_and(OTHER, OTHER));
+            let why = refusal(made);
+            assert!(why.contains("user 65534") && why.contains("install -d"), "{why}");
+        }
+        assert!(!at("secret/new").exists());
+        // For root itself it is made.
+        Folder::open_or_make(&at("link/new"), 0o700, Trust::own()).expect("made");
+    }
+
+    #[test]
+    fn a_directory_removes_itself_when_it_is_empty() {
+        let home = tempfile::tempdir().expect("directory");
+        let path = home.path().join("log");
+        let (folder, _) = Folder::open_or_make(&path, 0o700, Trust::own()).expect("made");
+        folder.new_file("file", 0o600).expect("made");
+        assert!(folder.remove_itself().is_err(), "it holds a file");
+        folder.empty().expect("removed");
+        folder.remove_itself().expect("removed");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn regression_a_file_that_was_made_long_is_not_read() {
+        let home = tempfile::tempdir().expect("directory");
+        let folder = Folder::open(home.path(), Trust::own()).expect("open");
+        let file = folder.new_file("file", 0o600).expect("made");
+        file.set_len(READ_BYTES_MAX).expect("length");
+        let whole = folder.read("file").expect("read").expect("there");
+        assert_eq!(whole.len() as u64, READ_BYTES_MAX);
+        // Reading it would take this much memory.
+        file.set_len(1 << 40).expect("length");
+        assert!(refusal(folder.read("file")).contains("more than 65536 bytes"));
+    }
+
+    #[test]
+    fn a_directory_with_too_many_names_is_refused() {
+        let home = tempfile::tempdir().expect("directory");
+        let folder = Folder::open(home.path(), Trust::own()).expect("open");
+        for name in ["a", "b", "c"] {
+            folder.new_file(name, 0o600).expect("made");
+        }
+        assert_eq!(folder.names_up_to(3).expect("all").len(), 3);
+        assert!(refusal(folder.names_up_to(2)).contains("more than 2 names"));
     }
 }

@@ -15,12 +15,13 @@
 //! - A file that only this process uses is watched (`cut`), so that a cut in a part without stores
 //!   is noticed.
 
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, Stat};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::cut::CutWatch;
 use super::interface::{Nvram, check_span, failed, total_bytes};
@@ -28,8 +29,8 @@ use super::medium::{Medium, Promise};
 use super::persist::{self, STREAM_FROM_BYTES};
 use super::processor::{Native, Processor};
 use crate::access::Access;
-use crate::claim::take::lock_file;
-use crate::descriptor::above_standard;
+use crate::claim::take::{lock_file, refuse_swap};
+use crate::descriptor::{NUMBER_MIN, above_standard};
 use crate::durability::Durability;
 use crate::error::{DeviceError, Operation, Result};
 use crate::error::{errno, refused};
@@ -87,6 +88,7 @@ impl MappedNvram {
         // Looked at before it is opened: opening some devices does something.
         let stat = rustix::fs::stat(last).map_err(|e| errno(path, e))?;
         Medium::of(path, &stat)?;
+        refuse_swap(path, access, &stat)?;
         let flags = access.flags() | follow | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = above_standard(|| rustix::fs::open(last, flags, Mode::empty()));
         let fd = fd.map_err(|e| errno(path, e))?;
@@ -143,6 +145,15 @@ impl MappedNvram {
         let mapping = Mapping::anonymous(len_bytes).and_then(|m| m.populate().map(|()| m));
         let mapping = mapping.map_err(|e| failed(Operation::Open, e.into()))?;
         Ok(Self::of_mapping(mapping, Access::ReadWrite, Durability::Process, None))
+    }
+
+    /// A copy of the descriptor of the open file or device. Memory of this process's own has none.
+    pub fn file(&self) -> Result<File> {
+        let copy = match &self.fd {
+            Some(fd) => fcntl_dupfd_cloexec(fd, NUMBER_MIN),
+            None => Err(Errno::BADF),
+        };
+        copy.map(File::from).map_err(|e| failed(Operation::Open, e.into()))
     }
 
     /// Durable writes of at least this length bypass the cache. Shorter ones go through the cache

@@ -11,6 +11,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 pub const JBD2_CLAIM: [u8; 4] = *b"OJCL";
 /// Length of a host name; a longer one is cut.
 pub const HOST_NAME_BYTES: usize = 40;
+/// Most seconds from one heartbeat to the next. Who opens a volume waits for two of them.
+pub const HEARTBEAT_MAX_S: u32 = 300;
 
 /// A claim as it is stored. Zeros: there is no claim.
 #[derive(Debug, Clone, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -65,6 +67,7 @@ impl ClaimField {
     /// The stored form of `claim`, or of none.
     pub fn new(claim: Option<&Claim>) -> ClaimField {
         let Some(claim) = claim else { return ClaimField::new_zeroed() };
+        assert!(claim.heartbeat_s <= HEARTBEAT_MAX_S, "no other machine would read such a claim");
         let mut field = ClaimField {
             magic: JBD2_CLAIM,
             checksum: U32::new(0),
@@ -94,6 +97,9 @@ impl ClaimField {
             return Ok(None);
         }
         if self.magic != JBD2_CLAIM || self.checksum.get() != self.sum() {
+            return Err(());
+        }
+        if self.heartbeat_s.get() > HEARTBEAT_MAX_S {
             return Err(());
         }
         let name = self.host_name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -167,6 +173,16 @@ mod tests {
                 Err(()),
                 "byte {at:#x}"
             );
+        }
+    }
+
+    #[test]
+    fn a_heartbeat_has_a_longest_interval() {
+        for (heartbeat_s, is_claim) in [(HEARTBEAT_MAX_S, true), (HEARTBEAT_MAX_S + 1, false)] {
+            let mut field = ClaimField::new(Some(&claim()));
+            field.heartbeat_s.set(heartbeat_s);
+            field.checksum.set(field.sum());
+            assert_eq!(field.claim().is_ok(), is_claim, "{heartbeat_s}");
         }
     }
 

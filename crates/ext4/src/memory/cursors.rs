@@ -85,6 +85,11 @@ pub(crate) fn after_slot(slot: u32) -> u64 {
 }
 
 impl Cursors {
+    /// Whether a cursor stands for something that is in memory only.
+    pub(crate) fn has_any(&self) -> bool {
+        self.kept.lock().is_some()
+    }
+
     /// The cursor after one name of a slot that has further names.
     pub(crate) fn after_name(&self, slot: u32, name: &[u8]) -> u64 {
         let mut kept = self.kept.lock();

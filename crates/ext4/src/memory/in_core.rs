@@ -1,16 +1,19 @@
 //! In-core inodes: the locks of an inode, its pins, and the transactions that its `fsync` commits.
 //!
-//! An in-core inode is dropped when
-//! 1. no thread holds it,
-//! 2. no pin holds it,
-//! 3. every transaction that changed the inode is committed,
-//! 4. and its content is not lost.
+//! An in-core inode is *needed* while
+//! 1. a thread holds it,
+//! 2. a transaction that changed the inode is not committed,
+//! 3. its content is lost,
+//! 4. or the inode is pinned, and may get a name or has cursors of a directory.
 //!
-//! So an inode without an in-core inode has nothing to sync. In-core inodes without a pin wait in a
-//! queue of their shard until they can be dropped.
+//! So an inode without an in-core inode has nothing to sync. One that is not needed has hints only.
+//! If a shard has more than [`HINTED_COUNT`] in-core inodes, it drops such ones; an in-core inode
+//! that was used lately stays longer. The kernel pins every file that it knows; a pin alone makes
+//! no in-core inode ([`Pins`]).
 //!
 //! Lock: one mutex for each shard. While it is held, the journal is asked which transaction is
-//! committed; nothing else outside of this file is called.
+//! committed, and the cursors of a directory whether there are any; nothing else outside of this
+//! file and of [`Pins`] is called.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,10 +23,18 @@ use device::sync::{Mutex, RwLock};
 use journal::Tid;
 
 use super::cursors::Cursors;
+use super::pins::{Pins, place_of};
 use crate::InodeNo;
 use crate::data_mode::Asked;
 
 const SHARD_COUNT: usize = 16;
+
+/// In-core inodes of a shard that are kept although they are not needed. All shards together have
+/// about 1 MiB of them.
+const HINTED_COUNT: usize = 256;
+
+/// In-core inodes that one call examines, at most.
+const EXAMINED_COUNT: usize = 3;
 
 /// What is kept in memory of one inode.
 #[derive(Default)]
@@ -104,6 +115,11 @@ impl InCoreInode {
         self.is_linkable.load(Ordering::Acquire)
     }
 
+    /// Whether it holds more than hints, while the inode is pinned.
+    fn is_irreplaceable(&self) -> bool {
+        self.is_linkable() || self.cursors.has_any()
+    }
+
     /// See [`InCoreInode::is_linkable`].
     pub(crate) fn set_linkable(&self, is_linkable: bool) {
         self.is_linkable.store(is_linkable, Ordering::Release);
@@ -152,10 +168,9 @@ impl InCoreInode {
 #[derive(Default)]
 struct Entry {
     in_core: Arc<InCoreInode>,
-    pin_count: u64,
     eviction: Eviction,
-    /// Whether it is in the queue of its shard.
-    is_queued: bool,
+    /// Whether it was used since it was examined.
+    was_used: bool,
 }
 
 /// Whether a thread examines if an inode has to be freed, and frees it.
@@ -170,12 +185,13 @@ enum Eviction {
 
 #[derive(Default)]
 struct Shard {
+    pins: Pins,
     entries: HashMap<InodeNo, Entry>,
-    /// Every inode without a pin is here once. Others may be here, too.
-    unpinned: VecDeque<InodeNo>,
+    /// Each inode with an entry once, in the order in which they are examined.
+    queue: VecDeque<InodeNo>,
 }
 
-/// All in-core inodes of a volume.
+/// All in-core inodes and pins of a volume.
 #[derive(Default)]
 pub(crate) struct InCoreInodes {
     shards: [Mutex<Shard>; SHARD_COUNT],
@@ -183,108 +199,103 @@ pub(crate) struct InCoreInodes {
 
 impl InCoreInodes {
     fn shard(&self, ino: InodeNo) -> &Mutex<Shard> {
-        &self.shards[ino.0 as usize % SHARD_COUNT]
+        let (block, _) = place_of(ino);
+        &self.shards[block as usize % SHARD_COUNT]
     }
 
     /// The in-core inode, which is made if there is none. `committed` returns the journal's newest
     /// durable transaction; it is needed to drop in-core inodes that are not used any more.
     pub(crate) fn get(&self, ino: InodeNo, committed: impl FnOnce() -> Tid) -> Arc<InCoreInode> {
         let mut shard = self.shard(ino).lock();
-        if let Some(entry) = shard.entries.get(&ino) {
+        if let Some(entry) = shard.entries.get_mut(&ino) {
+            entry.was_used = true;
             return entry.in_core.clone();
         }
         shard.collect(committed());
-        let in_core = Arc::<InCoreInode>::default();
-        shard.entries.insert(ino, Entry { in_core: in_core.clone(), ..Entry::default() });
-        shard.queue(ino);
-        in_core
+        shard.entry(ino).in_core.clone()
     }
 
     /// Pins an inode once.
     pub(crate) fn pin(&self, ino: InodeNo) {
-        self.shard(ino).lock().entries.entry(ino).or_default().pin_count += 1;
+        self.shard(ino).lock().pins.add(ino);
     }
 
     /// Removes `count` pins. True if these were the last.
     pub(crate) fn unpin(&self, ino: InodeNo, count: u64, committed: Tid) -> bool {
         let mut shard = self.shard(ino).lock();
-        let Some(entry) = shard.entries.get_mut(&ino) else { return false };
-        let was_pinned = entry.pin_count > 0;
-        entry.pin_count = entry.pin_count.saturating_sub(count);
-        if entry.pin_count > 0 {
+        let (before, after) = shard.pins.remove(ino, count);
+        if after > 0 {
             return false;
         }
-        if was_pinned {
-            shard.queue(ino);
-        }
         shard.collect(committed);
-        was_pinned
+        before > 0
     }
 
     /// Whether the inode has no pin.
     pub(crate) fn is_unpinned(&self, ino: InodeNo) -> bool {
-        self.shard(ino).lock().entries.get(&ino).is_none_or(|entry| entry.pin_count == 0)
+        self.shard(ino).lock().pins.count(ino) == 0
     }
 
     /// Begins to examine whether the inode has to be freed. `false`: it is pinned, or another
     /// thread is examining it and will examine it again.
     pub(crate) fn begin_eviction(&self, ino: InodeNo) -> bool {
         let mut shard = self.shard(ino).lock();
-        let entry = shard.entries.entry(ino).or_default();
-        let is_ours = entry.pin_count == 0 && entry.eviction == Eviction::None;
-        if is_ours {
-            entry.eviction = Eviction::UnderWay;
-        } else if entry.pin_count == 0 {
-            entry.eviction = Eviction::Again;
+        if shard.pins.count(ino) > 0 {
+            return false;
         }
+        let entry = shard.entry(ino);
+        let is_ours = entry.eviction == Eviction::None;
+        entry.eviction = if is_ours { Eviction::UnderWay } else { Eviction::Again };
         is_ours
     }
 
     /// Ends the examination. `true`: the inode must be examined again, and this has begun.
     pub(crate) fn end_eviction(&self, ino: InodeNo) -> bool {
         let mut shard = self.shard(ino).lock();
+        let is_unpinned = shard.pins.count(ino) == 0;
         let Some(entry) = shard.entries.get_mut(&ino) else { return false };
-        let again = entry.eviction == Eviction::Again && entry.pin_count == 0;
+        let again = entry.eviction == Eviction::Again && is_unpinned;
         entry.eviction = if again { Eviction::UnderWay } else { Eviction::None };
-        if !again && entry.pin_count == 0 {
-            shard.queue(ino);
-        }
         again
     }
 }
 
 impl Shard {
-    /// Puts an inode without pins into the queue, where it waits until its in-core inode can be
-    /// dropped.
-    fn queue(&mut self, ino: InodeNo) {
-        if let Some(entry) = self.entries.get_mut(&ino)
-            && !entry.is_queued
-        {
-            entry.is_queued = true;
-            self.unpinned.push_back(ino);
+    /// The entry of an inode, which is made if there is none.
+    fn entry(&mut self, ino: InodeNo) -> &mut Entry {
+        self.entries.entry(ino).or_insert_with(|| {
+            self.queue.push_back(ino);
+            Entry::default()
+        })
+    }
+
+    /// Drops in-core inodes if there are many. The work is bounded: [`EXAMINED_COUNT`] for each
+    /// call. One that was used needs two of them, so the queue shrinks faster than it grows.
+    fn collect(&mut self, committed: Tid) {
+        for _ in 0..EXAMINED_COUNT {
+            if self.entries.len() <= HINTED_COUNT {
+                return;
+            }
+            let Some(ino) = self.queue.pop_front() else { return };
+            if self.may_drop(ino, committed) {
+                self.entries.remove(&ino);
+            } else {
+                self.queue.push_back(ino);
+            }
         }
     }
 
-    /// Drops a few in-core inodes that are not needed. The work is bounded: two for each call, so
-    /// the queue shrinks faster than it grows.
-    fn collect(&mut self, committed: Tid) {
-        for _ in 0..2 {
-            let Some(ino) = self.unpinned.pop_front() else { return };
-            let Some(entry) = self.entries.get_mut(&ino) else { continue };
-            entry.is_queued = false;
-            if entry.pin_count > 0 {
-                continue;
-            }
-            // The count cannot grow meanwhile: clones are made under the shard's lock.
-            let in_use = Arc::strong_count(&entry.in_core) > 1
-                || entry.in_core.is_content_lost()
-                || entry.eviction != Eviction::None;
-            if in_use || entry.in_core.sync_tid() > committed {
-                self.queue(ino);
-            } else {
-                self.entries.remove(&ino);
-            }
-        }
+    fn may_drop(&mut self, ino: InodeNo, committed: Tid) -> bool {
+        let Some(entry) = self.entries.get_mut(&ino) else { return true };
+        let was_used = std::mem::take(&mut entry.was_used);
+        let in_core = &entry.in_core;
+        // The count cannot grow meanwhile: clones are made under the shard's lock.
+        let is_needed = Arc::strong_count(in_core) > 1
+            || in_core.sync_tid() > committed
+            || in_core.is_content_lost()
+            || entry.eviction != Eviction::None
+            || in_core.is_irreplaceable() && self.pins.count(ino) > 0;
+        !was_used && !is_needed
     }
 }
 
@@ -292,47 +303,87 @@ impl Shard {
 mod tests {
     use super::*;
 
+    fn entry_count(in_core: &InCoreInodes) -> usize {
+        in_core.shards.iter().map(|shard| shard.lock().entries.len()).sum()
+    }
+
+    /// Uses so many other inodes that all are dropped that are not needed.
+    fn use_others(in_core: &InCoreInodes, committed: Tid) {
+        let count = u32::try_from(4 * HINTED_COUNT * SHARD_COUNT).unwrap();
+        (1000..1000 + count).for_each(|n| drop(in_core.get(InodeNo(n), || committed)));
+    }
+
+    fn is_there(in_core: &InCoreInodes, ino: InodeNo) -> bool {
+        in_core.shard(ino).lock().entries.contains_key(&ino)
+    }
+
     #[test]
-    fn an_in_core_inode_lives_while_it_is_pinned_held_or_uncommitted() {
+    fn an_in_core_inode_lives_while_it_is_needed() {
         let in_core = InCoreInodes::default();
-        let count = || in_core.shards.iter().map(|s| s.lock().entries.len()).sum::<usize>();
-        let (a, b) = (InodeNo(16), InodeNo(32));
-        in_core.pin(a);
-        in_core.get(a, || Tid(0)).note_change(Tid(5), true);
-        assert!(!in_core.unpin(a, 0, Tid(9)));
-        assert!(in_core.unpin(a, 1, Tid(4)));
-        assert_eq!(in_core.get(a, || Tid(4)).datasync_tid(), Tid(5));
-        let held = in_core.get(b, || Tid(5));
-        assert_eq!(count(), 1, "a is committed and gone, b is held");
-        in_core.pin(InodeNo(48));
-        in_core.unpin(InodeNo(48), 1, Tid(5));
-        assert!(Arc::ptr_eq(&held, &in_core.get(b, || Tid(5))));
+        let [held, changed, lost, unnamed, directory, pinned] = [1, 2, 3, 4, 5, 6].map(InodeNo);
+        let get = |ino| in_core.get(ino, || Tid(7));
+        let holder = get(held);
+        get(changed).note_change(Tid(8), true);
+        get(lost).lose_content();
+        get(unnamed).set_linkable(true);
+        get(directory).cursors.after_name(1, b"name");
+        [unnamed, directory, pinned].into_iter().for_each(|ino| in_core.pin(ino));
+        get(pinned).set_synced(true);
+        use_others(&in_core, Tid(7));
+        let needed = [held, changed, lost, unnamed, directory];
+        assert!(needed.into_iter().all(|ino| is_there(&in_core, ino)));
+        assert!(!is_there(&in_core, pinned) && !in_core.is_unpinned(pinned), "it has only hints");
+        drop(holder);
+        assert!(in_core.unpin(unnamed, 1, Tid(8)) && in_core.unpin(directory, 1, Tid(8)));
+        use_others(&in_core, Tid(8));
+        let left = needed.into_iter().filter(|ino| is_there(&in_core, *ino));
+        assert!(left.eq([lost]));
+    }
+
+    #[test]
+    fn a_pin_alone_makes_no_in_core_inode() {
+        let in_core = InCoreInodes::default();
+        (1..10_000).map(InodeNo).for_each(|ino| in_core.pin(ino));
+        assert_eq!(entry_count(&in_core), 0);
+        assert!(!in_core.is_unpinned(InodeNo(9_999)) && in_core.is_unpinned(InodeNo(10_000)));
+    }
+
+    /// The kernel pins all files that were ever used.
+    #[test]
+    fn hints_are_kept_of_a_bounded_number_of_inodes_that_were_used_last() {
+        let in_core = InCoreInodes::default();
+        let most = HINTED_COUNT * SHARD_COUNT;
+        let few = u32::try_from(most / 2).unwrap();
+        let use_it = |n| {
+            in_core.pin(InodeNo(n));
+            in_core.get(InodeNo(n), || Tid(7)).set_synced(true);
+            in_core.get(InodeNo(n), || Tid(7)).was_synced()
+        };
+        (1..few).for_each(|n| assert!(use_it(n)));
+        assert_eq!(entry_count(&in_core), few as usize - 1, "there are few");
+        for n in few..few * 20 {
+            assert!(use_it(n));
+            assert!(in_core.get(InodeNo(1), || Tid(7)).was_synced(), "it is used again and again");
+            let count = entry_count(&in_core);
+            assert!(count <= most + most / 2, "{count}");
+        }
+        assert!(!is_there(&in_core, InodeNo(2)));
     }
 
     /// Each FORGET of a file that had just been deleted added two entries.
     #[test]
     fn regression_the_queue_is_not_longer_than_what_is_in_it() {
         let in_core = InCoreInodes::default();
-        let lens = || {
-            let shards = in_core.shards.iter().map(Mutex::lock);
-            shards.fold((0, 0), |(queue, entries), shard| {
-                (queue + shard.unpinned.len(), entries + shard.entries.len())
-            })
-        };
         for round in 1..1000 {
-            for ino in [InodeNo(16), InodeNo(32), InodeNo(48)] {
+            for ino in [InodeNo(1), InodeNo(2), InodeNo(3)] {
                 in_core.pin(ino);
                 in_core.get(ino, || Tid(round - 1)).note_change(Tid(round), true);
                 assert!(in_core.unpin(ino, 1, Tid(round - 1)));
                 assert!(in_core.begin_eviction(ino) && !in_core.end_eviction(ino));
             }
-            let (queue, entries) = lens();
-            assert!(queue <= entries && entries <= 3, "{queue} of {entries}, round {round}");
+            let shard = in_core.shard(InodeNo(1)).lock();
+            assert_eq!((shard.queue.len(), shard.entries.len()), (3, 3), "round {round}");
         }
-        for _ in 0..3 {
-            drop(in_core.get(InodeNo(64), || Tid(1000)));
-        }
-        assert!(lens().1 <= 2, "what is committed goes");
     }
 
     #[test]

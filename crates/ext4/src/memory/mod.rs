@@ -7,6 +7,7 @@ mod in_core;
 mod mounted;
 mod orphans;
 mod pending_frees;
+mod pins;
 mod times;
 mod totals;
 

@@ -191,7 +191,7 @@ impl Mounted {
         owner: Owner,
     ) -> Result<Attr> {
         let credit_count = self.make_credit_count(parent)? + credits::ORPHAN;
-        self.with_op(credit_count, |op| {
+        let attr = self.with_op(credit_count, |op| {
             let dir = read_dir_inode(op, parent)?;
             lookup::check_addable_to(&dir)?;
             let node = NewNode::Regular;
@@ -200,10 +200,12 @@ impl Mounted {
             op.put_inode(&inode)?;
             op.orphan_add(&mut inode)?;
             op.put_inode(&inode)?;
-            op.mounted().in_core(inode.ino).set_linkable(true);
             op.pin(inode.ino);
             Ok(self.give_out(&inode))
-        })
+        })?;
+        // Not before it is pinned: the in-core inode could be dropped.
+        self.in_core(attr.ino).set_linkable(true);
+        Ok(attr)
     }
 
     /// Whether the inode was made without a name and is in use, so that it may get one. (It cannot

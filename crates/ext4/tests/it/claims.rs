@@ -109,6 +109,27 @@ fn a_claim_that_cannot_be_read_is_refused() {
     assert!(!device.to_bytes().windows(4).any(|four| four == *b"OJCL"), "the claim is gone");
 }
 
+/// No mount makes such a claim. Opening the volume would wait for up to 272 years.
+#[test]
+fn regression_a_heartbeat_that_never_comes_is_not_waited_for() {
+    let image = Image::new(&["-O", "^metadata_csum"], "64M");
+    let device = image.device();
+    make_synced(&open(&device, claimant(1, 1, 7)).unwrap(), "kept");
+    let mut bytes = device.to_bytes();
+    let at = bytes.windows(4).position(|four| four == *b"OJCL").unwrap();
+    for heartbeat_s in [301, u32::MAX] {
+        bytes[at + 0x2C..at + 0x30].copy_from_slice(&heartbeat_s.to_be_bytes());
+        let sum = crc32c::crc32c(&bytes[at + 8..at + 112]).to_be_bytes();
+        bytes[at + 4..at + 8].copy_from_slice(&sum);
+        let device = Arc::new(MemoryDevice::from_bytes(bytes.clone(), 512));
+        // The wait of these claimants panics.
+        refused(&device, claimant(1, 2, 9), Holder::Unknown, "cannot be read");
+        let volume = open(&device, over(claimant(1, 2, 9))).unwrap();
+        assert!(has(&volume, "kept"));
+        volume.close().unwrap();
+    }
+}
+
 /// The claim costs neither a write nor a flush, at opening, in use and at closing.
 #[test]
 fn a_claim_is_written_with_the_marks() {

@@ -1,8 +1,9 @@
-//! An encoder of LZO1X, the compressed format of DJFS' deltas, for one block.
+//! LZO1X, the compressed format of DJFS' deltas, for one block.
 //!
 //! The Rust libraries that encode this format fast are under the GPL; the others need 0.1 to 1 ms
 //! for a block. This encoder is greedy with one hash table, as `lzo1x_1` is. It uses a part of the
-//! instructions of the format, and every LZO1X decoder can read its output.
+//! instructions of the format, and every LZO1X decoder can read its output: a test of the
+//! laboratory tries another one. The decoder here knows this part only.
 //!
 //! ```text
 //! literals    first:        17 + n                                       n <= 238
@@ -17,6 +18,7 @@
 //! units of 255              a byte 0 for each 255 before the last 1 to 255, then those
 //! ```
 
+use super::CodecError;
 use crate::{BLOCK_BYTES, BlockBytes};
 
 const MIN_MATCH_BYTES: usize = 4;
@@ -138,6 +140,120 @@ impl Writer<'_> {
     }
 }
 
+/// Decodes what [`compress`] made of a block.
+///
+/// # Errors
+/// If the bytes are something else. `block` is then garbage.
+pub(super) fn decompress(bytes: &[u8], block: &mut BlockBytes) -> Result<(), CodecError> {
+    let mut reader = Reader { rest: bytes, block, len: 0 };
+    // Literals follow a match that counts none, and only there.
+    let mut may_be_literals = true;
+    if let Some(first @ 18..) = bytes.first().copied() {
+        reader.byte()?;
+        reader.literals(usize::from(first - 17))?;
+        may_be_literals = false;
+    }
+    loop {
+        match reader.byte()? {
+            first @ ..=15 if may_be_literals => {
+                let count = match first {
+                    0 => 18 + reader.units()?,
+                    first => 3 + usize::from(first),
+                };
+                reader.literals(count)?;
+                may_be_literals = false;
+            }
+            first @ 32.. => may_be_literals = reader.match_(first)? == 0,
+            17 => return reader.end(),
+            first => return Err(damaged(format!("no instruction begins with {first} here"))),
+        }
+    }
+}
+
+fn damaged(why: impl Into<String>) -> CodecError {
+    CodecError::Compressed(why.into())
+}
+
+struct Reader<'a> {
+    /// What is not decoded yet.
+    rest: &'a [u8],
+    block: &'a mut BlockBytes,
+    /// Bytes of the block that are decoded.
+    len: usize,
+}
+
+impl Reader<'_> {
+    fn byte(&mut self) -> Result<u8, CodecError> {
+        let (first, rest) = self.rest.split_first().ok_or(CodecError::Truncated)?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    /// A number in units of 255. More than a block is an error, however many zeros there are.
+    fn units(&mut self) -> Result<usize, CodecError> {
+        let mut number = 0;
+        loop {
+            match self.byte()? {
+                0 if number > BLOCK_BYTES => return Err(damaged("more than a block")),
+                0 => number += 255,
+                last => return Ok(number + usize::from(last)),
+            }
+        }
+    }
+
+    /// Makes room for so many bytes more, and returns where they begin.
+    fn grow(&mut self, count: usize) -> Result<usize, CodecError> {
+        let at = self.len;
+        if count > BLOCK_BYTES - at {
+            return Err(damaged("more than a block"));
+        }
+        self.len += count;
+        Ok(at)
+    }
+
+    fn literals(&mut self, count: usize) -> Result<(), CodecError> {
+        let (literals, rest) = self.rest.split_at_checked(count).ok_or(CodecError::Truncated)?;
+        let at = self.grow(count)?;
+        self.block[at..at + count].copy_from_slice(literals);
+        self.rest = rest;
+        Ok(())
+    }
+
+    /// A match and the literals that it counts, whose number is returned.
+    fn match_(&mut self, first: u8) -> Result<usize, CodecError> {
+        let (len, back, literal_count) = if first >= 64 {
+            let back = usize::from(first >> 2 & 7) | usize::from(self.byte()?) << 3;
+            (usize::from(first >> 5) + 1, back, first & 3)
+        } else {
+            let len = match first & 31 {
+                0 => 33 + self.units()?,
+                len => 2 + usize::from(len),
+            };
+            let word = u16::from_le_bytes([self.byte()?, self.byte()?]);
+            (len, usize::from(word >> 2), word.to_le_bytes()[0] & 3)
+        };
+        let at = self.grow(len)?;
+        let from = at.checked_sub(back + 1).ok_or_else(|| damaged("a match before the block"))?;
+        // They may overlap: then what was copied is copied again.
+        (0..len).for_each(|n| self.block[at + n] = self.block[from + n]);
+        let literal_count = usize::from(literal_count);
+        self.literals(literal_count)?;
+        Ok(literal_count)
+    }
+
+    /// After the first byte of [`END`].
+    fn end(mut self) -> Result<(), CodecError> {
+        if [self.byte()?, self.byte()?] != END[1..] {
+            return Err(damaged("no instruction begins with 17 here"));
+        }
+        match (self.rest.len(), self.len) {
+            (0, BLOCK_BYTES) => Ok(()),
+            (0, found) => Err(CodecError::WrongSize { found, expected: BLOCK_BYTES }),
+            (count, _) => Err(CodecError::Trailing(count)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,7 +264,7 @@ mod tests {
         let bytes = compress(block, usize::MAX, &mut out);
         assert_eq!(bytes, Some(out.len()));
         let mut decoded = [0xee; BLOCK_BYTES];
-        assert_eq!(lzo::decompress_into(&out, &mut decoded), Ok(BLOCK_BYTES));
+        assert_eq!(decompress(&out, &mut decoded), Ok(()));
         assert!(decoded == *block, "decoded as it was");
         out
     }
@@ -219,5 +335,30 @@ mod tests {
         assert_eq!(compress(&noise, needed - 1, &mut out), None);
         assert_eq!(out, b"before");
         assert_eq!(compress(&noise, needed, &mut out), Some(needed));
+    }
+    #[test]
+    fn instructions_that_the_encoder_does_not_make_are_refused() {
+        let refused = |bytes: &[u8]| decompress(bytes, &mut [0; BLOCK_BYTES]).unwrap_err();
+        let is_damaged = |bytes: &[u8]| matches!(refused(bytes), CodecError::Compressed(_));
+        let zeros = compressed(&[0; BLOCK_BYTES]);
+        for len in 0..zeros.len() {
+            assert_eq!(refused(&zeros[..len]), CodecError::Truncated, "the first {len} bytes");
+        }
+        let longer = [&zeros[..], b"ab"].concat();
+        assert_eq!(refused(&longer), CodecError::Trailing(2));
+        assert!(is_damaged(&[18, 1, 32, 1, 4, 0, 17, 0, 0]), "a match before the block");
+        assert!(is_damaged(&[18, 1, 17, 0, 1]) && is_damaged(&[18, 1, 16, 0, 0]), "another end");
+        assert!(is_damaged(&[18, 1, 4, 0]), "literals after literals");
+        assert!(is_damaged(&[&[18, 1, 32][..], &[0; 100]].concat()), "a number without an end");
+        let mut random = fastrand::Rng::with_seed(tier::seed_of(module_path!()));
+        for _ in 0..tier::count(20_000) {
+            // It ends, in the block.
+            let mut bytes = zeros.clone();
+            (0..random.usize(1..6)).for_each(|_| {
+                let at = random.usize(..bytes.len());
+                bytes[at] = random.u8(..);
+            });
+            let _ = decompress(&bytes, &mut [0; BLOCK_BYTES]);
+        }
     }
 }

@@ -31,15 +31,11 @@ pub fn encode(
 /// Makes the new version of `block`, which must hold exactly the base.
 ///
 /// # Errors
-/// If the bytes are not LZO1X of one block. The block is then unchanged.
+/// If the bytes are not those of [`encode`]. The block is then unchanged.
 pub fn apply(block: &mut BlockBytes, bytes: &[u8]) -> Result<(), CodecError> {
     let mut difference = [0; BLOCK_BYTES];
-    match lzo::decompress_into(bytes, &mut difference) {
-        Ok(BLOCK_BYTES) => xor(block, &difference),
-        Ok(found) => return Err(CodecError::WrongSize { found, expected: BLOCK_BYTES }),
-        Err(lzo::Error::InputOverrun) => return Err(CodecError::Truncated),
-        Err(error) => return Err(CodecError::Compressed(error.to_string())),
-    }
+    lzo1x::decompress(bytes, &mut difference)?;
+    xor(block, &difference);
     Ok(())
 }
 

@@ -3,15 +3,16 @@
 //! While the daemon is away, requests are sent again for a bounded time. A daemon keeps nothing
 //! between two requests, so the next daemon can answer as well as the first.
 
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use device::Durability;
 use device::sync::Mutex;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use zerocopy::IntoBytes;
 
 use crate::backend::LogBackend;
@@ -20,7 +21,7 @@ use crate::engine::writer::Sizes;
 use crate::wire::protocol::{
     DATA_BYTES_MAX, Kind, REPLY_BYTES, Reply, Request, accepted, accepted_again,
 };
-use crate::wire::transport;
+use crate::wire::transport::{self, Peer};
 use crate::{LogError, Result};
 
 /// Upper bound for the time of an answer. It is longer than the daemon waits for a chunk.
@@ -36,11 +37,14 @@ pub struct ConnectOptions {
     /// If it stays away: the directory that it served. This process then opens the directory
     /// itself.
     pub fallback: Option<(PathBuf, Options)>,
+    /// For a socket that the caller did not choose, but found in a log's directory: the user of the
+    /// directory. No process of another user is sent anything.
+    pub owner: Option<u32>,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        ConnectOptions { retry: Duration::from_secs(10), fallback: None }
+        ConnectOptions { retry: Duration::from_secs(10), fallback: None, owner: None }
     }
 }
 
@@ -117,11 +121,26 @@ pub(crate) fn receive_answer(
     }
 }
 
+/// A new connection to the process that listens at `socket`. With `owner`, the socket and the
+/// process are that user's.
+fn reach(socket: &Path, owner: Option<u32>) -> std::result::Result<OwnedFd, Unanswered> {
+    let Some(owner) = owner else { return Ok(transport::connect(socket, ANSWER_WAIT)?) };
+    let found = fs::symlink_metadata(socket)?;
+    if !found.file_type().is_socket() || found.uid() != owner {
+        return Err(Unanswered::Wrong(format!("is no socket of user {owner}")));
+    }
+    let connection = transport::connect(socket, ANSWER_WAIT)?;
+    match Peer::of(&connection)?.uid {
+        uid if uid == owner => Ok(connection),
+        uid => Err(Unanswered::Wrong(format!(
+            "user {uid} listens there, and the log belongs to user {owner}"
+        ))),
+    }
+}
+
 /// A new connection to the daemon at `socket`, and what it says of its service.
-fn greet(socket: &Path) -> std::result::Result<(OwnedFd, Service), Unanswered> {
-    let connection = transport::connect(socket)?;
-    set_socket_timeout(&connection, Timeout::Recv, Some(ANSWER_WAIT))
-        .map_err(|e| Unanswered::Gone(e.into()))?;
+fn greet(socket: &Path, owner: Option<u32>) -> std::result::Result<(OwnedFd, Service), Unanswered> {
+    let connection = reach(socket, owner)?;
     let (reply, _) = exchange(&connection, &Request::new(Kind::Hello))?;
     let [chunk_bytes, pool_bytes, is_nvram, class, ..] = reply.values;
     let classes = [Durability::Process, Durability::Reboot, Durability::Power];
@@ -145,7 +164,7 @@ impl Client {
     ) -> Result<Client> {
         let begin = Instant::now();
         let (connection, service) = loop {
-            match greet(socket) {
+            match greet(socket, options.owner) {
                 Ok(greeted) => break greeted,
                 Err(e) => Self::wait_or_fail(socket, options, begin, e)?,
             }
@@ -219,7 +238,7 @@ impl Client {
                 Err(e) => return Err(e),
             }
         }
-        let (connection, service) = greet(&self.socket)?;
+        let (connection, service) = greet(&self.socket, self.options.owner)?;
         if service != self.service {
             return Err(Unanswered::Wrong("it serves another directory now".into()));
         }
@@ -276,5 +295,55 @@ impl Client {
             Err(e @ LogError::Daemon(_)) => local(&*self.fallback(e)?),
             answered => answered,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::SocketAddrUnix;
+
+    use super::*;
+
+    #[test]
+    fn regression_a_socket_of_another_user_is_not_spoken_to() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("socket");
+        let listener = transport::socket().expect("socket");
+        rustix::net::bind(&listener, &SocketAddrUnix::new(&path).expect("address")).expect("bind");
+        rustix::net::listen(&listener, 4).expect("listen");
+        let own = rustix::process::geteuid().as_raw();
+        reach(&path, None).expect("chosen by the caller");
+        reach(&path, Some(own)).expect("ours");
+        let refusal = |path: &Path, owner| match reach(path, Some(owner)) {
+            Err(Unanswered::Wrong(text)) => text,
+            reached => panic!("{reached:?}"),
+        };
+        assert!(refusal(&path, own + 1).contains("is no socket of user"));
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("link");
+        assert!(refusal(&link, own).contains("is no socket of user"));
+        if own == 0 {
+            // The name belongs to that user, and the process does not.
+            std::os::unix::fs::chown(&path, Some(65_534), None).expect("given away");
+            assert!(refusal(&path, 65_534).contains("user 0 listens there"));
+        }
+    }
+
+    #[test]
+    fn regression_the_wait_for_a_listener_that_accepts_no_client_is_bounded() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("socket");
+        let listener = transport::socket().expect("socket");
+        rustix::net::bind(&listener, &SocketAddrUnix::new(&path).expect("address")).expect("bind");
+        rustix::net::listen(&listener, 0).expect("listen");
+        let mut connections = Vec::new();
+        let refused = loop {
+            match transport::connect(&path, Duration::from_millis(10)) {
+                Ok(connection) => connections.push(connection),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::WouldBlock);
+        assert!(!connections.is_empty());
     }
 }

@@ -168,7 +168,7 @@ pub(crate) fn find_memory(root: &Folder, slots: &Slots) -> Result<Found> {
 
 /// Removes a service's shared memory.
 pub(crate) fn remove_memory(memory: &Folder) -> Result<()> {
-    memory.empty().and_then(|()| fs::remove_dir(memory.path())).map_err(at(memory.path()))
+    memory.empty().and_then(|()| memory.remove_itself()).map_err(at(memory.path()))
 }
 
 /// Makes shared memory for the service in `root`, a directory in `memory` that others may not

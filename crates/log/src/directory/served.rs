@@ -5,7 +5,7 @@
 //! uses a directory, or processes that opened it.
 
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ impl Drop for Serving {
 
 /// The socket of the daemon that serves the directory. `None`: no daemon does.
 pub(crate) fn serving_socket(root: &Folder) -> Result<Option<PathBuf>> {
-    let mut file = match root.file(DAEMON, Access::ReadOnly) {
+    let file = match root.file(DAEMON, Access::ReadOnly) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(within(root, DAEMON)(e)),
@@ -53,9 +53,13 @@ pub(crate) fn serving_socket(root: &Folder) -> Result<Option<PathBuf>> {
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
         return Ok(None);
     }
-    let mut socket = Vec::new();
-    file.read_to_end(&mut socket).map_err(within(root, DAEMON))?;
-    Ok(Some(OsString::from_vec(socket).into()))
+    Ok(Some(last_socket(root)?.unwrap_or_default()))
+}
+
+/// The socket of the daemon that served the directory last. `None`: no daemon has.
+pub(crate) fn last_socket(root: &Folder) -> Result<Option<PathBuf>> {
+    let socket = root.read(DAEMON).map_err(within(root, DAEMON))?;
+    Ok(socket.filter(|socket| !socket.is_empty()).map(|socket| OsString::from_vec(socket).into()))
 }
 
 /// An error that names the socket while a daemon serves the directory.

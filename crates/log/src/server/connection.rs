@@ -14,6 +14,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use super::access::is_trusted;
 use super::request_handler::RequestHandler;
 use super::turns::Turns;
+use super::warnings::Warnings;
 use crate::wire::protocol::{Kind, REQUEST_BYTES, Reply, Request};
 use crate::wire::transport::{self, Peer};
 
@@ -25,6 +26,7 @@ const STACK_BYTES: usize = 512 << 10;
 /// All connections, and the state that their threads share.
 pub(super) struct Connections {
     pub(super) handler: RequestHandler,
+    pub(super) warnings: Warnings,
     turns: Turns,
     table: Mutex<Table>,
 }
@@ -44,7 +46,12 @@ struct Open {
 
 impl Connections {
     pub(super) fn new(handler: RequestHandler) -> Connections {
-        Connections { handler, turns: Turns::default(), table: Mutex::default() }
+        Connections {
+            handler,
+            warnings: Warnings::default(),
+            turns: Turns::default(),
+            table: Mutex::default(),
+        }
     }
 
     /// Serves a client that has connected, unless there are too many.
@@ -55,7 +62,7 @@ impl Connections {
         let own = table.open.values().filter(|open| open.uid == peer.uid).count();
         let is_one_too_many = !is_trusted(peer.uid) && own >= limits.user_connection_count;
         if table.open.len() >= limits.connection_count || is_one_too_many {
-            tracing::warn!("user {}: too many connections", peer.uid);
+            self.warnings.about(peer.uid, "too many connections");
             return;
         }
         let number = table.next;
@@ -72,7 +79,7 @@ impl Connections {
             Ok(thread) => {
                 table.open.insert(number, Open { socket, uid, thread: Some(thread) });
             }
-            Err(e) => tracing::warn!("a connection: {e}"),
+            Err(e) => self.warnings.about(uid, format_args!("a connection: {e}")),
         }
     }
 
@@ -94,7 +101,7 @@ impl Connections {
             let request = match request {
                 Ok(request) => request,
                 Err(why) => {
-                    tracing::warn!("user {}: {why}: the connection is closed", peer.uid);
+                    self.warnings.about(peer.uid, format_args!("{why}: the connection is closed"));
                     return;
                 }
             };
@@ -103,7 +110,7 @@ impl Connections {
             let (reply, files) = self.handler.answer(peer, &request);
             if !files.is_empty() && !matches!(device::unread_bytes(socket), Ok(0)) {
                 // Descriptors on their way are counted, and there is an end of them for all users.
-                tracing::warn!("user {}: answers are not read: the connection is closed", peer.uid);
+                self.warnings.about(peer.uid, "answers are not read: the connection is closed");
                 return;
             }
             if send(socket, &request, &reply, &files).is_err() {

@@ -25,24 +25,25 @@ use crate::wire::transport;
 use crate::words::LaneWords;
 use crate::{Log, LogError, Lsn, Result, Stream, StreamId, Usn};
 
-fn test_directory(is_nvram: bool) -> TestDirectory {
+pub(super) fn test_directory(is_nvram: bool) -> TestDirectory {
     let mut test_dir = TestDirectory::with(is_nvram);
     test_dir.options.group_bytes = 1 << 20;
     test_dir.options.full_wait = Duration::from_secs(1);
     test_dir
 }
 
-fn serve(test_dir: &TestDirectory) -> Server {
+pub(super) fn serve(test_dir: &TestDirectory) -> Server {
     let server = ServerOptions::at(test_dir.socket());
     Server::start(test_dir.path(), &test_dir.options, &server).expect("serve")
 }
 
 /// A connection that sends what it likes.
-struct Raw(OwnedFd);
+pub(super) struct Raw(pub(super) OwnedFd);
 
 impl Raw {
-    fn connect(test_dir: &TestDirectory) -> Raw {
-        Raw(transport::connect(&test_dir.socket()).expect("connect"))
+    pub(super) fn connect(test_dir: &TestDirectory) -> Raw {
+        let patience = Duration::from_secs(60);
+        Raw(transport::connect(&test_dir.socket(), patience).expect("connect"))
     }
 
     fn ask(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>)> {
@@ -178,17 +179,17 @@ fn append(stream: &Stream, payload: &[u8]) -> Lsn {
 }
 
 /// A client whose records must not change.
-struct Innocent {
+pub(super) struct Innocent {
     stream: Stream,
     count: u64,
 }
 
 impl Innocent {
-    fn new(log: &Log, name: &str) -> Innocent {
+    pub(super) fn new(log: &Log, name: &str) -> Innocent {
         Innocent { stream: log.stream(name).expect("stream"), count: 0 }
     }
 
-    fn go_on(&mut self) {
+    pub(super) fn go_on(&mut self) {
         for _ in 0..5 {
             let bytes = [self.count.to_le_bytes(); 100].concat();
             let lsn = append(&self.stream, &bytes);
@@ -197,7 +198,7 @@ impl Innocent {
         }
     }
 
-    fn check(&self) {
+    pub(super) fn check(&self) {
         let mut number = 0u64;
         for record in self.stream.read_from(Lsn(0)).expect("reader") {
             let payload = record.expect("record").payload;

@@ -21,18 +21,20 @@
 //! there are none for the next daemon, so the clients are told that their leases have ended.
 
 mod access;
+#[cfg(test)]
+mod broken_off;
 mod connection;
 #[cfg(test)]
 mod hostile;
 mod limits;
+mod place;
 pub(crate) mod request_handler;
 mod requests;
 mod turns;
+mod warnings;
 
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,10 +53,13 @@ use crate::{LogError, LogStat, Result};
 
 use connection::Connections;
 pub use limits::Limits;
+use place::{Found, Place};
 use request_handler::RequestHandler;
 
 /// How often the threads check whether the daemon ends, and whether clients have ended.
 const TICK: Duration = Duration::from_millis(200);
+/// How long a listener may take to accept a connection before it counts as one that is stopped.
+const LISTENER_PATIENCE: Duration = Duration::from_secs(1);
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 
@@ -81,6 +86,7 @@ pub struct Server {
     connections: Arc<Connections>,
     is_ending: Arc<AtomicBool>,
     socket: PathBuf,
+    place: Place,
     threads: Vec<JoinHandle<()>>,
     worker: Option<Worker>,
 }
@@ -99,14 +105,15 @@ impl Server {
         let (_, service) = Service::join(path.as_ref(), options, Some(&socket))?;
         let service = Arc::new(service);
         let handler = RequestHandler::new(service.clone(), server.limits.clone())?;
-        let listener = listen(&socket, server.mode)
+        let (listener, place) = listen(&socket, server.mode)
             .map_err(|e| LogError::system(socket.display().to_string(), e))?;
         let mut rounds = Rounds::new();
         let worker = Worker::start(service.wakeup().clone(), move || rounds.round(&service))?;
         let worker = Some(worker);
         let connections = Arc::new(Connections::new(handler));
         let is_ending = Arc::new(AtomicBool::new(false));
-        let mut server = Server { connections, is_ending, socket, threads: Vec::new(), worker };
+        let mut server =
+            Server { connections, is_ending, socket, place, threads: Vec::new(), worker };
         let (connections, is_ending) = (server.connections.clone(), server.is_ending.clone());
         server.spawn("log-accept", move || accept(&connections, &is_ending, &listener))?;
         let (connections, is_ending) = (server.connections.clone(), server.is_ending.clone());
@@ -162,9 +169,10 @@ impl Server {
             let _ = thread.join();
         }
         self.connections.join_all();
+        self.connections.warnings.end();
         if self.worker.take().is_some() {
             // A new daemon makes its own.
-            let _ = fs::remove_file(&self.socket);
+            let _ = self.place.remove();
         }
     }
 }
@@ -176,24 +184,25 @@ impl Drop for Server {
 }
 
 /// The socket at `path`. Replaces a socket that no process listens at any more.
-fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => {
-            if transport::connect(path).is_ok() {
+fn listen(path: &Path, mode: u32) -> io::Result<(OwnedFd, Place)> {
+    let place = Place::of(path)?;
+    match place.found()? {
+        Found::Socket => match transport::connect(path, LISTENER_PATIENCE) {
+            // It does not accept connections now, and may do so later.
+            Err(e) if e.kind() != io::ErrorKind::WouldBlock => place.remove()?,
+            _ => {
                 return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there"));
             }
-            fs::remove_file(path)?;
-        }
-        Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "is no socket")),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-        Err(e) => return Err(e),
+        },
+        Found::Other => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "is no socket")),
+        Found::Nothing => {}
     }
     let socket = transport::socket()?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     // Before a client can connect.
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    place.permit(mode)?;
     rustix::net::listen(&socket, BACKLOG)?;
-    Ok(socket)
+    Ok((socket, place))
 }
 
 fn accept(connections: &Arc<Connections>, is_ending: &AtomicBool, listener: &OwnedFd) {
@@ -206,7 +215,7 @@ fn accept(connections: &Arc<Connections>, is_ending: &AtomicBool, listener: &Own
         match above_standard(|| rustix::net::accept_with(listener, SocketFlags::CLOEXEC)) {
             Ok(socket) => connections.begin(socket),
             Err(e) => {
-                tracing::warn!("accepting a connection: {e}");
+                connections.warnings.about_itself(format_args!("accepting a connection: {e}"));
                 // Out of descriptors, for example: a client has to leave first.
                 std::thread::sleep(TICK);
             }
@@ -220,5 +229,6 @@ fn watch_leases(connections: &Connections, is_ending: &AtomicBool) {
         std::thread::sleep(TICK);
         connections.handler.tend();
         connections.join_ended();
+        connections.warnings.tend();
     }
 }

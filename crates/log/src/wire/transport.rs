@@ -5,8 +5,10 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use device::{above_standard, moved_above_standard, occupy_standard};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -20,9 +22,13 @@ pub(crate) fn socket() -> io::Result<OwnedFd> {
     Ok(above_standard(|| rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None))?)
 }
 
-/// A connection to the socket at `path`.
-pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
+/// A connection to the socket at `path`. Nothing on it, nor this call, waits longer than `patience`
+/// for the other end.
+pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<OwnedFd> {
     let socket = socket()?;
+    for side in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&socket, side, Some(patience))?;
+    }
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }

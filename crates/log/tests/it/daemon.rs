@@ -146,7 +146,8 @@ fn a_path_says_by_its_name_whether_a_daemon_is_meant() {
     assert!(matches!(error, LogError::Usage(_)), "{error}");
     Log::connect(&other).expect("said to be one");
     server.stop().expect("stop");
-    let brief = ConnectOptions { retry: Duration::from_millis(10), fallback: None };
+    let retry = Duration::from_millis(10);
+    let brief = ConnectOptions { retry, ..ConnectOptions::default() };
     let error = Log::connect_with(test_dir.socket(), &brief).err().expect("gone");
     assert!(error.to_string().contains("onejournal logd"), "{error}");
     let error = Log::open(test_dir.socket(), &options).err().expect("gone");
@@ -258,7 +259,7 @@ fn regression_a_lost_daemon_leaves_the_outcome_unknown() {
         let server = test_dir.serve();
         let retry = Duration::from_millis(100);
         let fallback = Some((test_dir.log(), test_dir.options()));
-        let falling = ConnectOptions { retry, fallback };
+        let falling = ConnectOptions { retry, fallback, ..ConnectOptions::default() };
         let log = Log::connect_with(test_dir.socket(), &falling).expect("connect");
         server.stop().expect("stop");
         let elsewhere = ServerOptions::at(test_dir.root.path().join("elsewhere"));
@@ -275,9 +276,9 @@ fn a_daemon_that_stays_away_is_an_error_or_the_directory_is_used() {
     on_both(|test_dir| {
         let server = test_dir.serve();
         let retry = Duration::from_millis(100);
-        let brief = ConnectOptions { retry, fallback: None };
+        let brief = ConnectOptions { retry, ..ConnectOptions::default() };
         let fallback = Some((test_dir.log(), test_dir.options()));
-        let falling = ConnectOptions { retry, fallback };
+        let falling = ConnectOptions { retry, fallback, ..ConnectOptions::default() };
         let loud = Log::connect_with(test_dir.socket(), &brief).expect("connect");
         let quiet = Log::connect_with(test_dir.socket(), &falling).expect("connect");
         let (heard, kept) = (loud.stream("loud").expect("one"), quiet.stream("kept").expect("two"));

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use common::{TestDirectory, records};
-use onejournal::{Log, LogError, Lsn, Server, ServerOptions};
+use onejournal::{Log, LogError, Lsn, Options, Server, ServerOptions};
 use onejournal_testing::{has_program, is_root};
 
 /// Serves the log in a directory that other users find.
@@ -203,4 +203,34 @@ fn users_of_a_group_use_one_stream_in_turns() {
     let log = Log::connect(test_dir.socket()).expect("connect");
     let found = records(&log.stream("shared").expect("stream"));
     assert_eq!(found, ["made", "one", "two", "three"].map(|line| line.as_bytes().to_vec()));
+}
+
+/// The settings of a user's log name a directory for NVRAM. Root makes nothing there for the user
+/// if the user may not.
+#[test]
+fn regression_a_users_log_does_not_have_root_make_a_directory_anywhere() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    const NOBODY: u32 = 65_534;
+    if !is_root() {
+        return;
+    }
+    let test_dir = TestDirectory::new(false);
+    let for_all = std::fs::Permissions::from_mode(0o1777);
+    std::fs::set_permissions(test_dir.memory.path(), for_all).expect("mode");
+    let options = Options { owner: Some((NOBODY, NOBODY)), ..test_dir.options() };
+    let directory = test_dir.log();
+    std::fs::create_dir(&directory).expect("directory");
+    chown(&directory, Some(NOBODY), Some(NOBODY)).expect("given");
+    Log::open(&directory, &options).expect("root may").close().expect("closed");
+    let path = directory.join("service.json");
+    assert_eq!(std::fs::metadata(&path).expect("there").uid(), NOBODY);
+    let victim = tempfile::tempdir().expect("directory");
+    let text = std::fs::read_to_string(&path).expect("settings");
+    let mut settings: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    settings["nvram"] = victim.path().display().to_string().into();
+    settings["durability"] = "process".into();
+    std::fs::write(&path, settings.to_string()).expect("written by its owner");
+    let refused = Log::open(&directory, &options).err().expect("refused").to_string();
+    assert!(refused.contains("permission denied for user 65534"), "{refused}");
+    assert_eq!(std::fs::read_dir(victim.path()).expect("directory").count(), 0);
 }

@@ -2,13 +2,16 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::fuzz::Target;
 use crate::fuzz::mutate::mutate;
+use crate::fuzz::volume_open::{self, Hands};
+use device::BlockDevice;
 use fastrand::Rng;
-use onejournal_testing::{test_name, tier};
+use onejournal_testing::{Layer, Layered, test_name, tier};
 
 /// An input that takes longer counts as endless.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -103,14 +106,55 @@ fn volume_open() {
     short_run(test_name!(), Target::VolumeOpen, 9000);
 }
 
+/// Changes some of what is read from a volume, after it was opened in most cases.
+struct Meddler {
+    seed: u64,
+    read_count: AtomicU64,
+}
+
+impl Layer for Meddler {
+    fn read(&self, device: &dyn BlockDevice, offset: u64, buf: &mut [u8]) -> device::Result<()> {
+        device.read(offset, buf)?;
+        let number = self.read_count.fetch_add(1, Ordering::Relaxed);
+        let mut rng = Rng::with_seed(self.seed ^ number << 32);
+        if number > self.seed % 256 && rng.u8(..4) == 0 {
+            for _ in 0..rng.usize(1..4) {
+                // The beginning of a block says most about it.
+                let end = if rng.bool() { 64 } else { buf.len() };
+                let any = rng.u8(..);
+                buf[rng.usize(..end.min(buf.len()))] = [0, 1, 0xff, any][rng.usize(..4)];
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The owner of an image writes to it while it is mounted. Without checksums nothing else shows it.
+#[test]
+fn a_volume_that_changes_while_it_is_used_never_panics() {
+    onejournal_testing::own_process!();
+    let mut rng = Rng::with_seed(tier::seed_of(test_name!()));
+    // The volumes without checksums are the last two. They are opened for writing.
+    let inputs = (0..tier::count(4000)).map(move |_| {
+        let head = [rng.u8(6..8), rng.u8(..) & !2];
+        [&head[..], &rng.u64(..).to_le_bytes()].concat()
+    });
+    let failure = first_failure(inputs, |input| {
+        let seed = u64::from_le_bytes(input[2..].try_into().expect("eight bytes"));
+        let wrap = move |device| -> Arc<dyn BlockDevice> {
+            Arc::new(Layered::new(device, Meddler { seed, read_count: AtomicU64::new(0) }))
+        };
+        volume_open::run(input, &Hands { wrap: &wrap });
+    });
+    if let Some(text) = failure {
+        panic!("{text}");
+    }
+}
+
 /// Faults that must be found, by mutations that are always the same.
 mod canary {
     use super::*;
-    use crate::fuzz::volume_open::{self, Hands};
-    use device::{BlockDevice, Result};
-    use onejournal_testing::{Layer, Layered};
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use device::Result;
 
     const RNG_SEED: u64 = 7;
 

@@ -113,3 +113,72 @@ pub fn truncate(stream: &Stream, shared: &StreamHeader) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::path::Path;
+    use std::process::Command;
+
+    use rustix::mount::UnmountFlags;
+
+    use super::*;
+    use crate::stream::stamp::Stamp;
+
+    /// More than a chunk of the log's pool.
+    const LARGE_BYTES: usize = 200 << 10;
+
+    /// A tmpfs, unmounted when this is dropped.
+    struct SmallMemory(tempfile::TempDir);
+
+    impl SmallMemory {
+        fn mount() -> SmallMemory {
+            let memory = SmallMemory(tempfile::tempdir().expect("directory"));
+            let mut command = Command::new("mount");
+            let command = command.args(["-t", "tmpfs", "-o", "size=4m", "none"]);
+            assert!(command.arg(memory.path()).status().expect("mount").success());
+            memory
+        }
+
+        fn path(&self) -> &Path {
+            self.0.path()
+        }
+
+        /// Takes all that is left.
+        fn fill(&self) {
+            let mut file = std::fs::File::create(self.path().join("filler")).expect("file");
+            while file.write_all(&[1; 4096]).is_ok() {}
+        }
+    }
+
+    impl Drop for SmallMemory {
+        fn drop(&mut self) {
+            let _ = rustix::mount::unmount(self.path(), UnmountFlags::DETACH);
+        }
+    }
+
+    /// A transaction failed whose period began when the memory was full, and the last chunk.
+    #[test]
+    fn regression_a_period_begins_at_the_end_of_a_chunk_while_the_memory_is_full() {
+        onejournal_testing::own_process!();
+        if !onejournal_testing::can_mount() {
+            return;
+        }
+        let memory = SmallMemory::mount();
+        let home = tempfile::tempdir().expect("directory");
+        let options = log::Options { memory: memory.path().into(), ..log::Options::default() };
+        let log = log::Log::open(home.path().join("log"), &options).expect("open");
+        let stream = Stream::new(log.stream("s").expect("stream"), Stamp::default());
+        // Chunks before the last one, which are free when their records are in the log's files.
+        for _ in 0..3 {
+            append(&stream, &[7; LARGE_BYTES]).expect("appended");
+        }
+        memory.fill();
+        let closed = encode_base(&Base::closed());
+        let full = (0..LARGE_BYTES).find_map(|_| append(&stream, &closed).err());
+        let full = full.expect("the last chunk is full at some time");
+        assert!(matches!(full, Failure::Log(LogError::NoMemory(_))), "{full}");
+        let lsn = append_closed(&stream).expect("the chunks before it have room");
+        stream.sync(Lsn(lsn)).expect("synced");
+    }
+}

@@ -166,6 +166,30 @@ fn links_lead_nobodys_writes_elsewhere() {
     }
 }
 
+/// A user gives a file of root another name, in a log that root opens as the user's. The kernel
+/// allows that where its setting fs.protected_hardlinks is 0.
+#[test]
+fn regression_another_name_of_roots_file_is_not_written_to() {
+    onejournal_testing::own_process!();
+    if !is_root() {
+        return;
+    }
+    load();
+    for name in ["group.log", "service.json", "incarnation", "lock"] {
+        let place = public_place();
+        drop(place.wal("a.db"));
+        give(&place.root, OTHER);
+        let (victim, path) = (place.path("victim"), place.path(".onejournal").join(name));
+        // Its content is the same: the attacker may read it.
+        std::fs::rename(&path, &victim).expect("moved");
+        std::fs::hard_link(&victim, &path).expect("link");
+        chown(&victim, Some(0), Some(0)).expect("root's");
+        let before = std::fs::read(&victim).expect("there");
+        refused(&place, "hard links");
+        assert!(std::fs::read(&victim).expect("there") == before, "{name}");
+    }
+}
+
 #[test]
 fn shared_memory_of_another_user_is_not_mapped() {
     onejournal_testing::own_process!();

@@ -1,10 +1,11 @@
 //! DJFS, figure 10: the efficiency of the cache while the file system keeps committed versions.
 
+use onejournal_testing::MemoryGroup;
 use serde::Deserialize;
 
 use super::{DJFS, Experiment, PaperSize, Scale, programs};
 use crate::error::{Error, Result};
-use crate::lab::{Lab, MemoryLimit, Program, processes};
+use crate::lab::{Lab, Program, processes};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::results::{Plot, Section, Verdict};
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System};
@@ -42,8 +43,8 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     if !programs::are_installed(section, &[("fio", "fio")]) {
         return Ok(());
     }
-    let limit = match MemoryLimit::new("onejournal-bench") {
-        Ok(limit) => limit,
+    let group = match MemoryGroup::make("onejournal-bench") {
+        Ok(group) => group,
         Err(error) => {
             section.leave_out("all of it", &format!("no control group for memory: {error}"));
             return Ok(());
@@ -66,9 +67,9 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
             for part in parts {
                 let mib = file_mib * part / 100 + FIO_MIB;
                 measure::in_turns(&mut rng, &mut running, |_, system| {
-                    limit.set(mib << 20)?;
+                    group.set_limit(mib << 20).map_err(Error::io("the control group"))?;
                     let operations = scale.size(&BLOCKS);
-                    let run = Run { system, limit: &limit, file_mib, operations };
+                    let run = Run { system, group: &group, file_mib, operations };
                     run.measure(&Key::at(PANEL, *part as f64), samples)
                 })?;
             }
@@ -94,7 +95,7 @@ fn fill(system: &Running, file_mib: u64) -> Result<()> {
 /// One run of fio.
 struct Run<'a> {
     system: &'a Running,
-    limit: &'a MemoryLimit,
+    group: &'a MemoryGroup,
     file_mib: u64,
     operations: u64,
 }
@@ -127,7 +128,8 @@ impl Run<'_> {
             format!("--number_ios={}", self.operations),
             format!("--io_size={}k", self.operations * 4),
         ];
-        let program = self.limit.inside("fio").args(arguments).args([
+        let [shell, words @ ..] = self.group.entering();
+        let program = Program::new(shell).args(words).arg("fio").args(arguments).args([
             "--rw=randrw",
             "--bs=4k",
             "--random_distribution=zipf:1.1",

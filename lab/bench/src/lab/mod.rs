@@ -12,7 +12,6 @@ pub mod interrupt;
 mod jbd2_trace;
 mod loop_device;
 mod medium;
-mod memory_limit;
 pub mod processes;
 mod program;
 mod scratch;
@@ -29,7 +28,6 @@ pub use counts::DeviceCounts;
 pub use emulated::EmulatedDisk;
 pub use jbd2_trace::Jbd2Trace;
 pub use medium::{Device, Medium};
-pub use memory_limit::MemoryLimit;
 pub use program::{Child, MARK, Program, is_installed};
 pub use teardown::Teardown;
 

@@ -3,5 +3,6 @@
 mod clean_up;
 mod clients;
 mod device;
+mod lzo1x;
 mod programs;
 mod tpcc;

@@ -1,4 +1,5 @@
 //! Atomic writes of open files.
 
 mod overlay;
+mod shares;
 pub(super) mod writes;

@@ -25,13 +25,14 @@ use fuse::{Dropping, Notifier};
 use rustix::io::Errno;
 
 use crate::adapter::atomic::overlay::Overlay;
+use crate::adapter::atomic::shares::Shares;
 use crate::adapter::failure::Failure;
 use crate::adapter::forgets::Forgets;
 use crate::convert::node_of;
 use crate::errno::{errno, is_grave};
 use crate::stat::AdapterCounters;
 
-/// All overlays together hold at most so many times what one may.
+/// All overlays together hold at most so many times what one may. Users share it.
 const TOTAL_FACTOR: usize = 4;
 /// `FS_IMMUTABLE_FL | FS_APPEND_FL`.
 const FIXED_FLAGS: u32 = 0x10 | 0x20;
@@ -41,6 +42,8 @@ pub(in crate::adapter) struct AtomicFile {
     ino: InodeNo,
     /// The open file whose writes it takes.
     holder: u64,
+    /// The user who began it.
+    uid: u32,
     /// `None` once it has ended.
     overlay: RwLock<Option<Overlay>>,
 }
@@ -75,22 +78,26 @@ pub(crate) struct AtomicWrites {
     /// Entries of `table`. While it is 0, requests need not look.
     entry_count: AtomicUsize,
     stale_count: AtomicUsize,
-    block_count: AtomicUsize,
+    /// Blocks in all overlays.
+    blocks: Shares,
+    /// The most blocks in one overlay.
     block_limit: usize,
-    file_limit: usize,
+    /// Files in the atomic state.
+    files: Shares,
     next_handle: AtomicU64,
     notifier: Arc<Notifier>,
 }
 
 impl AtomicWrites {
     pub(crate) fn new(volume: &Volume, notifier: Arc<Notifier>, file_limit: usize) -> AtomicWrites {
+        let block_limit = volume.atomic_block_limit();
         AtomicWrites {
             table: RwLock::default(),
             entry_count: AtomicUsize::new(0),
             stale_count: AtomicUsize::new(0),
-            block_count: AtomicUsize::new(0),
-            file_limit,
-            block_limit: volume.atomic_block_limit(),
+            blocks: Shares::new(TOTAL_FACTOR * block_limit),
+            block_limit,
+            files: Shares::new(file_limit),
             next_handle: AtomicU64::new(1),
             notifier,
         }
@@ -122,12 +129,13 @@ impl AtomicWrites {
         self.file(ino).filter(|file| file.holder == handle)
     }
 
-    /// START. Once more is no error.
+    /// START by a user on one of its open files. Once more is no error. `ENFILE`: the user has as
+    /// many files in the atomic state as one user may.
     pub(in crate::adapter) fn start(
         &self,
         volume: &Volume,
         ino: InodeNo,
-        handle: u64,
+        (handle, uid): (u64, u32),
     ) -> Result<(), Failure> {
         if handle & 1 == 0 {
             return Err(Errno::BADF.into());
@@ -144,12 +152,14 @@ impl AtomicWrites {
                     return Ok(());
                 }
                 Some(_) => return Err(Errno::BUSY.into()),
-                None if table.files.len() >= self.file_limit => return Err(Errno::NFILE.into()),
                 None => {}
+            }
+            if !self.files.take(uid, 1) {
+                return Err(Errno::NFILE.into());
             }
             table.lost.remove(&handle);
             let overlay = RwLock::new(Some(Overlay::new(attr.size_bytes)));
-            table.files.insert(ino, Arc::new(AtomicFile { ino, holder: handle, overlay }));
+            table.files.insert(ino, Arc::new(AtomicFile { ino, holder: handle, uid, overlay }));
             Ok(())
         })
     }
@@ -178,8 +188,9 @@ impl AtomicWrites {
         self.file(ino)?.overlay.read().as_ref().map(Overlay::size)
     }
 
-    /// Takes a write of the holder in. More than a transaction can hold is `EFBIG`: from `ENOSPC`
-    /// SQLite would conclude that its rollback journal finds no room either.
+    /// Takes a write of the holder in. More than a transaction can hold, or than the user may have
+    /// in memory, is `EFBIG`: from `ENOSPC` SQLite would conclude that its rollback journal finds
+    /// no room either.
     pub(in crate::adapter) fn write(
         &self,
         volume: &Volume,
@@ -193,16 +204,15 @@ impl AtomicWrites {
             return Err(Errno::FBIG.into());
         }
         let added_count = overlay.added_count(offset, data.len());
-        let total_limit = TOTAL_FACTOR * self.block_limit;
         if overlay.block_count() + added_count > self.block_limit {
             return Err(Errno::FBIG.into());
         }
-        let grow = |count: usize| Some(count + added_count).filter(|count| *count <= total_limit);
-        let order = Ordering::Relaxed;
-        self.block_count.fetch_update(order, order, grow).map_err(|_| Errno::FBIG)?;
+        if !self.blocks.take(file.uid, added_count) {
+            return Err(Errno::FBIG.into());
+        }
         let written = overlay.write(volume, file.ino, offset, data);
         if written.is_err() {
-            self.block_count.fetch_sub(added_count, order);
+            self.blocks.give_back(file.uid, added_count);
         }
         written
     }
@@ -326,8 +336,9 @@ impl AtomicWrites {
     }
 
     fn take_out(&self, file: &AtomicFile, overlay: &Overlay) {
-        self.block_count.fetch_sub(overlay.block_count(), Ordering::Relaxed);
+        self.blocks.give_back(file.uid, overlay.block_count());
         self.change_table(|table| table.files.remove(&file.ino));
+        self.files.give_back(file.uid, 1);
     }
 
     fn drop_pages(&self, ino: InodeNo, overlay: &Overlay) -> Dropping {
@@ -364,5 +375,87 @@ impl<'a> AtomicSizes<'a> {
         {
             *size = overlay.size();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ext4::{DataMode, Owner};
+
+    use super::*;
+    use crate::adapter::harness::{adapter, make};
+
+    const FILE_COUNT: usize = 9;
+    const FILE_LIMIT: usize = 14;
+
+    /// Two users who are neither root nor this one.
+    fn users() -> [u32; 2] {
+        let own = rustix::process::geteuid().as_raw();
+        [own + 1, own + 2]
+    }
+
+    /// A file of a volume, and a handle for writing it.
+    type File = (InodeNo, u64);
+
+    /// Runs with a volume, and with atomic writes for files of it.
+    fn with_files(test: impl FnOnce(&Volume, &AtomicWrites, [File; FILE_COUNT])) {
+        let adapter = adapter(DataMode::Journal);
+        {
+            let volume = adapter.volume.read();
+            let volume = volume.as_ref().unwrap();
+            let notifier = Arc::new(Notifier::start(|_| {}).unwrap());
+            let atomic = AtomicWrites::new(volume, notifier, FILE_LIMIT);
+            let files = std::array::from_fn(|index| {
+                let ino = make(volume, format!("f{index}").as_bytes(), Owner::default());
+                (ino, atomic.new_handle(true))
+            });
+            test(volume, &atomic, files);
+        }
+        adapter.close().unwrap();
+    }
+
+    #[test]
+    fn regression_one_user_leaves_files_for_the_next() {
+        with_files(|volume, atomic, files| {
+            let [greedy, other] = users();
+            let start = |(ino, handle): File, uid| {
+                let started = atomic.start(volume, ino, (handle, uid));
+                started.map_err(|failure| match failure {
+                    Failure::Errno(errno) => errno,
+                    _ => panic!("another failure"),
+                })
+            };
+            let (own, more) = files.split_at(FILE_LIMIT / 2);
+            own.iter().for_each(|file| assert_eq!(start(*file, greedy), Ok(())));
+            assert_eq!(start(more[0], greedy), Err(Errno::NFILE));
+            more.iter().for_each(|file| assert_eq!(start(*file, other), Ok(())));
+            // A file that ends makes room for its user.
+            more.iter().chain(&own[..1]).for_each(|(ino, handle)| {
+                atomic.abort(*ino, *handle, &AdapterCounters::default());
+            });
+            assert_eq!(start(more[0], greedy), Ok(()));
+            assert_eq!(start(more[1], greedy), Err(Errno::NFILE));
+        });
+    }
+
+    #[test]
+    fn regression_one_user_leaves_memory_for_the_next() {
+        with_files(|volume, atomic, files| {
+            let [greedy, other] = users();
+            let limit = atomic.block_limit;
+            let filled = |(ino, handle): File, uid| {
+                assert!(atomic.start(volume, ino, (handle, uid)).is_ok());
+                let file = atomic.file(ino).unwrap();
+                let write = |at: usize| atomic.write(volume, &file, at as u64 * 4096, &[1; 4096]);
+                (0..).take_while(|at| write(*at).is_ok()).count()
+            };
+            let [a, b, c, d, e, f, ..] = files;
+            assert_eq!([a, b, c, d].map(|file| filled(file, greedy)), [limit, limit, 0, 0]);
+            assert_eq!(filled(e, other), limit);
+            for (ino, handle) in [a, b, c, d, e] {
+                atomic.abort(ino, handle, &AdapterCounters::default());
+            }
+            assert_eq!(filled(f, greedy), limit);
+        });
     }
 }

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use ext4::{Allocate, Error, InodeNo, SeekTo, SetAttr};
-use fuse::PAGE_BYTES;
 use fuse::abi::{
     FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE,
     WRITE_KILL_SUIDGID, WriteIn, WriteOut,
 };
+use fuse::{CAP_FSETID, Caller, PAGE_BYTES};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -219,10 +219,10 @@ impl<'a> Call<'a, '_> {
         }
     }
 
-    /// For a request that does not say whether its sender may keep set-user-ID and set-group-ID:
-    /// only root may.
-    pub(super) fn drop_ids_unless_root(&self, ino: InodeNo) -> Outcome {
-        if self.header.uid != 0 && self.volume.peek_attr(ino)?.mode & SUID_SGID != 0 {
+    /// For a request that does not say whether its sender may keep set-user-ID and set-group-ID.
+    pub(super) fn drop_ids_unless_capable(&self, ino: InodeNo) -> Outcome {
+        let has_ids = self.volume.peek_attr(ino)?.mode & SUID_SGID != 0;
+        if has_ids && !Caller::of(&self.header).has_capability(CAP_FSETID) {
             self.drop_ids(ino, self.drops_group_id(ino)?)?;
         }
         Ok(())
@@ -275,7 +275,7 @@ impl<'a> Call<'a, '_> {
         };
         let _no_atomic = self.without_atomic_write(ino)?;
         self.drop_privileges(ino, false)?;
-        self.drop_ids_unless_root(ino)?;
+        self.drop_ids_unless_capable(ino)?;
         let _arrival = self.arrival(ino)?;
         Ok(self.volume.fallocate(ino, how, fallocate.offset, fallocate.length)?)
     }

@@ -4,7 +4,7 @@
 use device::{VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, VOLUME_SYNC_IOCTL};
 use ext4::{DataMode, InodeNo, SetAttr};
 use fuse::abi::{IoctlIn, IoctlOut};
-use fuse::{CAP_FOWNER, CAP_LINUX_IMMUTABLE, Caller};
+use fuse::{CAP_FOWNER, CAP_LINUX_IMMUTABLE, CAP_SYS_ADMIN, Caller};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -140,9 +140,8 @@ impl Call<'_, '_> {
         self.push_result(ioctl, &answer)
     }
 
-    /// The kernel passes no capability; root stands for `CAP_SYS_ADMIN`.
     fn set_label(&mut self, input: &[u8]) -> Outcome {
-        if self.header.uid != 0 {
+        if !self.is_from_administrator() {
             return Err(Errno::PERM.into());
         }
         let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
@@ -154,7 +153,9 @@ impl Call<'_, '_> {
         let Some(atomic) = &self.adapter.atomic else { return Err(Errno::NOTTY.into()) };
         match ioctl.cmd {
             F2FS_IOC_GET_FEATURES => return self.push_number(ioctl, F2FS_FEATURE_ATOMIC_WRITE),
-            F2FS_IOC_START_ATOMIC_WRITE => atomic.start(self.volume, ino, ioctl.fh)?,
+            F2FS_IOC_START_ATOMIC_WRITE => {
+                atomic.start(self.volume, ino, (ioctl.fh, self.header.uid))?;
+            }
             F2FS_IOC_COMMIT_ATOMIC_WRITE => {
                 let (counters, forgets) = (&self.adapter.counters, &self.adapter.forgets);
                 atomic.commit(self.volume, ino, ioctl.fh, (counters, forgets))?;
@@ -202,6 +203,11 @@ impl Call<'_, '_> {
     pub(super) fn check_owner(&self, ino: InodeNo, caller: &Caller) -> Outcome {
         let is_owner = self.volume.get_attr(ino)?.uid == self.header.uid;
         if is_owner || caller.has_capability(CAP_FOWNER) { Ok(()) } else { Err(Errno::PERM.into()) }
+    }
+
+    /// Root of a container often lacks the capability.
+    pub(super) fn is_from_administrator(&self) -> bool {
+        Caller::of(&self.header).has_capability(CAP_SYS_ADMIN)
     }
 
     /// An `int` or `long`, as wide as the caller's buffer.

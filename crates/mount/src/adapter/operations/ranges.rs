@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::adapter::call::Call;
 use crate::adapter::failure::{Failure, Outcome};
-use crate::adapter::range_parts::Staged;
+use crate::adapter::range_parts::{ChangeKey, Staged};
 use crate::convert::node_of;
 use crate::session_options::Order;
 use crate::stat::AdapterCounters;
@@ -32,17 +32,18 @@ impl Call<'_, '_> {
         if self.ranges_bytes_max().is_none() {
             return Err(Errno::OPNOTSUPP.into());
         }
+        let key = ChangeKey { uid: self.header.uid, ino, id: part.id };
         let staged = &self.adapter.range_parts;
         if !part.is_last {
-            return Ok(staged.add(ino, &part)?);
+            return Ok(staged.add(key, &part)?);
         }
-        let earlier = staged.find(ino, &part)?;
+        let earlier = staged.find(key, &part)?;
         let earlier: &Staged = &earlier;
         let pieces: Vec<_> = earlier.pieces().chain(part.ranges.iter().copied()).collect();
         // All of it while this thread may wait: nothing may be changed before it is known that the pages can be dropped.
         let done = self.wait_for_requests(|| self.change(ino, &pieces, part.is_durable))?;
         if !matches!(done, Err(Failure::Volume(Error::NoSpace))) {
-            staged.forget(ino, &part.id);
+            staged.forget(key);
         }
         done
     }
@@ -56,7 +57,7 @@ impl Call<'_, '_> {
             return Err(Errno::PERM.into());
         }
         self.drop_privileges(ino, false)?;
-        self.drop_ids_unless_root(ino)?;
+        self.drop_ids_unless_capable(ino)?;
         {
             let _no_atomic = self.without_atomic_write(ino)?;
             self.volume.write_atomic(ino, pieces)?;
@@ -107,7 +108,7 @@ mod tests {
 
     use super::*;
     use crate::adapter::Adapter;
-    use crate::adapter::harness::{self, make, serve};
+    use crate::adapter::harness::{self, make, serve_for};
 
     const SETXATTR: u32 = 21;
     const LAST: u32 = 1;
@@ -126,9 +127,13 @@ mod tests {
     }
 
     fn set(adapter: &Adapter, ino: InodeNo, value: &[u8]) -> Answer {
+        set_as(0, adapter, ino, value)
+    }
+
+    fn set_as(uid: u32, adapter: &Adapter, ino: InodeNo, value: &[u8]) -> Answer {
         let set = SetxattrIn { size: value.len() as u32, ..SetxattrIn::default() };
         let body = [set.as_bytes(), RANGES_XATTR.as_bytes(), b"\0", value].concat();
-        serve(adapter, SETXATTR, ino, &body)
+        serve_for(uid, adapter, SETXATTR, ino, &body)
     }
 
     fn with_volume<T>(adapter: &Adapter, f: impl FnOnce(&Volume) -> T) -> T {
@@ -219,12 +224,50 @@ mod tests {
         assert_eq!(set(&adapter, other, &value(1, 1, LAST, &[(2, b"c")])), stale);
         assert!(content(&adapter, ino) == vec![1; 10_000]);
         // Programs that never send a last part do not fill the memory: the oldest changes go.
-        for id in 10..90 {
+        for id in 10..210 {
             let part = value(id, 0, 0, &[(0, &[id; 60_000])]);
             assert_eq!(set(&adapter, ino, &part), Answer::Done);
         }
         assert_eq!(set(&adapter, ino, &value(10, 1, LAST, &[(70_000, b"c")])), stale);
-        assert_eq!(set(&adapter, ino, &value(89, 1, LAST, &[(70_000, b"c")])), Answer::Done);
+        assert_eq!(set(&adapter, ino, &value(209, 1, LAST, &[(70_000, b"c")])), Answer::Done);
+        adapter.close().unwrap();
+    }
+
+    #[test]
+    fn regression_unfinished_changes_of_one_user_drop_none_of_another() {
+        let (adapter, ino, _) = rig();
+        let (writer, spammer) = (1000, 1001);
+        let first = value(1, 0, 0, &[(0, b"a")]);
+        assert_eq!(set_as(writer, &adapter, ino, &first), Answer::Done);
+        // Large ones, and as many small ones: more than fit.
+        for id in 2..=255 {
+            let data = vec![id; if id % 2 == 0 { 60_000 } else { 1 }];
+            let part = value(id, 0, 0, &[(0, &data)]);
+            assert_eq!(set_as(spammer, &adapter, ino, &part), Answer::Done, "{id}");
+        }
+        let stale = Answer::Failed(Errno::STALE);
+        let next = value(2, 1, LAST, &[(70_000, b"b")]);
+        assert_eq!(set_as(spammer, &adapter, ino, &next), stale, "the oldest went");
+        // Another user cannot end the change either.
+        let last = value(1, 1, LAST, &[(2, b"b")]);
+        assert_eq!(set_as(spammer, &adapter, ino, &last), stale);
+        assert_eq!(set_as(writer, &adapter, ino, &last), Answer::Done);
+        assert_eq!(content(&adapter, ino)[..3], *b"a\x01b");
+        adapter.close().unwrap();
+    }
+
+    /// A range takes memory beside its data.
+    #[test]
+    fn regression_a_change_of_too_many_ranges_is_refused() {
+        let (adapter, ino, _) = rig();
+        let mut answers = Vec::new();
+        for number in 0..20 {
+            let offset = |at: u64| 2 * (u64::from(number) * 4000 + at);
+            let ranges: Vec<(u64, &[u8])> = (0..4000).map(|at| (offset(at), &b"x"[..])).collect();
+            answers.push(set(&adapter, ino, &value(1, number, 0, &ranges)));
+        }
+        assert_eq!(answers[7], Answer::Done);
+        assert_eq!(answers[8], Answer::Failed(Errno::FBIG));
         adapter.close().unwrap();
     }
 

@@ -1,7 +1,7 @@
 //! Extended attributes, and those of our own that no file holds (see `crate::stat`).
 
 use device::RANGES_XATTR;
-use ext4::{ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, Error, InodeNo, XattrFlags};
+use ext4::{ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, Error, InodeNo, XattrFlags, parse_declared};
 use fuse::Caller;
 use fuse::abi::{
     GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInShort, init,
@@ -94,7 +94,9 @@ impl Call<'_, '_> {
     /// The operation holds the volume, which another one takes its place of. So it fails, and is
     /// repeated after that.
     fn make_writable(&self) -> Result<String, Failure> {
-        if self.header.uid != 0 && self.header.uid != rustix::process::geteuid().as_raw() {
+        let server = rustix::process::geteuid();
+        let is_from_server = !server.is_root() && self.header.uid == server.as_raw();
+        if !is_from_server && !self.is_from_administrator() {
             return Err(Errno::PERM.into());
         }
         if !self.volume.is_read_only() {
@@ -122,13 +124,14 @@ impl Call<'_, '_> {
     pub(super) fn listxattr(&mut self) -> Outcome {
         let ino = self.ino()?;
         let get: GetxattrIn = self.body.take()?;
+        let names = self.volume.list_xattr(ino)?;
+        let is_trusted = |name: &Vec<u8>| name.starts_with(b"trusted.");
+        // As on other file systems, `trusted.*` is for the eyes of an administrator.
+        let shows_trusted = names.iter().any(is_trusted) && self.is_from_administrator();
         let mut list = Vec::new();
-        for name in self.volume.list_xattr(ino)? {
-            // As on other file systems, `trusted.*` is for root's eyes.
-            if self.header.uid == 0 || !name.starts_with(b"trusted.") {
-                list.extend_from_slice(&name);
-                list.push(0);
-            }
+        for name in names.iter().filter(|name| shows_trusted || !is_trusted(name)) {
+            list.extend_from_slice(name);
+            list.push(0);
         }
         self.push_sized(get.size, &list)
     }
@@ -166,6 +169,9 @@ impl Call<'_, '_> {
             _ => return Err(Errno::INVAL.into()),
         };
         refuse_our_own(name)?;
+        if name == ATOMIC_XATTR.as_bytes() {
+            self.check_declarer(value)?;
+        }
         let is_access = name == b"system.posix_acl_access";
         if is_access && set.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
             self.volume.set_acl_as_stranger(ino, name, value, flags)?;
@@ -174,6 +180,18 @@ impl Call<'_, '_> {
         }
         self.adapter.privileges.changed(ino);
         Ok(())
+    }
+
+    /// The volume remembers the largest size that was declared, and mounts that do not give it are
+    /// refused. So only the owner of the volume can make it remember more.
+    fn check_declarer(&self, value: &[u8]) -> Outcome {
+        match parse_declared(value) {
+            Some(bytes) if bytes > self.volume.declared_bytes() => {
+                self.check_owner(InodeNo::ROOT, &Caller::of(&self.header))
+            }
+            // The volume refuses a value that is no size.
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn removexattr(&mut self) -> Outcome {

@@ -7,6 +7,7 @@ use crate::format::{Formatted, Shape, formatted};
 use ext4::{FileKind, InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
 use onejournal_testing::{Image, SimDevice, Survival};
 
+use super::records::Records;
 use super::seal::Seals;
 use super::{BLOCK_BYTES, options};
 
@@ -21,10 +22,16 @@ pub struct Seed {
     pub targets: Vec<u64>,
     /// Corrects its checksums.
     pub seals: Seals,
+    /// The records in its journal, if there is something to recover.
+    pub records: Option<Records>,
 }
 
 /// Size of a piece that is patched: that of an inode.
 pub const PIECE_BYTES: usize = 256;
+
+/// How volumes are filled: the data of files in place, or through the journal.
+const IN_PLACE: u8 = 0;
+const THROUGH_JOURNAL: u8 = 2;
 
 /// A volume of each shape, closed and after a crash. Panics without e2fsprogs.
 pub fn seeds() -> &'static [Seed] {
@@ -38,10 +45,13 @@ pub fn seeds() -> &'static [Seed] {
 fn seed(shape: Shape, is_crashed: bool) -> Seed {
     let formatted = formatted(shape).expect("e2fsprogs make a volume");
     let device = Arc::new(SimDevice::from_image(formatted.image.clone(), 512));
-    let volume = Volume::open(device.clone(), options(false, 0)).expect("a fresh volume opens");
+    let is_journal_full = is_crashed && shape == Shape::Groups;
+    let how = if is_journal_full { THROUGH_JOURNAL } else { IN_PLACE };
+    let volume = Volume::open(device.clone(), options(false, how)).expect("a fresh volume opens");
     fill(&volume);
     let targets = targets(&device.image(), &formatted);
     if is_crashed {
+        log(&volume, if is_journal_full { 40 } else { 1 });
         let ino = file(&volume, InodeNo::ROOT, b"orphan", 3);
         volume.pin(ino);
         volume.unlink(InodeNo::ROOT, b"orphan").expect("it has that name");
@@ -53,7 +63,25 @@ fn seed(shape: Shape, is_crashed: bool) -> Seed {
     let image = device.crash(Survival::Everything);
     let targets = if is_crashed { targets } else { self::targets(&image, &formatted) };
     let seals = Seals::of(&image, &formatted.journal_extents);
-    Seed { image, is_crashed, targets, seals }
+    let records = is_crashed.then(|| Records::of(&image, &formatted.journal_extents));
+    Seed { image, is_crashed, targets, seals, records }
+}
+
+/// Makes transactions that only the journal has: a few of names and attributes, and `piece_count`
+/// of 64 KiB of data each.
+fn log(volume: &Volume, piece_count: u64) {
+    const PIECE: usize = 64 << 10;
+    let data = file(volume, InodeNo::ROOT, b"data", 0);
+    for n in 0..6_u8 {
+        let name = [b'n', b'0' + n];
+        node(volume, InodeNo::ROOT, &name, NewNode::Directory);
+        volume.set_xattr(data, b"user.count", &[n; 40], XattrFlags::Any).expect("it fits");
+        volume.sync().expect("memory does not fail");
+    }
+    for piece in 0..piece_count {
+        volume.write(data, piece * PIECE as u64, &[6; PIECE]).expect("there is room");
+        volume.sync().expect("memory does not fail");
+    }
 }
 
 /// The places that are worth patching. They include the superblock of the kernel's journal and the

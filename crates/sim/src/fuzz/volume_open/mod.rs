@@ -3,6 +3,9 @@
 //! ```text
 //! input:   which volume, how | place, patch, place, patch, ... (up to 24)
 //! ```
+//! A place is one on the volume, or, if `how` says so and the volume has something to recover, a
+//! record of its journal.
+//!
 //! These properties must hold, whatever the volume says. Every call ends, with an answer or an
 //! error. A volume that is opened read-only, without a journal to recover, is not written to. If it
 //! is read twice, both results are equal. The number of requests is bounded ([`walk`]), whatever
@@ -10,6 +13,7 @@
 
 mod change;
 pub mod images;
+mod records;
 pub mod seal;
 pub mod walk;
 
@@ -25,6 +29,15 @@ use images::{PIECE_BYTES, Seed};
 
 const BLOCK_BYTES: usize = 4096;
 const PATCH_LIMIT: usize = 24;
+
+/// Bits of an input's second byte: checksums stay wrong, the volume is only read, records of the
+/// journal are patched, too. The bits between are the options of [`options`].
+const UNSEALED: u8 = 1;
+const READ_ONLY: u8 = 2;
+const OF_RECORDS: u8 = 0x80;
+
+/// Places from this number on are records.
+const FIRST_RECORD: usize = 0x8000;
 
 /// Wraps the device, between it and the file system.
 pub type Wrap = dyn Fn(Arc<SimDevice>) -> Arc<dyn BlockDevice> + Sync;
@@ -44,11 +57,9 @@ impl Default for Hands<'_> {
 /// Runs the input.
 pub fn run(input: &[u8], hands: &Hands<'_>) {
     let mut input = Input::new(input);
-    let seed = &images::seeds()[input.below(images::seeds().len())];
-    let how = input.u8();
-    let image = crafted(seed, how & 1 == 0, &mut input);
+    let (seed, how, image) = crafted(&mut input);
     let device = Arc::new(SimDevice::from_image(image, 512));
-    let read_only = how & 2 == 2;
+    let read_only = how & READ_ONLY != 0;
     let options = options(read_only, how >> 2);
     let device_in_hand = (hands.wrap)(device.clone());
     let Ok(volume) = Volume::open(device_in_hand.clone(), options.clone()) else { return };
@@ -66,16 +77,34 @@ pub fn run(input: &[u8], hands: &Hands<'_>) {
     }
 }
 
-/// The volume of `seed` with the patches of the input. Its checksums are corrected if the input
-/// says so.
-fn crafted(seed: &Seed, is_sealed: bool, input: &mut Input<'_>) -> Image {
+/// A volume for an attack that `random` chooses: one to a few patches, behind right checksums.
+pub fn mutant(random: &mut fastrand::Rng) -> Image {
+    let which = random.u8(..);
+    let patches: Vec<u8> = (0..random.usize(5..60)).map(|_| random.u8(..)).collect();
+    crafted(&mut Input::new(&[&[which, OF_RECORDS][..], &patches].concat())).2
+}
+
+/// The volume with the patches of the input, which volume it was, and the input's second byte. The
+/// checksums are corrected unless the input says otherwise.
+fn crafted(input: &mut Input<'_>) -> (&'static Seed, u8, Image) {
+    let seed = &images::seeds()[input.below(images::seeds().len())];
+    let how = input.u8();
+    let is_sealed = how & UNSEALED == 0;
+    let records = seed.records.as_ref().filter(|_| how & OF_RECORDS != 0);
     let mut image = seed.image.clone();
     let mut changed = Vec::new();
     for _ in 0..PATCH_LIMIT {
         if input.is_empty() {
             break;
         }
-        let at = seed.targets[usize::from(input.u16()) % seed.targets.len()];
+        let place = usize::from(input.u16());
+        if place >= FIRST_RECORD
+            && let Some(records) = records
+        {
+            records.patch(&mut image, place - FIRST_RECORD, &Patch::read(input), is_sealed);
+            continue;
+        }
+        let at = seed.targets[place % seed.targets.len()];
         let mut bytes = [0; PIECE_BYTES];
         image.read(at, &mut bytes);
         Patch::read(input).apply(&mut bytes);
@@ -85,7 +114,7 @@ fn crafted(seed: &Seed, is_sealed: bool, input: &mut Input<'_>) -> Image {
     if is_sealed {
         seed.seals.seal(&mut image, &changed);
     }
-    image
+    (seed, how, image)
 }
 
 /// Options for opening it: everything in the caller's thread, with a clock that stands still.

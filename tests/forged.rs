@@ -1,0 +1,257 @@
+//! A server that is no daemon of a volume and says that it is one: what it answers does not reach a
+//! terminal as it is, and where it does not answer, no command waits for ever.
+
+use crate::support;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use fuse::abi::{AttrOut, FuseAttr, GetxattrIn, GetxattrOut, Opcode};
+use fuse::{
+    Answer, Connection, FileSystem, IoUring, MountError, MountHandle, MountOptions, Reply, Request,
+    Source,
+};
+use onejournal_testing::can_mount_fuse;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use support::{ONEJOURNAL, onejournal, run, scratch_dir, spawn, system, text, wait_until};
+
+/// Characters that a terminal acts on: sequences of 7 and of 8 bits, a line break, and a letter that turns the
+/// order around.
+const ACTIVE: &str = "/x\x1b]0;title\x07\u{9b}2J\u{7f}\n\u{202e}y";
+
+/// Which requests are not answered until the test ends.
+type Holds = fn(Opcode) -> bool;
+
+/// How many requests are held, and whether they are not any more.
+#[derive(Default)]
+struct Held {
+    count: usize,
+    is_over: bool,
+}
+
+/// A root directory with attributes.
+struct Forged {
+    holds: Holds,
+    held: Mutex<Held>,
+    changed: Condvar,
+}
+
+impl Forged {
+    /// The value of an attribute of the directory.
+    fn value(name: &[u8]) -> Option<String> {
+        match name {
+            b"user.onejournal.stat" => Some(stat().to_string()),
+            b"user.onejournal.mode" => Some(ACTIVE.into()),
+            b"user.onejournal.atomic" => Some(ACTIVE.into()),
+            b"user.onejournal.pid" => Some("1".into()),
+            _ => None,
+        }
+    }
+
+    fn try_serve(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        let mut body = request.body;
+        match request.opcode {
+            Some(Opcode::Getattr) => {
+                let attr = FuseAttr { ino: 1, mode: 0o040_755, nlink: 2, ..FuseAttr::default() };
+                // The kernel has to ask again each time.
+                reply.push(&AttrOut { attr, ..AttrOut::default() })
+            }
+            Some(Opcode::Getxattr) => {
+                let GetxattrIn { size, .. } = body.take()?;
+                let value = Forged::value(body.take_string()?).ok_or(Errno::NODATA)?;
+                match size {
+                    0 => reply.push(&GetxattrOut { size: value.len() as u32, padding: 0 }),
+                    _ => reply.push_bytes(value.as_bytes()),
+                }
+            }
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    fn hold(&self) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.count += 1;
+        while !held.is_over {
+            held = self.changed.wait(held).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl FileSystem for Forged {
+    fn serve(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+        if request.opcode.is_some_and(self.holds) {
+            self.hold();
+        }
+        match request.opcode {
+            Some(Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt) => Answer::Silent,
+            _ => match Forged::try_serve(request, reply) {
+                Ok(()) => Answer::Done,
+                Err(errno) => Answer::Failed(errno),
+            },
+        }
+    }
+}
+
+/// The counters of a volume as the server tells them.
+fn stat() -> Value {
+    json!({
+        "version": ACTIVE, "target": ACTIVE, "last_error": ACTIVE, "durability": ACTIVE,
+        "data_mode": ACTIVE, "order": ACTIVE, "journal_target": ACTIVE, ACTIVE: ACTIVE,
+        "requests": u64::MAX, "device_flushes": u64::MAX, "space_bytes": u64::MAX,
+        "journal_medium": { "kind": ACTIVE, "fences": u64::MAX, ACTIVE: u64::MAX },
+        "commit_latency_ns": { "count": 2, "buckets": [[1, u64::MAX], [1, u64::MAX]] },
+    })
+}
+
+/// The mounted server, in a thread of the test.
+struct Mounted {
+    dir: tempfile::TempDir,
+    server: Arc<Forged>,
+    handle: MountHandle,
+    thread: Option<JoinHandle<Result<(), MountError>>>,
+}
+
+impl Mounted {
+    fn new(holds: Holds) -> Option<Mounted> {
+        if !can_mount_fuse() {
+            return None;
+        }
+        let dir = scratch_dir();
+        let source = Source::Plain { name: "forged".into() };
+        let subtype = Some("onejournal".into());
+        let options = MountOptions { subtype, io_uring: IoUring::Off, ..MountOptions::default() };
+        let connection = Connection::mount(&source, dir.path(), &options).unwrap();
+        let server =
+            Arc::new(Forged { holds, held: Mutex::default(), changed: Condvar::default() });
+        let (handle, serving) = (connection.handle(), server.clone());
+        let thread = Some(std::thread::spawn(move || connection.run(&*serving)));
+        Some(Mounted { dir, server, handle, thread })
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn held_count(&self) -> usize {
+        self.server.held.lock().unwrap_or_else(PoisonError::into_inner).count
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.server.held.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
+        self.server.changed.notify_all();
+        let _ = self.handle.unmount_lazily();
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Whether a terminal acts on nothing in it but line breaks.
+fn is_harmless(text: &str) -> bool {
+    !text.chars().any(|letter| letter.is_control() && letter != '\n' || letter == '\u{202e}')
+}
+
+#[test]
+fn regression_answers_of_a_forged_mount_do_not_reach_a_terminal() {
+    let Some(mounted) = Mounted::new(|_| false) else { return };
+    let dir = text(mounted.path());
+    let shown = "/x?]0;title??2J???y";
+    for arguments in [
+        &["stat", dir][..],
+        &["stat", "--all", dir],
+        &["get-mode", dir],
+        &["ls"],
+        &["top", "-b", "-n", "1"],
+    ] {
+        let mut command = Command::new(ONEJOURNAL);
+        let out = run(command.args(arguments).env("COLUMNS", "900")).good();
+        assert!(is_harmless(&out), "{arguments:?}: {out:?}");
+        assert!(out.contains(shown), "{arguments:?}: {out:?}");
+        let is_line = |line: &str| line.trim_start().starts_with('y');
+        assert!(!out.lines().any(is_line), "{arguments:?}: it has begun a line: {out:?}");
+    }
+    let out = onejournal(["stat", "--json", dir]).good();
+    assert!(is_harmless(&out), "{out:?}");
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), stat());
+    let out = onejournal(["ls", "--json"]).good();
+    assert!(is_harmless(&out), "{out:?}");
+    let listed: Value = serde_json::from_str(&out).unwrap();
+    let mounts = listed["mounts"].as_array().unwrap();
+    let mount = mounts.iter().find(|mount| mount["dir"] == dir).unwrap();
+    assert_eq!((&mount["target"], &mount["last_error"]), (&ACTIVE.into(), &ACTIVE.into()));
+    let mut watch = Command::new(ONEJOURNAL);
+    watch.args(["stat", "--watch=0.1", "--json", dir]);
+    watch.stdout(support::unread_pipe());
+    assert_eq!(spawn(&mut watch).unwrap().wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn regression_no_command_waits_for_a_mount_that_does_not_answer() {
+    let Some(mounted) = Mounted::new(|opcode| opcode == Opcode::Getxattr) else { return };
+    let dir = text(mounted.path());
+    for arguments in [
+        &["get-mode", dir][..],
+        &["set-mode", "auto", dir],
+        &["set-mode", "--atomic", dir],
+        &["sync", dir],
+        &["stat", dir],
+        &["stat", "--watch", dir],
+    ] {
+        onejournal(arguments).refused(8, "has not answered for 2 s");
+    }
+}
+
+/// It answers a question, and then not what the command does.
+#[test]
+fn regression_a_command_that_changes_a_mount_can_be_ended() {
+    let Some(mounted) = Mounted::new(|opcode| opcode == Opcode::Setxattr) else { return };
+    let mut command = Command::new(ONEJOURNAL);
+    let mut child = spawn(command.args(["set-mode", "auto", text(mounted.path())])).unwrap();
+    wait_until("it sends no request", || mounted.held_count() > 0);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(status_of(&mut child).signal(), Some(Signal::TERM.as_raw()));
+}
+
+/// How the process ends, which a mount might keep from that until the test is over.
+fn status_of(child: &mut Child) -> ExitStatus {
+    let mut status = None;
+    wait_until("it cannot be ended", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
+}
+
+/// A process that looks like a daemon has a directory open that does not answer.
+#[test]
+fn regression_the_files_of_other_processes_are_not_asked() {
+    static IS_SILENT: AtomicBool = AtomicBool::new(false);
+    let holds: Holds = |opcode| opcode == Opcode::Getattr && IS_SILENT.load(Ordering::SeqCst);
+    let Some(mounted) = Mounted::new(holds) else { return };
+    let place = scratch_dir();
+    // By another program: no child of this one has it open to write.
+    let program = place.path().join("onejournal");
+    system("cp", ["/bin/sh", text(&program)]).good();
+    std::fs::write(place.path().join("mount"), "exec 9<\"$1\" && echo here && read x").unwrap();
+    let mut command = Command::new(&program);
+    command.current_dir(place.path()).args(["mount", text(mounted.path())]);
+    let mut other = spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
+    let mut line = String::new();
+    BufReader::new(other.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "here\n");
+    IS_SILENT.store(true, Ordering::SeqCst);
+    let mut command = Command::new(ONEJOURNAL);
+    let mut child = spawn(command.arg("stat").arg(place.path().join("mount"))).unwrap();
+    let status = status_of(&mut child);
+    drop(other.stdin.take());
+    other.wait().unwrap();
+    assert_eq!(status.code(), Some(8));
+    assert_eq!(mounted.held_count(), 0);
+}
