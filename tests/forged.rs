@@ -153,9 +153,10 @@ impl Drop for Mounted {
     }
 }
 
-/// Whether a terminal acts on nothing in it but line breaks.
+/// Whether a terminal acts on nothing in it but line breaks and tabs.
 fn is_harmless(text: &str) -> bool {
-    !text.chars().any(|letter| letter.is_control() && letter != '\n' || letter == '\u{202e}')
+    let acts = |letter: char| letter.is_control() && !"\n\t".contains(letter);
+    !text.chars().any(|letter| acts(letter) || letter == '\u{202e}')
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn mke2fs(args: &MkfsArgs, disk: &Disk, options: &[&str]) -> Result<()> {
     let mut command = mke2fs_command(args, options);
     let ran = command.stdin(on_stdin(&args.target, disk)?).output();
     let Output { status, stderr, .. } = ran.map_err(|error| cannot_start("mke2fs", &error))?;
-    if !status.success() || options.is_empty() {
+    if !stderr.is_empty() && (!status.success() || options.is_empty()) {
         let shown = args.target.display().to_string();
         complain!("{}", String::from_utf8_lossy(&stderr).replace(ON_STDIN, &shown));
     }
