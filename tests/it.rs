@@ -47,6 +47,7 @@ mod permissions;
 mod posix;
 mod probe;
 mod probe_media;
+mod read_only;
 mod refusal;
 mod repair;
 mod shrunk;

@@ -211,6 +211,36 @@ fn a_user_gets_no_rights_by_options_or_by_the_image() {
     assert!(out.contains("ran the program"), "{out}");
 }
 
+/// The user's volume holds a log that belongs to root, as the volume says. Root is led to it.
+#[test]
+fn regression_a_log_of_root_that_a_user_serves_is_refused() {
+    let _alone = alone();
+    let Some(world) = World::new().filter(|_| has_program("setpriv") && has_program("fusermount3"))
+    else {
+        return;
+    };
+    let script = "
+        mkdir /mnt/memory
+        mkfifo said
+        ./program mount own/image own/mnt
+        ./program logd --dir own/mnt/log --memory /mnt/memory 2>&1 >said &
+        read -r serving <said
+        kill $!
+        wait $!
+        ./program log ls --dir own/mnt/log
+        ./program umount own/mnt
+        echo user_allow_other >fuse.conf
+        mount --bind fuse.conf /etc/fuse.conf
+        as_user ./program mount own/image own/mnt -o allow_other
+        test $(stat -c %u own/mnt/log own/mnt/log/group.log | uniq) = 0
+        ! ./program log ls --dir own/mnt/log 2>err || exit 9
+        as_user umount own/mnt
+        as_user ./program fsck -n own/image
+        cat err";
+    let out = world.shell(&format!("{PREPARE_USER}{script}")).good();
+    assert!(out.contains("user 65534 serves (fuse.onejournal on"), "{out}");
+}
+
 /// The user cannot mount on a directory of another user either, or in another namespace.
 #[test]
 fn the_mount_of_a_user_is_closed_to_another_one() {

@@ -6,7 +6,7 @@ use crate::support;
 use std::process::Command;
 
 use onejournal_testing::{Need, has_program, skip};
-use support::beside::told_by_both;
+use support::beside::{Ours, told, told_by_both};
 use support::{Scratch, run};
 
 /// Each user tries each call on files and in directories of each mode, and tells what became of
@@ -312,6 +312,24 @@ fn privileges_of_a_file_are_taken_by_the_same_changes() {
         ];
         has_lines(&told, &lines);
     }
+}
+
+/// The kernel sends no request then (`docs/reference/semantics.md`, "Limits").
+const CHOWN: &str = r#"
+with open('f', 'w'):
+    pass
+os.chmod('f', 0o6755)
+os.chown('f', -1, -1)
+tell(oct(os.stat('f').st_mode))
+os.chown('f', -1, 0)
+tell(oct(os.stat('f').st_mode))
+"#;
+
+#[test]
+fn chown_of_neither_owner_nor_group_takes_no_bits() {
+    let Some(ours) = Ours::new("64M", &[], "") else { return };
+    assert_eq!(told(CHOWN, &ours.scratch.dir()), "0o106755\n0o100755\n");
+    ours.close();
 }
 
 /// The administrator's part: the volume's label and attributes that are trusted.

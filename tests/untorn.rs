@@ -11,7 +11,7 @@ use onejournal_testing::has_program;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use serde_json::Value;
-use support::{Loop, Scratch, TempMount, onejournal, python, system, text};
+use support::{Loop, Scratch, TempMount, onejournal, system, text};
 
 const OPERATIONAL: i32 = 8;
 const USAGE: i32 = 16;
@@ -178,21 +178,6 @@ fn a_mode_that_tears_is_refused_at_every_door() {
             onejournal(["set-mode", mode, text(&path)]).good();
         }
         assert_eq!(mode_of(&path), "auto atomic=8192");
-    }
-    let set_mode = "\
-import errno, fcntl, struct, sys
-with open(sys.argv[1], 'r+') as f:
-    try:
-        fcntl.ioctl(f, 0x40044fe1, struct.pack('I', 1))
-    except OSError as error:
-        assert error.errno == errno.EOPNOTSUPP, error
-    else:
-        raise AssertionError('a declared file is ordered')
-    fcntl.ioctl(f, 0x40044fe1, struct.pack('I', 6))
-";
-    if has_program("python3") {
-        system(python(), ["-c", set_mode, text(&file)]).good();
-        assert_eq!(mode_of(&file), "delta atomic=8192");
     }
     // Under `chattr +j` the attribute does not count. When the flag goes, it would.
     onejournal(["set-mode", "--no-atomic", text(&file)]).good();

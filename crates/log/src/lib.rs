@@ -169,7 +169,7 @@
 //!   media/ wire/               files, NVRAM, the group log's device; messages of the daemon
 //!   format/                    what is stored, byte for byte
 //!   owned stream_name
-//!   error types stat clock faults
+//!   error types stat clock faults warnings
 //! ```
 
 mod backend;
@@ -197,6 +197,7 @@ mod stream_name;
 #[cfg(test)]
 mod test_directory;
 mod types;
+mod warnings;
 mod wire;
 mod words;
 

@@ -11,11 +11,10 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use device::{Access, Folder, Trust};
-use rustix::fs::FlockOperation;
+use rustix::fs::{AtFlags, CWD, FlockOperation, StatxFlags, statx};
 
 use crate::directory::incarnation::{
     Content, content_of, is_memory_of, is_named_as_ours, remove_memory,
@@ -64,7 +63,7 @@ pub fn collect_orphans(
     let memory = fs::canonicalize(memory).map_err(at(memory))?;
     let entries = fs::read_dir(&memory).map_err(at(&memory))?;
     let own = rustix::process::geteuid().as_raw();
-    let is_own = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.uid() == own);
+    let is_own = |path: &PathBuf| owner_of(path) == Some(own);
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| is_named_as_ours(path) && is_own(path));
     paths.sort_unstable();
@@ -79,6 +78,13 @@ pub fn collect_orphans(
         found.push(Orphan { path, outcome });
     }
     Ok(found)
+}
+
+/// To whom a directory belongs, as far as the kernel knows: what another user has mounted there is
+/// not asked, because it may never answer.
+fn owner_of(path: &Path) -> Option<u32> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+    statx(CWD, path, flags, StatxFlags::UID).ok().map(|found| found.stx_uid)
 }
 
 fn outcome_of(path: &Path) -> Result<Outcome> {

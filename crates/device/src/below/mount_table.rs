@@ -72,15 +72,16 @@ pub fn mounts_in(table: &Path) -> io::Result<Vec<MountEntry>> {
 }
 
 /// The mount that an open file is on, as the mount table of this process shows it. The descriptor
-/// may be one of `O_PATH`.
+/// may be one of `O_PATH`. No request is sent to the file system.
 pub fn mount_of(fd: impl AsFd) -> Option<MountEntry> {
-    let statx = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    // What the kernel knows already: a FUSE server may never answer.
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let statx = rustix::fs::statx(&fd, c"", flags, StatxFlags::MNT_ID).ok()?;
     let has_id = StatxFlags::from_bits_retain(statx.stx_mask).contains(StatxFlags::MNT_ID);
-    let device = rustix::fs::fstat(&fd).ok()?.st_dev;
     // Before Linux 5.8 the device number decides.
     let is_it = |entry: &MountEntry| match has_id {
         true => entry.id == statx.stx_mnt_id,
-        false => entry.device_number() == device,
+        false => entry.device == (statx.stx_dev_major, statx.stx_dev_minor),
     };
     own_mounts().ok()?.into_iter().find(is_it)
 }

@@ -65,7 +65,7 @@ pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result
     let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
     let kind = kind_of(path, &stat)?;
     if let Some(trust) = trust {
-        trust.check(path, &stat)?;
+        trust.check(path, &fd, &stat)?;
     }
     let backing = Backing::of(kind, &stat).map_err(|e| refused(path, e.kind(), e))?;
     let exclusive = match (kind, access) {

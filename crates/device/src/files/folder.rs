@@ -13,6 +13,8 @@
 //! 5. Root makes a file in another user's directory with the permissions of that user only
 //!    (`as_owner`). So it belongs to that user, who could not use it otherwise, and it is made
 //!    nowhere where that user could not have made it. Nothing is given away.
+//! 6. A FUSE server says itself to whom its files belong. So a trusted user must serve the file
+//!    system of the first directory, and nothing may be mounted on what is in it (`servers`).
 //!
 //! The path above the first directory is the caller's choice: links in it are followed, once.
 
@@ -32,6 +34,7 @@ use rustix::io::Errno;
 use crate::access::Access;
 use crate::descriptor::above_standard;
 use crate::files::as_owner::as_owner;
+use crate::files::servers::open_on_same_mount;
 use crate::files::trust::Owner;
 use crate::files::trust::Trust;
 
@@ -77,6 +80,8 @@ pub struct Folder {
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Flags to find a directory without a request to its file system.
+const PLACE: OFlags = DIRECTORY.union(OFlags::PATH);
 /// Flags to open a file. Opening a FIFO or a device must not block.
 const FILE: OFlags =
     OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
@@ -89,7 +94,8 @@ impl Folder {
     /// The directory at `path`.
     pub fn open(path: &Path, trust: Trust) -> io::Result<Folder> {
         let path = without_end(path);
-        let directory = open_directory(&path)?;
+        let place = above_standard(|| open(&path, PLACE, Mode::empty()));
+        let directory = enter(place.map_err(|e| link(e, &path))?, trust)?;
         Folder::of(directory, path, trust)
     }
 
@@ -102,8 +108,8 @@ impl Folder {
         };
         let parent = open_parent(&path)?;
         let is_new = make_directory(&parent, name, mode, trust.owner)?;
-        let directory = above_standard(|| openat(&parent, name, DIRECTORY, Mode::empty()));
-        let directory = directory.map_err(|e| link_in(e, &parent, name))?;
+        let place = above_standard(|| openat(&parent, name, PLACE, Mode::empty()));
+        let directory = enter(place.map_err(|e| link_in(e, &parent, name))?, trust)?;
         Folder::of(directory, path, trust).map(|folder| (folder, is_new))
     }
 
@@ -133,8 +139,7 @@ impl Folder {
     pub fn folder(&self, name: &str) -> io::Result<Folder> {
         check_name(name);
         let path = self.at(name);
-        let directory = self.open_in(name, DIRECTORY, Mode::empty());
-        Folder::of(directory.map_err(|e| self.link(e, name))?, path, self.trust)
+        Folder::of(self.open_in(name, DIRECTORY)?, path, self.trust)
     }
 
     /// The directory `name` in it. If it does not exist, it is made with the permissions `mode`.
@@ -166,8 +171,7 @@ impl Folder {
 
     fn file_with(&self, name: &str, how: OFlags) -> io::Result<File> {
         check_name(name);
-        let file = self.open_in(name, how | FILE, Mode::empty());
-        let file = file.map_err(|e| self.link(e, name))?;
+        let file = self.open_in(name, how | FILE)?;
         let found = fstat(&file)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
             return Err(Error::new(ErrorKind::InvalidInput, "is no regular file"));
@@ -318,13 +322,17 @@ impl Folder {
         Ok(rustix::fs::fsync(&self.directory)?)
     }
 
-    fn open_in(&self, name: &str, how: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
-        above_standard(|| openat(&self.directory, name, how, mode))
-    }
-
-    /// Gives the error of a symbolic link a message of its own.
-    fn link(&self, error: Errno, name: &str) -> Error {
-        link_in(error, &self.directory, name.as_ref())
+    /// Gives the errors of a symbolic link and of a mount messages of their own.
+    fn open_in(&self, name: &str, how: OFlags) -> io::Result<OwnedFd> {
+        let opened = above_standard(|| open_on_same_mount(&self.directory, name, how));
+        opened.map_err(|errno| match errno {
+            Errno::XDEV => Error::new(
+                ErrorKind::PermissionDenied,
+                "is on another mount than its directory, and another user may have mounted that: \
+                 unmount it",
+            ),
+            errno => link_in(errno, &self.directory, name.as_ref()),
+        })
     }
 }
 
@@ -334,8 +342,10 @@ impl AsFd for Folder {
     }
 }
 
-fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    above_standard(|| open(path, DIRECTORY, Mode::empty())).map_err(|e| link(e, path))
+/// Opens a directory that was found as a place, unless another user serves its file system.
+fn enter(place: OwnedFd, trust: Trust) -> io::Result<OwnedFd> {
+    trust.check_server(&place)?;
+    Ok(above_standard(|| openat(&place, ".", DIRECTORY, Mode::empty()))?)
 }
 
 /// The directory that `path` is in, for calls relative to it.

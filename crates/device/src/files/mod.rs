@@ -6,6 +6,7 @@ pub(crate) mod file_id;
 pub(crate) mod folder;
 pub(crate) mod fuse;
 pub(crate) mod range_write;
+mod servers;
 pub(crate) mod trust;
 pub(crate) mod trusted_file;
 pub(crate) mod virtual_attribute;

@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,7 @@ impl Trust {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = above_standard(|| rustix::fs::open(&last, flags, mode));
         let fd = fd.map_err(|e| errno(path, e))?;
+        self.check_server_of(path, &fd)?;
         let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
             self.check_owner(path, &stat)?;
@@ -46,6 +47,7 @@ impl Trust {
                 Err(Errno::NOENT) => return Ok(last),
                 opened => opened.map_err(|e| errno(path, e))?,
             };
+            self.check_server_of(path, &link)?;
             let stat = rustix::fs::fstat(&link).map_err(|e| errno(path, e))?;
             if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
                 return Ok(last);
@@ -67,9 +69,11 @@ impl Trust {
         Err(errno(path, Errno::LOOP))
     }
 
-    /// Refuses a file of another user, and a regular file that others can write. A block device is
-    /// accepted: a group of administrators can often write it.
-    pub(crate) fn check(&self, path: &Path, stat: &Stat) -> Result<()> {
+    /// Refuses an open file of another user, one on a file system that another user serves, and a
+    /// regular file that others can write. A block device is accepted: a group of administrators
+    /// can often write it.
+    pub(crate) fn check(&self, path: &Path, fd: impl AsFd, stat: &Stat) -> Result<()> {
+        self.check_server_of(path, fd)?;
         self.check_owner(path, stat)?;
         let mode = Mode::from_raw_mode(stat.st_mode);
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -83,6 +87,10 @@ impl Trust {
             return Err(refused(path, io::ErrorKind::PermissionDenied, why));
         }
         Ok(())
+    }
+
+    fn check_server_of(&self, path: &Path, fd: impl AsFd) -> Result<()> {
+        self.check_server(fd).map_err(|error| refused(path, error.kind(), error))
     }
 
     fn check_owner(&self, path: &Path, stat: &Stat) -> Result<()> {
@@ -135,8 +143,8 @@ mod tests {
         let trust = Trust::own().and_root();
         for (mode, is_private) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false)] {
             fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).expect("mode");
-            let stat = rustix::fs::stat(file.path()).expect("stat");
-            assert_eq!(trust.check(file.path(), &stat).is_ok(), is_private, "{mode:o}");
+            let stat = rustix::fs::fstat(&file).expect("stat");
+            assert_eq!(trust.check(file.path(), &file, &stat).is_ok(), is_private, "{mode:o}");
         }
     }
 }

@@ -94,7 +94,7 @@ impl MappedNvram {
         let fd = fd.map_err(|e| errno(path, e))?;
         let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
         if let Some(trust) = trust {
-            trust.check(path, &stat)?;
+            trust.check(path, &fd, &stat)?;
         }
         lock_file(path, &fd, &stat, access)?;
         Self::of_fd(path, fd, access, asked)

@@ -1,5 +1,6 @@
 //! How a service is made, and the settings that it keeps (`service.json`).
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use device::{Durability, Folder, Trust};
 
 use crate::directory::incarnation::{is_uuid, random_name};
 use crate::directory::room::Room;
-use crate::format::group::GROUP_BYTES_MIN;
+use crate::format::group::GROUP_BYTES;
 use crate::host::{DirectoryId, Settings};
 use crate::media::files::{parse, within, write_whole};
 use crate::words::CHUNK_COUNT_MAX;
@@ -56,12 +57,14 @@ impl Default for Options {
     }
 }
 
-/// Smallest and largest pool, in bytes.
-const POOL_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 30);
+/// Sizes that a pool may have, in bytes.
+const POOL_BYTES: RangeInclusive<u64> = (1 << 20)..=(64 << 30);
 /// At most this many earlier UUIDs are kept.
 const COPIED_FROM_MAX: usize = 64;
-/// Smallest log file limit, in bytes.
-const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+/// Limits of a log file, in bytes. The rest of the last file is read when a stream is recovered.
+const SEGMENT_BYTES: RangeInclusive<u64> = (64 << 10)..=(4 << 30);
+/// Largest chunk, in bytes: that of the largest pool.
+const CHUNK_BYTES_MAX: u64 = 128 << 20;
 
 impl Options {
     /// The users whose directories and files this process trusts.
@@ -99,17 +102,16 @@ impl Options {
     }
 
     fn settings(&self, directory: DirectoryId) -> Result<Settings> {
-        let refuse = |what: &str, found: u64, least: u64| {
-            Err(LogError::Usage(format!("{what} of {found} bytes: at least {least} are needed")))
-        };
-        if !POOL_BYTES.contains(&self.pool_bytes) {
-            return refuse("a pool", self.pool_bytes, *POOL_BYTES.start());
-        }
-        if self.segment_bytes < SEGMENT_BYTES_MIN {
-            return refuse("a log file limit", self.segment_bytes, SEGMENT_BYTES_MIN);
-        }
-        if self.group_bytes < GROUP_BYTES_MIN {
-            return refuse("a group log", self.group_bytes, GROUP_BYTES_MIN);
+        for (what, found, possible) in [
+            ("a pool", self.pool_bytes, POOL_BYTES),
+            ("a log file limit", self.segment_bytes, SEGMENT_BYTES),
+            ("a group log", self.group_bytes, GROUP_BYTES),
+        ] {
+            if !possible.contains(&found) {
+                let (least, most) = possible.into_inner();
+                let text = format!("{what} of {found} bytes: it can have {least} to {most} bytes");
+                return Err(LogError::Usage(text));
+            }
         }
         let (chunk_bytes, chunk_count) = self.chunks();
         Ok(Settings {
@@ -179,9 +181,9 @@ fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
         && (1..=CHUNK_COUNT_MAX as u64).contains(&u64::from(settings.chunk_count))
         && settings.chunk_bytes >= 4096
         && settings.chunk_bytes.is_multiple_of(4096)
-        && settings.chunk_bytes <= 1 << 30
-        && settings.segment_bytes >= SEGMENT_BYTES_MIN
-        && settings.group_bytes >= GROUP_BYTES_MIN;
+        && settings.chunk_bytes <= CHUNK_BYTES_MAX
+        && SEGMENT_BYTES.contains(&settings.segment_bytes)
+        && GROUP_BYTES.contains(&settings.group_bytes);
     match is_sound {
         true => Ok(()),
         false => Err(LogError::Incompatible(format!(

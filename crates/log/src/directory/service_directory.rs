@@ -47,7 +47,7 @@ use crate::format::group::newest_header;
 use crate::host::{Host, Settings, StreamMeta};
 use crate::media::chunk_file::ChunkFile;
 use crate::media::files::{
-    make_folder, open_or_make, open_or_make_root, open_reserved, parse, remove_if_there, within,
+    make_folder, make_root, open_or_make, open_reserved, open_root, parse, remove_if_there, within,
     write_whole,
 };
 use crate::media::open::{check_nvram, chunk_name, class_of, open_group};
@@ -102,14 +102,17 @@ impl ServiceDirectory {
         socket: Option<&Path>,
         recover: impl FnOnce(Arc<ServiceDirectory>) -> Result<()>,
     ) -> Result<Arc<ServiceDirectory>> {
+        let found = open_root(path, options.trust())?;
+        let settings =
+            found.as_ref().map(|root| root.stat(SETTINGS).map_err(within(root, SETTINGS)));
         // A log that cannot be used is not made.
-        if !path.join(SETTINGS).exists() {
+        if settings.transpose()?.flatten().is_none() {
             if let Some(nvram) = &options.nvram {
                 check_nvram(nvram, options.durability)?;
             }
             options.room().check(&options.memory)?;
         }
-        let root = open_or_make_root(path, options.trust())?;
+        let root = found.map_or_else(|| make_root(path, options.trust()), Ok)?;
         ServiceDirectory::join_root(&root, options, socket, recover)
     }
 

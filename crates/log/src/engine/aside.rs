@@ -21,12 +21,9 @@ use crate::engine::stall::{is_stall, others_limit};
 use crate::error::{LogError, Result};
 use crate::faults::{self, Fault};
 use crate::format::group::Piece;
-use crate::format::quarantine;
+use crate::format::quarantine::{self, PIECE_BYTES_MAX};
 use crate::types::Lsn;
 use crate::words::after_reads;
-
-/// Most bytes of one piece. The longest record is half of it.
-const PIECE_BYTES_MAX: u64 = 32 << 20;
 
 impl Service {
     /// Makes all that was appended to the lane durable without the group log.

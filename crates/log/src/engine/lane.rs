@@ -11,6 +11,7 @@ use crate::format::record::Identity;
 use crate::format::scan::Bytes;
 use crate::format::segments::Segments;
 use crate::host::{Host, StreamMeta};
+use crate::warnings::OF_STREAMS;
 use crate::words::client_copy::RemoteWords;
 use crate::words::{Abort, Client, Implausible, LaneWords, Report, after_reads};
 use crate::{LogError, Result, StreamName};
@@ -221,7 +222,7 @@ impl Lane {
             LogError::Io(e) if matches!(e.operation, Write | Flush) => Abort::Io,
             _ => return,
         };
-        tracing::error!("stream {}: {error}", self.name);
+        OF_STREAMS.of_stream(self.meta.uid, format_args!("stream {}: {error}", self.name));
         self.words.abort(why);
         if let Ok(Some(remote)) = self.remote() {
             remote.tell_aborted(why);

@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::engine::lane::Lane;
 use crate::engine::service::Service;
 use crate::error::{LogError, Result};
+use crate::warnings::OF_STREAMS;
 use crate::words::{Client, STREAM_HEADER_BYTES};
 
 /// How often, and how long in between, a process tries to get the lease of a lane whose header it
@@ -60,11 +61,12 @@ impl Service {
         }
         match self.commit_to(lane, end) {
             Err(e) if is_missing(&e) => {
-                tracing::error!(
+                let text = format_args!(
                     "stream {}: its shared memory was removed, with records that were appended and \
                      not synced: {e}",
                     lane.name
                 );
+                OF_STREAMS.of_stream(lane.meta.uid, text);
                 Ok(())
             }
             synced => synced,

@@ -21,6 +21,7 @@
 //! Each step may be cut and done again, because nothing is freed before its records are in the log
 //! files. The recovery of a stream reads no other stream's data.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::engine::lane::Lane;
@@ -28,10 +29,11 @@ use crate::engine::service::Service;
 use crate::faults::{self, Fault};
 use crate::format::chunk::{Allocation, DATA_OFFSET};
 use crate::format::group::{self, Piece};
-use crate::format::quarantine;
+use crate::format::quarantine::{self, Quarantine};
 use crate::format::record::{HEADER_BYTES, Identity};
 use crate::format::scan::{Bytes, Records};
 use crate::format::segments::Segments;
+use crate::warnings::OF_STREAMS;
 use crate::words::ORDINAL_MAX;
 use crate::{LogError, Lsn, Result, StreamId, clock};
 
@@ -108,11 +110,12 @@ fn recover_pieces(service: &Service, pieces: &[Piece]) -> Result<()> {
         }
         let own: Vec<&Piece> = pieces.iter().filter(|piece| piece.stream == id).collect();
         let (store, identity) = (service.host.store(&name)?, meta.identity());
+        let uid = meta.uid;
         let lane = Lane::open(service.host.clone(), name, meta);
         match lane.and_then(|lane| service.recover_lane(&Arc::new(lane), &own)) {
             // The stream stays refused, and no other.
             Err(e) if e.is_of_one_stream() => {
-                tracing::error!("{e}");
+                OF_STREAMS.of_stream(uid, &e);
                 quarantine::quarantine(&*store, identity, &own)?;
             }
             recovered => recovered?,
@@ -157,11 +160,11 @@ impl Service {
         segments.remove_incomplete()?;
         let begin = segments.last_first().unwrap_or(0);
         let store = self.host.store(&lane.name)?;
-        let quarantined = quarantine::read(&*store, lane.identity())?;
-        let covers = covers(self, lane, pieces.iter().copied().chain(&quarantined))?;
+        let quarantine = Quarantine::open(&*store, lane.identity())?;
+        let covers = covers(self, lane, pieces, &quarantine)?;
         // Else what is in chunks would be missed.
         words.check()?;
-        let mut composite = Composite { segments, covers: &covers };
+        let mut composite = Composite { segments, covers: &covers, quarantine: &quarantine };
         let end_max = composite.end();
         if !is_discarding {
             self.check_reach(lane, composite.segments.end(), end_max)?;
@@ -215,20 +218,41 @@ impl Service {
 }
 
 /// Bytes of a chunk or a piece. They are used in place of the log file's bytes at the same LSNs.
-struct Cover {
+struct Cover<'a> {
     at: u64,
-    bytes: Vec<u8>,
+    end: u64,
+    source: Source<'a>,
+}
+
+/// Where the bytes of a cover are.
+enum Source<'a> {
+    Memory(Cow<'a, [u8]>),
+    /// At this offset in the quarantine.
+    Quarantine(u64),
+}
+
+impl<'a> Cover<'a> {
+    fn of(at: u64, bytes: impl Into<Cow<'a, [u8]>>) -> Cover<'a> {
+        let bytes = bytes.into();
+        Cover { at, end: at + bytes.len() as u64, source: Source::Memory(bytes) }
+    }
 }
 
 /// The chunks and the pieces of a stream.
 fn covers<'a>(
     service: &Service,
     lane: &Lane,
-    pieces: impl Iterator<Item = &'a Piece>,
-) -> Result<Vec<Cover>> {
+    pieces: &[&'a Piece],
+    quarantine: &Quarantine,
+) -> Result<Vec<Cover<'a>>> {
     let chunk_bytes = service.host.settings().chunk_bytes;
-    let mut covers: Vec<Cover> =
-        pieces.map(|piece| Cover { at: piece.lsn, bytes: piece.bytes.clone() }).collect();
+    let mut covers: Vec<Cover<'_>> =
+        pieces.iter().map(|piece| Cover::of(piece.lsn, &piece.bytes)).collect();
+    covers.extend(quarantine.pieces.iter().map(|kept| Cover {
+        at: kept.lsn,
+        end: kept.lsn + kept.len_bytes,
+        source: Source::Quarantine(kept.at),
+    }));
     for (ordinal, index) in lane.chunks() {
         let memory = lane.chunk_memory(index)?;
         // Its table was filled from such headers; of a lane that nobody had, nothing changes.
@@ -240,7 +264,7 @@ fn covers<'a>(
         }
         let mut bytes = vec![0; usize::try_from(begin + chunk_bytes - at).expect("fits memory")];
         memory.read(DATA_OFFSET + (at - begin), &mut bytes)?;
-        covers.push(Cover { at, bytes });
+        covers.push(Cover::of(at, bytes));
     }
     Ok(covers)
 }
@@ -248,22 +272,21 @@ fn covers<'a>(
 /// Reads the log files, with the bytes of covers in place of the files' where there are any.
 struct Composite<'a> {
     segments: &'a mut Segments,
-    covers: &'a [Cover],
+    covers: &'a [Cover<'a>],
+    quarantine: &'a Quarantine,
 }
 
 impl Composite<'_> {
     /// The end of the last byte in a file or a cover.
     fn end(&self) -> u64 {
-        let covered = self.covers.iter().map(|cover| cover.at + cover.bytes.len() as u64).max();
+        let covered = self.covers.iter().map(|cover| cover.end).max();
         self.segments.end().max(covered.unwrap_or(0))
     }
 
     /// The bytes from here to `end` are all covered.
     fn only_covered(&self, end: u64) -> u64 {
         let mut begin = end;
-        let reaches = |cover: &&Cover, begin: u64| {
-            cover.at < begin && begin <= cover.at + cover.bytes.len() as u64
-        };
+        let reaches = |cover: &&Cover<'_>, begin: u64| cover.at < begin && begin <= cover.end;
         while let Some(cover) = self.covers.iter().find(|cover| reaches(cover, begin)) {
             begin = cover.at;
         }
@@ -279,14 +302,19 @@ impl Bytes for Composite<'_> {
             None => buf.fill(0),
         }
         for cover in self.covers {
-            let cover_end = cover.at + cover.bytes.len() as u64;
-            let (from, to) = (at.max(cover.at), end.min(cover_end));
-            if from < to {
-                let span = |base: u64| {
-                    let index = |at: u64| usize::try_from(at - base).expect("in the buffer");
-                    index(from)..index(to)
-                };
-                buf[span(at)].copy_from_slice(&cover.bytes[span(cover.at)]);
+            let (from, to) = (at.max(cover.at), end.min(cover.end));
+            if from >= to {
+                continue;
+            }
+            let span = |base: u64| {
+                let index = |at: u64| usize::try_from(at - base).expect("in the buffer");
+                index(from)..index(to)
+            };
+            match &cover.source {
+                Source::Memory(bytes) => buf[span(at)].copy_from_slice(&bytes[span(cover.at)]),
+                Source::Quarantine(begin) => {
+                    self.quarantine.read(begin + (from - cover.at), &mut buf[span(at)])?;
+                }
             }
         }
         Ok(())

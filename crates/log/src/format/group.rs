@@ -31,10 +31,14 @@ pub(crate) const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"OJGROUP1");
 pub(crate) const ENTRY_MAGIC: u32 = u32::from_le_bytes(*b"OJGE");
 pub(crate) const VERSION: u32 = 2;
 
-/// Largest sector of a device.
-const SECTOR_BYTES_MAX: usize = 4096;
-/// Smallest group log, in bytes.
-pub(crate) const GROUP_BYTES_MIN: u64 = 1 << 20;
+/// Sectors that a device may have, in bytes.
+const SECTOR_BYTES: std::ops::RangeInclusive<usize> = 512..=4096;
+/// Sizes that a group log may have, in bytes. All of it is read at once.
+pub(crate) const GROUP_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(256 << 20);
+/// Most bytes of an entry that is read. The longest that is written has about half of it. A bound
+/// is needed because an entry may have to be looked for at each sector.
+const READ_BYTES_MAX: usize = 4 << 20;
+
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawHeader {
@@ -100,7 +104,7 @@ impl RawHeader {
     /// An error if no device has such sectors.
     fn step_bytes(&self) -> Result<usize> {
         match usize::try_from(self.step_bytes.get()) {
-            Ok(bytes) if bytes.is_power_of_two() && bytes <= SECTOR_BYTES_MAX => Ok(bytes),
+            Ok(bytes) if bytes.is_power_of_two() && SECTOR_BYTES.contains(&bytes) => Ok(bytes),
             _ => {
                 let text = format!("the group log has steps of {} bytes", self.step_bytes.get());
                 Err(LogError::Incompatible(text))
@@ -192,6 +196,9 @@ fn parse_entry(bytes: &[u8], salt: u64, wanted: Option<u64>) -> Option<Entry> {
         return None;
     }
     let len_bytes = usize::try_from(raw.len_bytes.get()).ok()?;
+    if len_bytes > READ_BYTES_MAX {
+        return None;
+    }
     let whole = bytes.get(..len_bytes)?;
     let unsummed = RawEntry { crc: U32::new(0), ..raw };
     let crc = crc32c::crc32c(unsummed.as_bytes());
@@ -207,8 +214,11 @@ fn parse_entry(bytes: &[u8], salt: u64, wanted: Option<u64>) -> Option<Entry> {
     while let Ok((piece, rest)) = RawPiece::read_from_prefix(table) {
         let (bytes, behind) =
             data.split_at_checked(usize::try_from(piece.len_bytes.get()).ok()?)?;
-        let stream = StreamId(piece.stream.get());
-        pieces.push(Piece { stream, lsn: piece.lsn.get(), bytes: bytes.to_vec() });
+        let (stream, lsn) = (StreamId(piece.stream.get()), piece.lsn.get());
+        if lsn.checked_add(bytes.len() as u64).is_none_or(|end| end > u64::MAX / 2) {
+            return None;
+        }
+        pieces.push(Piece { stream, lsn, bytes: bytes.to_vec() });
         (table, data) = (rest, behind);
     }
     Some(Entry { sequence, len_bytes, pieces })
@@ -256,7 +266,7 @@ pub(crate) fn encode_entry(
 
 /// Most bytes of an entry without the bytes of its pieces.
 pub(crate) fn table_room(piece_count: usize) -> u64 {
-    (head_bytes(piece_count) + SECTOR_BYTES_MAX) as u64
+    (head_bytes(piece_count) + SECTOR_BYTES.end()) as u64
 }
 
 /// Bytes of an entry before its pieces.
@@ -334,7 +344,7 @@ mod tests {
 
     #[test]
     fn impossible_steps_are_refused() {
-        for step_bytes in [0, 768, 8192] {
+        for step_bytes in [0, 1, 256, 768, 8192] {
             let device = MemoryDevice::new(1 << 20, 512);
             write_header(&device, &RawHeader::new(77, 4, 10, step_bytes)).expect("memory");
             assert!(matches!(read_pieces(&device), Err(LogError::Incompatible(_))));
@@ -359,6 +369,30 @@ mod tests {
         assert_eq!(read_pieces(&device).expect("valid"), (vec![], 5));
         write_header(&device, &RawHeader::new(78, 6, 10, 512)).expect("memory");
         assert_eq!(read_pieces(&device).expect("valid"), (vec![], 6), "another salt");
+    }
+
+    /// Its checksum would be computed for each sector of a planted group log.
+    #[test]
+    fn regression_an_entry_that_is_too_long_is_none() {
+        let piece = |len_bytes| [Piece { stream: StreamId(1), lsn: 0, bytes: vec![7; len_bytes] }];
+        for (len_bytes, count) in [(3 << 20, 1), (READ_BYTES_MAX, 0)] {
+            let device = MemoryDevice::new(8 << 20, 512);
+            write_header(&device, &RawHeader::new(77, 4, 10, 512)).expect("memory");
+            let entry = encode_entry(77, 10, &piece(len_bytes), 512);
+            device.write_durable(ENTRIES_AT, &entry).expect("memory");
+            assert_eq!(read_pieces(&device).expect("valid").0.len(), count, "{len_bytes}");
+        }
+    }
+
+    #[test]
+    fn regression_a_piece_where_none_can_be_makes_the_entry_none() {
+        for (lsn, count) in [(u64::MAX / 2 - 100, 1), (u64::MAX / 2, 0), (u64::MAX, 0)] {
+            let device = MemoryDevice::new(1 << 20, 512);
+            write_header(&device, &RawHeader::new(77, 4, 10, 512)).expect("memory");
+            let piece = Piece { stream: StreamId(1), lsn, bytes: vec![7; 100] };
+            device.write_durable(ENTRIES_AT, &encode_entry(77, 10, &[piece], 512)).expect("memory");
+            assert_eq!(read_pieces(&device).expect("valid").0.len(), count, "{lsn}");
+        }
     }
 
     #[test]

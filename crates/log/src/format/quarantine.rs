@@ -4,8 +4,10 @@
 //! The log files are damaged or cannot be written, or a process that drains the stream was stopped,
 //! and the group log goes on without these records. They go to a file `quarantine` beside the log
 //! files. Until the stream is recovered they count as part of the group log.
+//!
+//! The file may be long, or say so: it is not read into memory as a whole.
 
-use device::FileStore;
+use device::{FileStore, StoredFile};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -15,6 +17,13 @@ use crate::{LogError, Result};
 
 /// Name of the file. Part of the format.
 const NAME: &str = "quarantine";
+
+/// Most bytes of one piece. The longest record is half of it.
+pub(crate) const PIECE_BYTES_MAX: u64 = 32 << 20;
+/// Most pieces of a file. A pool has not so many records.
+const PIECE_COUNT_MAX: usize = 1 << 20;
+/// Bytes that are read at once.
+const STEP_BYTES: u64 = 64 << 10;
 
 /// The header that precedes the records of a piece.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -27,6 +36,26 @@ pub(crate) struct RawQuarantined {
 }
 
 const HEADER_BYTES: usize = size_of::<RawQuarantined>();
+
+/// Records of a stream that are in its quarantine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Position of the first one in the stream.
+    pub(crate) lsn: u64,
+    pub(crate) len_bytes: u64,
+    /// Where they begin in the file.
+    pub(crate) at: u64,
+}
+
+/// A stream's quarantine, open for reading.
+pub(crate) struct Quarantine {
+    /// `None`: there is none.
+    file: Option<Box<dyn StoredFile>>,
+    /// The pieces before the first one that is incomplete.
+    pub(crate) pieces: Vec<Kept>,
+    /// Where they end in the file.
+    end: u64,
+}
 
 impl RawQuarantined {
     fn new(identity: Identity, lsn: u64, bytes: &[u8]) -> RawQuarantined {
@@ -47,12 +76,12 @@ pub(crate) fn quarantine(
     identity: Identity,
     pieces: &[&Piece],
 ) -> Result<()> {
-    let (known, mut end) = read_file(store, identity)?;
+    let Quarantine { pieces: known, mut end, .. } = Quarantine::open(store, identity)?;
     let is_new = |piece: &&&Piece| {
         let piece_end = piece.lsn + piece.bytes.len() as u64;
-        !known.iter().any(|known| {
-            known.lsn <= piece.lsn && piece_end <= known.lsn + known.bytes.len() as u64
-        })
+        !known
+            .iter()
+            .any(|known| known.lsn <= piece.lsn && piece_end <= known.lsn + known.len_bytes)
     };
     for piece in pieces.iter().filter(is_new) {
         end = append(store, identity, piece, end)?;
@@ -75,7 +104,7 @@ pub(crate) fn append(
 ) -> Result<u64> {
     let is_there = store.names()?.iter().any(|name| name == NAME);
     let is_known = is_there && end > 0;
-    let end = if is_known { end } else { read_file(store, identity)?.1 };
+    let end = if is_known { end } else { Quarantine::open(store, identity)?.end };
     let file = if is_there { store.open(NAME)? } else { store.create(NAME, 0)? };
     let header = RawQuarantined::new(identity, piece.lsn, &piece.bytes);
     file.write(end, &[header.as_bytes(), &piece.bytes].concat())?;
@@ -87,11 +116,6 @@ pub(crate) fn append(
     Ok(end + (HEADER_BYTES + piece.bytes.len()) as u64)
 }
 
-/// The quarantined pieces of a stream.
-pub(crate) fn read(store: &dyn FileStore, identity: Identity) -> Result<Vec<Piece>> {
-    Ok(read_file(store, identity)?.0)
-}
-
 /// Removes the quarantine durably. All its records are in the log files or were given up.
 pub(crate) fn remove(store: &dyn FileStore) -> Result<()> {
     if store.names()?.iter().any(|name| name == NAME) {
@@ -101,37 +125,62 @@ pub(crate) fn remove(store: &dyn FileStore) -> Result<()> {
     Ok(())
 }
 
-/// The pieces before the first one that is incomplete, and where they end.
-fn read_file(store: &dyn FileStore, identity: Identity) -> Result<(Vec<Piece>, u64)> {
-    let mut pieces = Vec::new();
-    let mut at = 0;
-    if !store.names()?.iter().any(|name| name == NAME) {
-        return Ok((pieces, at));
+impl Quarantine {
+    /// Opens the quarantine of a stream, and checks its pieces.
+    pub(crate) fn open(store: &dyn FileStore, identity: Identity) -> Result<Quarantine> {
+        let mut found = Quarantine { file: None, pieces: Vec::new(), end: 0 };
+        if !store.names()?.iter().any(|name| name == NAME) {
+            return Ok(found);
+        }
+        let file = store.open(NAME)?;
+        while let Some(piece) = piece_at(&*file, identity, found.end)? {
+            if piece.lsn.checked_add(piece.len_bytes).is_none_or(|end| end > u64::MAX / 2) {
+                let text = format!("{NAME} holds records at {}, where none can be", piece.lsn);
+                return Err(LogError::Incompatible(text));
+            }
+            if found.pieces.len() == PIECE_COUNT_MAX {
+                let text = format!("{NAME} has more than {PIECE_COUNT_MAX} pieces");
+                return Err(LogError::Incompatible(text));
+            }
+            found.end = piece.at + piece.len_bytes;
+            found.pieces.push(piece);
+        }
+        found.file = Some(file);
+        Ok(found)
     }
-    let file = store.open(NAME)?;
-    let len_bytes = file.len_bytes()?;
-    while at + HEADER_BYTES as u64 <= len_bytes {
-        let mut header = RawQuarantined::new_zeroed();
-        file.read(at, header.as_mut_bytes())?;
-        let bytes_at = at + HEADER_BYTES as u64;
-        let count = u64::from(header.len_bytes.get());
-        if count == 0 || count > len_bytes - bytes_at {
-            break;
-        }
-        let mut bytes = vec![0; usize::try_from(count).expect("fits memory")];
-        file.read(bytes_at, &mut bytes)?;
-        let lsn = header.lsn.get();
-        if RawQuarantined::new(identity, lsn, &bytes).as_bytes() != header.as_bytes() {
-            break;
-        }
-        if lsn.checked_add(count).is_none_or(|end| end > u64::MAX / 2) {
-            let text = format!("{NAME} holds records at {lsn}, where none can be");
-            return Err(LogError::Incompatible(text));
-        }
-        pieces.push(Piece { stream: identity.stream, lsn, bytes });
-        at = bytes_at + count;
+
+    /// Fills `buf` with the bytes at `at` in the file.
+    pub(crate) fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        let file = self.file.as_ref().expect("it has pieces");
+        Ok(file.read(at, buf)?)
     }
-    Ok((pieces, at))
+}
+
+/// The piece whose header is at `at`; `None`: there is no whole one.
+fn piece_at(file: &dyn StoredFile, identity: Identity, at: u64) -> Result<Option<Kept>> {
+    let bytes_at = at + HEADER_BYTES as u64;
+    let Some(room_bytes) = file.len_bytes()?.checked_sub(bytes_at) else { return Ok(None) };
+    let mut header = RawQuarantined::new_zeroed();
+    file.read(at, header.as_mut_bytes())?;
+    let len_bytes = u64::from(header.len_bytes.get());
+    if len_bytes == 0
+        || len_bytes > room_bytes.min(PIECE_BYTES_MAX)
+        || header.salt.get() != identity.salt
+    {
+        return Ok(None);
+    }
+    let unsummed = RawQuarantined { crc: U32::new(0), ..header };
+    let mut crc = crc32c::crc32c(unsummed.as_bytes());
+    let mut buf = vec![0; usize::try_from(len_bytes.min(STEP_BYTES)).expect("short")];
+    let mut done = 0;
+    while done < len_bytes {
+        let count = usize::try_from((len_bytes - done).min(STEP_BYTES)).expect("short");
+        file.read(bytes_at + done, &mut buf[..count])?;
+        crc = crc32c::crc32c_append(crc, &buf[..count]);
+        done += count as u64;
+    }
+    let piece = Kept { lsn: header.lsn.get(), len_bytes, at: bytes_at };
+    Ok((crc == header.crc.get()).then_some(piece))
 }
 
 #[cfg(test)]
@@ -141,6 +190,20 @@ mod tests {
     use device::{Directory, Folder, Trust};
 
     const OURS: Identity = Identity { stream: StreamId(1), salt: 5 };
+
+    /// The pieces with their bytes.
+    fn read(store: &dyn FileStore, identity: Identity) -> Result<Vec<Piece>> {
+        let found = Quarantine::open(store, identity)?;
+        let bytes_of = |kept: &Kept| {
+            let mut bytes = vec![0; usize::try_from(kept.len_bytes).expect("short")];
+            found.read(kept.at, &mut bytes).map(|()| bytes)
+        };
+        let piece = |kept: &Kept| {
+            let bytes = bytes_of(kept)?;
+            Ok(Piece { stream: identity.stream, lsn: kept.lsn, bytes })
+        };
+        found.pieces.iter().map(piece).collect()
+    }
 
     fn piece(lsn: u64, len_bytes: usize) -> Piece {
         Piece { stream: OURS.stream, lsn, bytes: vec![lsn as u8; len_bytes] }
@@ -170,6 +233,23 @@ mod tests {
         remove(&store).expect("remove");
         remove(&store).expect("none");
         assert_eq!(read(&store, OURS).expect("none"), []);
+    }
+
+    /// The header of a sparse file says that gigabytes follow.
+    #[test]
+    fn regression_a_piece_that_is_too_long_is_none() {
+        let test_dir = tempfile::tempdir().expect("directory");
+        let store =
+            Directory::new(Folder::open(test_dir.path(), Trust::own()).expect("directory"), 0o600);
+        for (len_bytes, count) in [(PIECE_BYTES_MAX, 1), (PIECE_BYTES_MAX + 1, 0)] {
+            let zeros = vec![0; usize::try_from(len_bytes).expect("fits memory")];
+            let header = RawQuarantined::new(OURS, 0, &zeros);
+            std::fs::write(test_dir.path().join(NAME), header.as_bytes()).expect("written");
+            let file = std::fs::File::options().write(true).open(test_dir.path().join(NAME));
+            file.expect("file").set_len(HEADER_BYTES as u64 + len_bytes).expect("sparse");
+            let found = Quarantine::open(&store, OURS).expect("read");
+            assert_eq!(found.pieces.len(), count, "{len_bytes}");
+        }
     }
 
     #[test]

@@ -32,6 +32,9 @@ const SUFFIX: &str = ".seg";
 
 const HEAD_NAME: &str = "head";
 
+/// Most bytes that a file has beyond the limit: a batch of records may be longer than it.
+const BEYOND_LIMIT_BYTES: u64 = 64 << 20;
+
 /// Room reserved for the records of a stream's first file, in bytes.
 const FIRST_BYTES: u64 = 1 << 20;
 
@@ -187,7 +190,9 @@ impl Segments {
         for (index, &first) in firsts.iter().enumerate() {
             if let Some(at) = known.iter().position(|segment| segment.first == first) {
                 let segment = known.swap_remove(at);
-                let room_bytes = segment.file.len_bytes()?.saturating_sub(DATA_OFFSET);
+                let len_bytes = segment.file.len_bytes()?;
+                self.check_length(first, len_bytes)?;
+                let room_bytes = len_bytes.saturating_sub(DATA_OFFSET);
                 self.list.push(Segment { room_bytes, ..segment });
                 continue;
             }
@@ -215,6 +220,7 @@ impl Segments {
     /// belongs to another stream.
     fn open_one(&self, first: u64) -> Result<Found> {
         let file = self.store.open(&name_of(first))?;
+        self.check_length(first, file.len_bytes()?)?;
         let is_whole = |len_bytes, header: &RawSegment| {
             let expected = RawSegment::new(self.identity, first);
             len_bytes >= DATA_OFFSET && header.as_bytes() == expected.as_bytes()
@@ -232,6 +238,21 @@ impl Segments {
             return Ok(Found::Whole(Segment { first, file, room_bytes }));
         }
         Ok(if header.is_sound() { Found::Foreign } else { Found::Damaged })
+    }
+
+    /// Refuses a file that no log makes so long, or not there. Recovery would read the zeros of a
+    /// file of many terabytes, which takes no space on the disk.
+    fn check_length(&self, first: u64, len_bytes: u64) -> Result<()> {
+        let most = DATA_OFFSET + self.limit_bytes + BEYOND_LIMIT_BYTES;
+        let end = first.checked_add(len_bytes);
+        if len_bytes <= most && end.is_some_and(|end| end <= u64::MAX / 2) {
+            return Ok(());
+        }
+        let text = format!(
+            "{} has {len_bytes} bytes, and no log makes it so: put it back from a copy of the log",
+            name_of(first)
+        );
+        Err(LogError::Incompatible(text))
     }
 
     /// Where the first record of the first file begins.

@@ -33,12 +33,16 @@ pub(crate) fn reserve(folder: &Folder, name: &str, file: &File, len_bytes: u64) 
     reserved.map_err(|e| within(folder, name)(e.into()))
 }
 
-/// The log's directory at `path`. Makes it durably if there is none.
-pub(crate) fn open_or_make_root(path: &Path, trust: Trust) -> Result<Folder> {
+/// The log's directory at `path`; `None`: there is none.
+pub(crate) fn open_root(path: &Path, trust: Trust) -> Result<Option<Folder>> {
     match Folder::open(path, trust) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-        opened => return opened.map_err(at(path)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some).map_err(at(path)),
     }
+}
+
+/// Makes the log's directory at `path`, durably.
+pub(crate) fn make_root(path: &Path, trust: Trust) -> Result<Folder> {
     if let Some(parent) = path.parent().filter(|it| !it.as_os_str().is_empty() && !it.is_dir()) {
         let (path, parent) = (path.display(), parent.display());
         return Err(LogError::Usage(format!("the log {path}: there is no directory {parent}")));

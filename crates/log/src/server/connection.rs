@@ -14,7 +14,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use super::access::is_trusted;
 use super::request_handler::RequestHandler;
 use super::turns::Turns;
-use super::warnings::Warnings;
+use crate::warnings::Warnings;
 use crate::wire::protocol::{Kind, REQUEST_BYTES, Reply, Request};
 use crate::wire::transport::{self, Peer};
 
@@ -48,7 +48,7 @@ impl Connections {
     pub(super) fn new(handler: RequestHandler) -> Connections {
         Connections {
             handler,
-            warnings: Warnings::default(),
+            warnings: Warnings::new("warnings about connections"),
             turns: Turns::default(),
             table: Mutex::default(),
         }

@@ -31,7 +31,6 @@ mod place;
 pub(crate) mod request_handler;
 mod requests;
 mod turns;
-mod warnings;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -48,6 +47,7 @@ use rustix::net::{SocketAddrUnix, SocketFlags};
 use crate::directory::options::Options;
 use crate::engine::service::Service;
 use crate::engine::worker::{Rounds, Worker};
+use crate::warnings::OF_STREAMS;
 use crate::wire::transport;
 use crate::{LogError, LogStat, Result};
 
@@ -170,6 +170,7 @@ impl Server {
         }
         self.connections.join_all();
         self.connections.warnings.end();
+        OF_STREAMS.end();
         if self.worker.take().is_some() {
             // A new daemon makes its own.
             let _ = self.place.remove();
@@ -230,5 +231,6 @@ fn watch_leases(connections: &Connections, is_ending: &AtomicBool) {
         connections.handler.tend();
         connections.join_ended();
         connections.warnings.tend();
+        OF_STREAMS.tend();
     }
 }

@@ -13,6 +13,7 @@ mod kills;
 mod lost_memory;
 mod moved;
 mod orphans;
+mod planted;
 mod processes;
 mod readers;
 mod removed_memory;

@@ -1,11 +1,11 @@
 //! Where a database's log is, from its URI and the environment.
 
 use std::io::ErrorKind;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use device::{Durability, Folder, Trust};
 use log::Options;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
 use crate::failure::Failure;
 
@@ -47,14 +47,15 @@ impl Settings {
             .or_else(|| std::env::var(VARIABLE).ok())
             .filter(|value| !value.is_empty());
         let nvram = parameter("nvram").map(PathBuf::from);
-        let is_named = named.is_some() || nvram.is_some();
+        let is_given = named.is_some();
+        let is_named = is_given || nvram.is_some();
         // A link beside the database may be another user's trap; a link that is named is followed.
         let directory = match named {
             Some(named) => real_path(Path::new(&named)),
             None => in_real_parent(&beside()),
         };
         let is_socket = log::names_socket(&directory);
-        if !is_socket && std::fs::metadata(&directory).is_ok_and(|it| it.file_type().is_socket()) {
+        if is_given && !is_socket && is_socket_file(&directory) {
             let good = "a directory, or a socket that is named socket, NAME.sock or NAME.socket";
             return Err(wrong("log", &directory.display().to_string(), good));
         }
@@ -132,9 +133,12 @@ impl Settings {
         self.is_socket
     }
 
-    /// Whether the log exists already. With a daemon, it does.
+    /// Whether the log exists already. With a daemon, it does. What another user has mounted in its
+    /// place counts as a log, which will be refused: it is not asked, because it may never answer.
     pub fn exists(&self) -> bool {
-        self.is_socket || self.directory.join("service.json").exists()
+        self.is_socket
+            || self.trust().refuses_server(&self.directory)
+            || self.directory.join("service.json").exists()
     }
 
     /// The users whose log is trusted.
@@ -187,6 +191,12 @@ fn in_real_parent(path: &Path) -> PathBuf {
         (Some(Ok(parent)), Some(name)) => parent.join(name),
         _ => path.to_owned(),
     }
+}
+
+/// Whether there is a socket, as far as the kernel knows without asking a file system.
+fn is_socket_file(path: &Path) -> bool {
+    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
+    found.is_ok_and(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Socket)
 }
 
 /// Whether there is such a directory. A relative path begins at the working directory.

@@ -1,8 +1,13 @@
-//! The ioctls of `lsattr` and `chattr` (inode flags, the generation), those of data modes, and those
+//! The ioctls of `lsattr` and `chattr` (inode flags, the generation), that of the data mode, and those
 //! of F2FS for atomic writes.
+//!
+//! The kernel checks for the calls that it knows, and for extended attributes, that the mount which
+//! the program sees is writable. It does not say for other ioctls which mount that is. So such an
+//! ioctl changes something only through a descriptor that is open for writing, which a read-only
+//! mount refuses. The label is the exception: an administrator could make the mount writable.
 
 use device::{VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, VOLUME_SYNC_IOCTL};
-use ext4::{DataMode, InodeNo, SetAttr};
+use ext4::{InodeNo, SetAttr};
 use fuse::abi::{IoctlIn, IoctlOut};
 use fuse::{CAP_FOWNER, CAP_LINUX_IMMUTABLE, CAP_SYS_ADMIN, Caller};
 use rustix::io::Errno;
@@ -24,8 +29,6 @@ const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
 const LABEL_ARGUMENT_BYTES: usize = 256;
 /// `_IOR('O', 0xE0, __u32)`: the data mode that holds for a file (`docs/reference/modes.md`).
 const OJ_IOC_GET_MODE: u32 = 0x8004_4fe0;
-/// `_IOW('O', 0xE1, __u32)`: sets a file's data mode; 0 is the volume's.
-const OJ_IOC_SET_MODE: u32 = 0x4004_4fe1;
 
 const F2FS_IOC_START_ATOMIC_WRITE: u32 = 0x0000_f501;
 const F2FS_IOC_COMMIT_ATOMIC_WRITE: u32 = 0x0000_f502;
@@ -73,8 +76,10 @@ impl Call<'_, '_> {
                 self.push_number(&ioctl, flags)
             }
             FS_IOC_GETVERSION => {
+                // Its number says `long`. `lsattr -v` has room for an `int`, as much as ext4 fills.
                 let generation = self.volume.get_attr(ino)?.generation;
-                self.push_number(&ioctl, generation)
+                self.reply.push(&IoctlOut::default())?;
+                Ok(self.reply.push_bytes(&generation.to_ne_bytes())?)
             }
             FS_IOC_SETFLAGS => {
                 let (flags, _) = u32::read_from_prefix(input).map_err(|_| Errno::INVAL)?;
@@ -104,16 +109,6 @@ impl Call<'_, '_> {
             OJ_IOC_GET_MODE => {
                 let mode = self.volume.data_mode_of(ino)?;
                 self.push_result(&ioctl, &mode.number().to_ne_bytes())
-            }
-            OJ_IOC_SET_MODE => {
-                let (number, _) = u32::read_from_prefix(input).map_err(|_| Errno::INVAL)?;
-                let mode = DataMode::from_number(number);
-                if mode.is_none() && number != 0 {
-                    return Err(Errno::INVAL.into());
-                }
-                self.check_owner(ino, &Caller::of(&self.header))?;
-                self.volume.set_data_mode(ino, mode)?;
-                self.push_changed(ino)
             }
             VOLUME_SYNC_IOCTL => {
                 self.volume.sync()?;
@@ -269,15 +264,11 @@ mod tests {
             let ioctl = IoctlIn { cmd, in_size: 4, ..Default::default() };
             [ioctl.as_bytes(), &value.to_ne_bytes()].concat()
         };
-        const SET_MODE: u32 = 0x4004_4fe1;
         const SET_FLAGS: u32 = 0x4008_6602;
         const SET_FLAGS_32: u32 = 0x4004_6602;
         let refused = Answer::Failed(rustix::io::Errno::PERM);
         let flags = adapter.volume.read().as_ref().unwrap().get_attr(file).unwrap().flags;
         for (uid, cmd, value, expected) in [
-            (1001, SET_MODE, 1, refused),
-            (1000, SET_MODE, 1, Answer::Done),
-            (0, SET_MODE, 0, Answer::Done),
             (1001, SET_FLAGS, flags | 0x40, refused),
             (1000, SET_FLAGS, flags | 0x40, Answer::Done),
             (1000, SET_FLAGS, flags | 0x50, refused),

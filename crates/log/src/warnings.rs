@@ -1,4 +1,5 @@
-//! Warnings about clients, so few that no client can fill the daemon's messages.
+//! Warnings about clients and errors of streams, so few that no client can fill the daemon's
+//! messages.
 //!
 //! A period of a minute begins with a warning. In it each user causes at most [`LINE_COUNT_MAX`]
 //! lines, and at most [`USER_COUNT_MAX`] users cause lines at all. The other warnings of the period
@@ -6,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use device::sync::Mutex;
@@ -16,9 +18,16 @@ const LINE_COUNT_MAX: usize = 10;
 /// Users with lines of their own in a period: one person may have thousands of user ids.
 const USER_COUNT_MAX: usize = 16;
 
-/// The warnings of a daemon. Lock: a leaf; nothing is written while it is held.
-#[derive(Default)]
-pub(super) struct Warnings(Mutex<Period>);
+/// Errors of the streams of this process, which the writer of a stream can cause.
+pub(crate) static OF_STREAMS: LazyLock<Warnings> =
+    LazyLock::new(|| Warnings::new("errors of streams"));
+
+/// Warnings of one kind. Lock: a leaf; nothing is written while it is held.
+pub(crate) struct Warnings {
+    /// The kind, for the line that counts the messages left out.
+    kind: &'static str,
+    period: Mutex<Period>,
+}
 
 /// The warnings that were written and left out since the period began.
 #[derive(Default)]
@@ -31,37 +40,52 @@ struct Period {
 }
 
 impl Warnings {
+    pub(crate) fn new(kind: &'static str) -> Warnings {
+        Warnings { kind, period: Mutex::default() }
+    }
+
     /// Warns about a connection of the user `uid`.
-    pub(super) fn about(&self, uid: u32, text: impl Display) {
-        self.warn(Some(uid), format_args!("user {uid}: {text}"));
+    pub(crate) fn about(&self, uid: u32, text: impl Display) {
+        if self.admits(Some(uid)) {
+            tracing::warn!("user {uid}: {text}");
+        }
     }
 
     /// Warns about something that clients can cause, and no client in particular.
-    pub(super) fn about_itself(&self, text: impl Display) {
-        self.warn(None, text);
-    }
-
-    fn warn(&self, user: Option<u32>, text: impl Display) {
-        self.tend();
-        if self.0.lock().admits(user, Instant::now()) {
+    pub(crate) fn about_itself(&self, text: impl Display) {
+        if self.admits(None) {
             tracing::warn!("{text}");
         }
     }
 
+    /// Reports an error of a stream that belongs to the user `uid`.
+    pub(crate) fn of_stream(&self, uid: u32, text: impl Display) {
+        if self.admits(Some(uid)) {
+            tracing::error!("{text}");
+        }
+    }
+
+    fn admits(&self, user: Option<u32>) -> bool {
+        self.tend();
+        self.period.lock().admits(user, Instant::now())
+    }
+
     /// Says how many warnings were left out, if the period is over. To be called once in a while.
-    pub(super) fn tend(&self) {
-        say(self.0.lock().end_if_over(Instant::now()));
+    pub(crate) fn tend(&self) {
+        let left_out_count = self.period.lock().end_if_over(Instant::now());
+        self.say(left_out_count);
     }
 
     /// Says how many warnings were left out, at the end of the daemon.
-    pub(super) fn end(&self) {
-        say(self.0.lock().end());
+    pub(crate) fn end(&self) {
+        let left_out_count = self.period.lock().end();
+        self.say(left_out_count);
     }
-}
 
-fn say(left_out_count: u64) {
-    if left_out_count > 0 {
-        tracing::warn!("{left_out_count} more warnings about connections were left out");
+    fn say(&self, left_out_count: u64) {
+        if left_out_count > 0 {
+            tracing::warn!("{left_out_count} more {} were left out", self.kind);
+        }
     }
 }
 
@@ -96,7 +120,15 @@ impl Period {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
     use super::*;
+    use crate::LogError;
+    use crate::test_directory::{TestDirectory, make_lane};
 
     /// The lines that so many warnings about a user make.
     fn lines(period: &mut Period, user: u32, count: usize, now: Instant) -> usize {
@@ -116,6 +148,47 @@ mod tests {
         assert_eq!(lines(&mut period, 7, 11, at(601)), 10);
         assert_eq!(period.end_if_over(at(660)), 0);
         assert_eq!(period.end_if_over(at(661)), 1);
+    }
+
+    /// Counts what is reported.
+    struct Counting(Arc<AtomicUsize>);
+
+    impl Subscriber for Counting {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    /// A client makes streams and spoils them, one after the other.
+    #[test]
+    fn regression_a_flood_of_spoiled_streams_makes_ten_lines_a_minute() {
+        let test_dir = TestDirectory::new();
+        let (_directory, service) = test_dir.join();
+        let lane = make_lane(&service, "a");
+        let count = Arc::new(AtomicUsize::new(0));
+        let spoiled = LogError::Incompatible("spoiled".into());
+        tracing::subscriber::with_default(Counting(count.clone()), || {
+            (0..1000).for_each(|_| lane.abort_after(&spoiled));
+        });
+        assert!(lane.is_spoiled());
+        let count = count.load(Ordering::Relaxed);
+        assert!(count <= 10, "{count} lines");
     }
 
     #[test]

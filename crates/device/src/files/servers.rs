@@ -1,0 +1,156 @@
+//! File systems that a user serves, who may not be trusted.
+//!
+//! A user may mount a FUSE server on a directory or a file that belongs to that user. With
+//! `user_allow_other` in `/etc/fuse.conf`, its files are open to other users. The server says to
+//! whom its files belong: to root, or to the user who looks. So the owner of a file means something
+//! only where a trusted user serves the file system.
+//!
+//! Nothing here sends a request to the server, which may never answer.
+
+use std::io::{self, Error, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
+use rustix::io::Errno;
+
+use crate::below::mount_table::mount_of;
+use crate::files::trust::Trust;
+
+impl Trust {
+    /// Refuses what is on a FUSE file system that another user serves. The descriptor may be one of
+    /// `O_PATH`.
+    ///
+    /// A mount that the table of this process does not show is not refused: it is one that contains
+    /// the process's root directory.
+    pub(crate) fn check_server(self, opened: impl AsFd) -> io::Result<()> {
+        let Some(mount) = mount_of(opened) else { return Ok(()) };
+        let Some(user) = mount.user().filter(|user| *user != 0 && !self.has(*user)) else {
+            return Ok(());
+        };
+        let (kind, dir) = (mount.kind, mount.dir.display());
+        let why = format!(
+            "is on a file system that user {user} serves ({kind} on {dir}): that user says what it \
+             holds and to whom it belongs. Unmount it (umount {dir}), or name another path"
+        );
+        Err(Error::new(ErrorKind::PermissionDenied, why))
+    }
+
+    /// Whether another user serves the file system that the directory `path` is on.
+    pub fn refuses_server(self, path: &Path) -> bool {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        open(path, flags, Mode::empty()).is_ok_and(|opened| self.check_server(opened).is_err())
+    }
+}
+
+/// Opens `name` in a directory. `EXDEV` if something is mounted there, which a user may have done
+/// who owns what is below the mount. Before Linux 5.6, and where a filter of system calls forbids
+/// `openat2`, what is mounted there is opened.
+pub(super) fn open_on_same_mount(
+    directory: impl AsFd,
+    name: &str,
+    how: OFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let within = ResolveFlags::NO_XDEV;
+    match openat2(&directory, name, how, Mode::empty(), within) {
+        Err(Errno::NOSYS | Errno::PERM) => openat(&directory, name, how, Mode::empty()),
+        opened => opened,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::process::Command;
+
+    use onejournal_testing::{again_words, can_mount_fuse, has_namespaces};
+    use rustix::mount::{MountFlags, mount, mount_bind};
+
+    use super::*;
+    use crate::access::Access;
+    use crate::files::folder::Folder;
+
+    const OTHER: u32 = 65_534;
+
+    /// Runs an ignored test in a mount namespace of its own.
+    fn in_namespace(test: &str) {
+        if !has_namespaces() || !can_mount_fuse() {
+            return;
+        }
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private"]);
+        let ran = command.args(again_words(module_path!(), test)).output().expect("unshare");
+        assert!(ran.status.success(), "{ran:?}");
+    }
+
+    /// Mounts a server of the user that answers each request with an error, because it has ended.
+    fn mount_server(place: &Path, mode: &str, user: u32) {
+        let server = File::options().read(true).write(true).open("/dev/fuse").expect("/dev/fuse");
+        let number = std::os::fd::AsRawFd::as_raw_fd(&server);
+        let data =
+            format!("fd={number},rootmode={mode},user_id={user},group_id={user},allow_other");
+        let data = std::ffi::CString::new(data).expect("text");
+        mount("server", place, "fuse", MountFlags::empty(), data.as_c_str()).expect("mounted");
+    }
+
+    fn refusal<T>(result: io::Result<T>) -> String {
+        result.err().expect("refused").to_string()
+    }
+
+    #[test]
+    fn regression_a_server_of_another_user_is_refused() {
+        in_namespace("server_of_another_user");
+    }
+
+    #[test]
+    #[ignore = "in a namespace of the test above"]
+    fn server_of_another_user() {
+        let home = tempfile::tempdir().expect("directory");
+        let at = |name: &str| home.path().join(name);
+        let (us, both) = (Trust::own(), Trust::own_and(OTHER, OTHER));
+        for (name, user) in [("theirs", OTHER), ("ours", 0)] {
+            fs::create_dir(at(name)).expect("made");
+            mount_server(&at(name), "40700", user);
+        }
+        let served = "user 65534 serves (fuse on";
+        assert!(refusal(Folder::open(&at("theirs"), us)).contains(served));
+        assert!(refusal(Folder::open_or_make(&at("theirs"), 0o700, us)).contains(served));
+        assert!(refusal(Folder::open(&at("theirs"), both)).contains("not connected"));
+        assert!(refusal(Folder::open(&at("ours"), us)).contains("not connected"));
+        assert!(us.refuses_server(&at("theirs")) && !both.refuses_server(&at("theirs")));
+        assert!(!us.refuses_server(&at("ours")) && !us.refuses_server(&at("none")));
+        // A file of its own.
+        fs::write(at("file"), "").expect("written");
+        mount_server(&at("file"), "100600", OTHER);
+        let opened = us.and_root().open(&at("file"), OFlags::RDONLY, Mode::empty());
+        let why = opened.expect_err("refused").to_string();
+        assert!(why.contains(served), "{why}");
+    }
+
+    #[test]
+    fn regression_a_mount_inside_a_directory_is_refused() {
+        in_namespace("mount_inside_a_directory");
+    }
+
+    #[test]
+    #[ignore = "in a namespace of the test above"]
+    fn mount_inside_a_directory() {
+        let home = tempfile::tempdir().expect("directory");
+        let (folder, _) =
+            Folder::open_or_make(&home.path().join("log"), 0o700, Trust::own()).expect("made");
+        folder.new_file("file", 0o600).expect("made");
+        folder.new_file("other", 0o600).expect("made");
+        folder.open_or_make_folder("inner", 0o700).expect("made");
+        mount("none", folder.at("inner"), "tmpfs", MountFlags::empty(), c"mode=700")
+            .expect("mount");
+        mount_bind(folder.at("other"), folder.at("file")).expect("mount");
+        let other = "on another mount";
+        assert!(refusal(folder.folder("inner")).contains(other));
+        assert!(refusal(folder.open_or_make_folder("inner", 0o700)).contains(other));
+        assert!(refusal(folder.file("file", Access::ReadOnly)).contains(other));
+        assert!(refusal(folder.open_or_make_file("file", 0o600)).contains(other));
+        folder.file("other", Access::ReadWrite).expect("not mounted there");
+        // The first directory is the caller's choice: a volume of a container, for example.
+        Folder::open(&folder.at("inner"), Trust::own()).expect("named");
+    }
+}
