@@ -108,7 +108,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use onejournal_testing::is_root;
-    use rustix::process::getgroups;
+    use rustix::process::{Gid, getgroups};
 
     use super::*;
 
@@ -122,6 +122,9 @@ mod tests {
         let home = tempfile::tempdir().expect("directory");
         let at = |name: &str| home.path().join(name);
         let make = |name: &str| as_owner(Some(OTHER), || fs::write(at(name), "x"));
+        // The group of the directory.
+        let own = getgroups().expect("groups");
+        set_thread_groups(&[Gid::ROOT]).expect("root");
         let before = (getgroups().expect("groups"), dumpable_behavior().expect("asked"));
         for (mode, is_allowed) in [(0o755, false), (0o775, false), (0o757, true)] {
             fs::set_permissions(home.path(), fs::Permissions::from_mode(mode)).expect("mode");
@@ -133,6 +136,12 @@ mod tests {
         }
         let found = fs::metadata(at("757")).expect("made");
         assert_eq!((found.uid(), found.gid()), (OTHER.uid, OTHER.gid));
+        // Some privileges have nothing to do with the user for files.
+        let status = || fs::read_to_string("/proc/thread-self/status");
+        let status = as_owner(Some(OTHER), status).expect("asked");
+        for line in ["CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n"] {
+            assert!(status.contains(line), "{status}");
+        }
         // Another user's file is not opened, either.
         fs::write(at("own"), "root's").expect("written");
         fs::set_permissions(at("own"), fs::Permissions::from_mode(0o600)).expect("mode");
@@ -142,6 +151,7 @@ mod tests {
         assert_eq!(fs::read(at("own")).expect("root"), b"root's");
         let after = (getgroups().expect("groups"), dumpable_behavior().expect("asked"));
         assert!(before == after, "{before:?} {after:?}");
+        set_thread_groups(&own).expect("root");
     }
 
     #[test]
