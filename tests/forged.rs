@@ -193,6 +193,17 @@ fn regression_answers_of_a_forged_mount_do_not_reach_a_terminal() {
     assert_eq!(spawn(&mut watch).unwrap().wait().unwrap().code(), Some(0));
 }
 
+/// `onejournal get-mode *` in a directory where another user makes files.
+#[test]
+fn regression_an_argument_that_is_refused_does_not_reach_a_terminal() {
+    let option = "--\x1b[2J\u{9b}2J";
+    for arguments in [["get-mode", option], ["mount", option]] {
+        let ran = onejournal(arguments);
+        assert_eq!(ran.code, Some(16), "{ran:?}");
+        assert!(ran.err.contains("--?[2J") && is_harmless(&ran.err), "{ran:?}");
+    }
+}
+
 #[test]
 fn regression_no_command_waits_for_a_mount_that_does_not_answer() {
     let Some(mounted) = Mounted::new(|opcode| opcode == Opcode::Getxattr) else { return };

@@ -75,8 +75,8 @@ impl Mounted {
         let order = order.map(|name| Order::from_name(&name).expect("history or sync"));
         let options =
             SessionOptions { order: order.unwrap_or_default(), ..SessionOptions::default() };
-        let dir = self.scratch.path().join("mnt");
-        let session = Session::mount(volume, &source, &dir, &options, stat_source).unwrap();
+        let place = mount::mount_point(&self.scratch.path().join("mnt")).unwrap();
+        let session = Session::mount(volume, &source, &place, &options, stat_source).unwrap();
         let handle = session.handle();
         let thread = std::thread::spawn(move || session.run());
         self.running = Some(Running { handle, thread });

@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -15,8 +16,10 @@ use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Met
 use ext4::{InodeNo, JournalChoice, Volume};
 use journal::Medium;
 use mount::{
-    IoUring, Memory, MountOptions, Session, SessionError, SessionOptions, Source, StatSource,
+    IoUring, Memory, MountOptions, MountPoint, Session, SessionError, SessionOptions, Source,
+    StatSource,
 };
+use rustix::fs::{major, minor};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -45,9 +48,17 @@ pub fn run(args: &MountArgs, is_aside: bool) -> Result<u8> {
     let parsed = mount_options::parse(&args.options)?;
     surroundings::of_server();
     umount::take_dead_away(&args.dir, |dead| is_on_target(dead, &args.target))?;
-    let dir = mount::check_directory(&args.dir);
-    let dir = dir.map_err(|error| CliError::new(error.to_string()))?;
-    if args.foreground || args.announce { serve(args, parsed) } else { start(args, &dir) }
+    // The process that serves gets the path that was checked. It must lead to the same directory.
+    let place = match args.announce {
+        true => mount::checked_mount_point(&args.dir),
+        false => mount::mount_point(&args.dir),
+    };
+    let place = place.map_err(|error| CliError::new(error.to_string()))?;
+    if args.foreground || args.announce {
+        serve(args, parsed, place)
+    } else {
+        start(args, place.dir())
+    }
 }
 
 /// Whether `mounted` is on the image or device `target`. A wrong target is refused later.
@@ -88,7 +99,7 @@ fn start(args: &MountArgs, dir: &Path) -> Result<u8> {
     }
 }
 
-fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
+fn serve(args: &MountArgs, parsed: Parsed, place: MountPoint) -> Result<u8> {
     let outlet = listen(args, &parsed)?;
     abort_on_panic();
     memory::protect_from_oom_killer();
@@ -161,18 +172,22 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         journal_counters,
     };
     let (source, attached) = mount_source(&path, device.inner());
+    let number = number_of_source(&source, &path, device.inner(), attached.as_ref());
     drop(device);
     // From now on none of them ends the process, which would leave a dead mount.
     let signals = end_signals(args.foreground);
     let signals = signals.map_err(|error| CliError::new(format!("signals: {error}")))?;
-    let mut session =
-        Session::mount(volume, &source, &args.dir, &options, stat_source).map_err(|error| {
-            match error {
-                SessionError::MayTear(why) => CliError::at(&path, why),
-                error => CliError::new(error.to_string()),
-            }
-        })?;
-    drop(attached);
+    let mut session = Session::mount(volume, &source, &place, &options, stat_source).map_err(
+        |error| match error {
+            SessionError::MayTear(why) => CliError::at(&path, why),
+            error => CliError::new(error.to_string()),
+        },
+    )?;
+    drop((attached, place));
+    if let Err(error) = check_source(session.handle().device(), number, &path) {
+        take_back(session);
+        return Err(error);
+    }
     if let Some(listener) = metrics {
         session.serve_metrics(listener);
     }
@@ -195,10 +210,7 @@ fn serve(args: &MountArgs, parsed: Parsed) -> Result<u8> {
         }
     });
     if let Err(error) = begun {
-        // Nobody learns that it is mounted.
-        if let Err(error) = session.take_back() {
-            tracing::error!("{error}");
-        }
+        take_back(session);
         return Err(error);
     }
     session.run().map_err(|error| {
@@ -421,6 +433,44 @@ fn mount_source(path: &Path, disk: &Disk) -> (Source, Option<File>) {
             tracing::warn!("no loop device ({error}): `sync` is left to the commit timer");
             (plain, None)
         }
+    }
+}
+
+/// Unmounts a volume before anybody learns that it is mounted.
+fn take_back(session: Session) {
+    if let Err(error) = session.take_back() {
+        tracing::error!("{error}");
+    }
+}
+
+/// The number of the block device (major, minor) that the kernel should have on the mount: the one
+/// that is open, or the loop device. `None`: it gets none.
+fn number_of_source(
+    source: &Source,
+    path: &Path,
+    disk: &Disk,
+    attached: Option<&File>,
+) -> Option<(u32, u32)> {
+    let Source::BlockDevice(_) = source else { return None };
+    let found = match attached {
+        Some(file) => file.metadata().ok()?,
+        None => target::metadata(path, disk).ok()?,
+    };
+    Some((major(found.rdev()), minor(found.rdev())))
+}
+
+/// The kernel opens the device by its path again, which another user may have exchanged meanwhile.
+/// The number of the mount's file system is that of its block device.
+fn check_source(
+    mounted: Option<(u32, u32)>,
+    expected: Option<(u32, u32)>,
+    path: &Path,
+) -> Result<()> {
+    match (mounted, expected) {
+        (Some(mounted), Some(expected)) if mounted != expected => {
+            Err(CliError::at(path, target::REPLACED))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::output::complain;
+use crate::output::{complain, print_usage};
 use crate::{CliError, FsckArgs, MountArgs, Result, daemon, error, fsck, mention, mount_options};
 
 /// The types that a helper is started for.
@@ -126,10 +126,8 @@ fn parse<Arguments: Parser>(
     arguments: impl Iterator<Item = OsString>,
 ) -> std::result::Result<Arguments, u8> {
     let name = Arguments::command().get_name().to_owned();
-    Arguments::try_parse_from(std::iter::once(name.into()).chain(arguments)).map_err(|error| {
-        let _ = error.print();
-        if error.use_stderr() { error::USAGE } else { 0 }
-    })
+    Arguments::try_parse_from(std::iter::once(name.into()).chain(arguments))
+        .map_err(|error| print_usage(&error))
 }
 
 fn mount(arguments: impl Iterator<Item = OsString>) -> Result<u8> {

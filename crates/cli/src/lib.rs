@@ -345,11 +345,7 @@ pub fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            let is_failure = error.use_stderr();
-            return ExitCode::from(if is_failure { error::USAGE } else { 0 });
-        }
+        Err(error) => return ExitCode::from(output::print_usage(&error)),
     };
     let result = if cli.aside { aside::begin() } else { Ok(()) };
     let is_aside = cli.aside;

@@ -26,8 +26,8 @@ const MIN_VOLUME_BYTES: u64 = 8 << 20;
 
 pub fn run(args: &MkfsArgs) -> Result<u8> {
     check_sizes(args)?;
-    let made = prepare(args)?;
-    let result = claim(args, made.as_ref()).and_then(|disk| with_journal(args, disk));
+    let (made, asked) = prepare(args)?;
+    let result = claim(args, &asked).and_then(|disk| with_journal(args, disk));
     say_what_was_made(args, &remove_if_failed(made.as_ref(), result)?);
     Ok(0)
 }
@@ -57,24 +57,26 @@ fn check_sizes(args: &MkfsArgs) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that the target exists and has a size. Returns the file if this call has made it.
-fn prepare(args: &MkfsArgs) -> Result<Option<NewFile>> {
+/// Makes sure that the target exists and has a size. Returns the file if this call has made it, and
+/// the attributes of the target, by which it is known again.
+fn prepare(args: &MkfsArgs) -> Result<(Option<NewFile>, Metadata)> {
     let path = args.target.as_path();
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let missing = || CliError::at(path, target::MISSING);
             let size = args.size.ok_or_else(missing)?;
             let made = NewFile::make(path, size, 0o666);
-            made.map(Some).map_err(|error| CliError::at(path, error))
+            let both = made.and_then(|made| made.metadata().map(|found| (Some(made), found)));
+            both.map_err(|error| CliError::at(path, error))
         }
         Err(error) => Err(CliError::at(path, error)),
         Ok(found) if found.is_file() && found.len() == 0 => {
             let empty =
                 "is empty; to make a volume of 256 MiB in it: onejournal mkfs --size 256M TARGET";
             let size = args.size.ok_or_else(|| CliError::at(path, empty))?;
-            lengthen_empty(path, size).map(|()| None)
+            lengthen_empty(path, &found, size).map(|()| (None, found))
         }
-        Ok(found) if found.is_file() || found.file_type().is_block_device() => Ok(None),
+        Ok(found) if found.is_file() || found.file_type().is_block_device() => Ok((None, found)),
         Ok(_) => Err(CliError::at(
             path,
             "is neither a file nor a block device: name a file or a block device",
@@ -84,24 +86,24 @@ fn prepare(args: &MkfsArgs) -> Result<Option<NewFile>> {
 
 /// Gives an empty file its size. A file that is not empty stays as it is: the path leads to another
 /// one than before.
-fn lengthen_empty(path: &Path, size: u64) -> Result<()> {
+fn lengthen_empty(path: &Path, asked: &Metadata, size: u64) -> Result<()> {
     let failed = |error| CliError::at(path, error);
     // Opening a pipe must not wait.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().write(true).custom_flags(flags).open(path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
-    match found.is_file() && found.len() == 0 {
+    match is_same(&found, asked) && found.len() == 0 {
         true => file.set_len(size).map_err(failed),
         false => Err(CliError::at(path, REPLACED)),
     }
 }
 
 /// Claims the target until the volume is made, checks that it may be overwritten, and gives a file
-/// its size. `made`: the file that the target has to be.
-fn claim(args: &MkfsArgs, made: Option<&NewFile>) -> Result<Disk> {
+/// its size. `asked`: of the file or device that the target has to be.
+fn claim(args: &MkfsArgs, asked: &Metadata) -> Result<Disk> {
     let path = args.target.as_path();
     let (disk, found) = open(args)?;
-    if made.is_some_and(|made| !made.is(&found)) {
+    if !is_same(&found, asked) {
         return Err(CliError::at(path, REPLACED));
     }
     let Some(size) = args.size.filter(|size| found.is_file() && found.len() != *size) else {
@@ -306,14 +308,21 @@ mod tests {
         let target = home.path().join("theirs/image");
         fs::write(&target, [0; 4096]).unwrap();
         let args = args(&target, 8 << 20, false);
-        let (disk, _) = open(&args).unwrap();
+        let (disk, asked) = open(&args).unwrap();
         exchange(home.path());
         set_size(&target, disk, 8 << 20).unwrap();
         assert_eq!(fs::metadata(home.path().join("moved/image")).unwrap().len(), 8 << 20);
         // The file that the path leads to now is checked again.
-        assert!(why(claim(&args, None)).contains("is not empty"));
-        assert!(why(lengthen_empty(&target, 8 << 20)).contains(REPLACED));
+        assert!(why(claim(&args, &asked)).contains("is not empty"));
+        assert!(why(lengthen_empty(&target, &asked, 8 << 20)).contains(REPLACED));
         assert!(is_kept(home.path()));
+        // An empty file is overwritten without being asked for, but not in place of another one.
+        fs::write(home.path().join("other/image"), "").unwrap();
+        assert!(why(lengthen_empty(&target, &asked, 8 << 20)).contains(REPLACED));
+        assert_eq!(fs::metadata(home.path().join("other/image")).unwrap().len(), 0);
+        fs::write(home.path().join("other/image"), [0; 4096]).unwrap();
+        assert!(why(claim(&args, &asked)).contains(REPLACED));
+        assert_eq!(fs::metadata(home.path().join("other/image")).unwrap().len(), 4096);
     }
 
     #[test]
@@ -321,11 +330,11 @@ mod tests {
         for force in [false, true] {
             let home = two_directories();
             let args = args(&home.path().join("theirs/image"), 8 << 20, force);
-            let made = prepare(&args).unwrap();
+            let (made, asked) = prepare(&args).unwrap();
             assert!(made.is_some());
             exchange(home.path());
             let expected = if force { REPLACED } else { "is not empty" };
-            let why = why(remove_if_failed(made.as_ref(), claim(&args, made.as_ref())));
+            let why = why(remove_if_failed(made.as_ref(), claim(&args, &asked)));
             assert!(why.contains(expected), "{why}");
             assert!(is_kept(home.path()) && !home.path().join("moved/image").exists());
         }

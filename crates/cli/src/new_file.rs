@@ -46,6 +46,11 @@ impl NewFile {
         Ok(rustix::fs::fsync(openat(&self.directory, ".", flags, Mode::empty())?)?)
     }
 
+    /// Its attributes.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
+    }
+
     /// Whether `found` is of this file.
     pub fn is(&self, found: &Metadata) -> bool {
         self.file.metadata().is_ok_and(|own| is_same(&own, found))

@@ -11,7 +11,7 @@ use crate::error::{ENABLE_URING, MountError};
 use crate::file_system::FileSystem;
 use crate::guard::{Guard, Guarded};
 use crate::handshake::{shake_hands, wanted_flags};
-use crate::mounting::attach::{MountHandle, attach};
+use crate::mounting::attach::{MountHandle, MountPoint, attach};
 use crate::mounting::namespace::hold_namespace;
 use crate::notifier::Notifier;
 use crate::options::{IoUring, MountOptions, Source};
@@ -59,13 +59,22 @@ impl Connection {
         dir: &Path,
         options: &MountOptions,
     ) -> Result<Connection, MountError> {
+        Connection::mount_on(source, &MountPoint::open(dir)?, options)
+    }
+
+    /// The same on a directory that is open already.
+    pub fn mount_on(
+        source: &Source,
+        place: &MountPoint,
+        options: &MountOptions,
+    ) -> Result<Connection, MountError> {
         if options.io_uring == IoUring::On {
             enable_io_uring()?;
         }
         if matches!(source, Source::BlockDevice(_)) {
             hold_namespace()?;
         }
-        let (device, handle) = attach(source, dir, options)?;
+        let (device, handle) = attach(source, place, options)?;
         let device = Arc::new(device);
         let least_count = options.min_thread_count.max(1);
         let max_thread_count = options.thread_count.max(least_count);

@@ -145,7 +145,7 @@ pub use error::MountError;
 pub use file_system::FileSystem;
 pub use guard::Guard;
 pub use mounting::attach::{
-    MountHandle, Unmounter, check_directory, is_daemon_gone, remount, unmount_by_fusermount,
+    MountHandle, MountPoint, Unmounter, is_daemon_gone, remount, unmount_by_fusermount,
     unmount_here,
 };
 pub use notifier::{ByteRange, Dropping, Notifier};

@@ -57,7 +57,8 @@ impl Served {
         };
         let source = Source::Plain { name: "onejournal-judge".into() };
         let options = SessionOptions { order, ..SessionOptions::default() };
-        let session = Session::mount(volume, &source, dir, &options, stat_source);
+        let place = mount::mount_point(dir).map_err(|e| format!("mounting: {e}"))?;
+        let session = Session::mount(volume, &source, &place, &options, stat_source);
         let session = session.map_err(|e| format!("mounting: {e}"))?;
         let handle = session.handle();
         let started = std::thread::Builder::new().name("served".into()).spawn(|| session.run());

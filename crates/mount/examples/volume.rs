@@ -43,7 +43,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         journal_target: None,
         journal_counters: None,
     };
-    let session = Session::mount(volume, &source, Path::new(dir), &options, stat_source)?;
+    let place = mount::mount_point(Path::new(dir))?;
+    let session = Session::mount(volume, &source, &place, &options, stat_source)?;
     println!("ready");
     Ok(session.run()?)
 }

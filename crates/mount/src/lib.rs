@@ -43,12 +43,12 @@ mod stat;
 
 pub use access_lists::has_access_list;
 pub use closing::CLOSING_NAME;
-pub use daemon_gone::{DAEMON_GONE, check_directory};
+pub use daemon_gone::{DAEMON_GONE, checked_mount_point, mount_point};
 pub use declared::{Limit, MayTear};
 pub use errno::errno;
 pub use fuse::{
-    Guard, IoUring, MountError, MountHandle, MountOptions, Source, Unmounter, is_daemon_gone,
-    online_cpu_count, remount, unmount_by_fusermount, unmount_here,
+    Guard, IoUring, MountError, MountHandle, MountOptions, MountPoint, Source, Unmounter,
+    is_daemon_gone, online_cpu_count, remount, unmount_by_fusermount, unmount_here,
 };
 pub use memory::Memory;
 pub use metrics::MetricsText;

@@ -1,12 +1,11 @@
 //! A mounted volume, from mount to a clean close.
 
 use std::net::TcpListener;
-use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use device::sync::Mutex;
 use ext4::{JournalChoice, Volume};
-use fuse::{Connection, Guard, MountError, MountHandle, Source};
+use fuse::{Connection, Guard, MountError, MountHandle, MountPoint, Source};
 
 use crate::adapter::{Adapter, AtomicWrites};
 use crate::closing::mark_closing;
@@ -56,12 +55,12 @@ impl Closer {
 }
 
 impl Session {
-    /// Mounts `volume` on `dir`, as file system type `fuse.onejournal` or `fuseblk.onejournal`, and
+    /// Mounts `volume` on `place`, as file system type `fuse.onejournal` or `fuseblk.onejournal`, and
     /// finishes the handshake with the kernel. On failure the volume is closed.
     pub fn mount(
         volume: Volume,
         source: &Source,
-        dir: &Path,
+        place: &MountPoint,
         options: &SessionOptions,
         stat_source: StatSource,
     ) -> Result<Session, SessionError> {
@@ -74,7 +73,7 @@ impl Session {
             None => {}
         }
         let has_atomic = may_offer_atomic_writes(&volume, options);
-        let connection = Connection::mount(source, dir, &options.of_connection());
+        let connection = Connection::mount_on(source, place, &options.of_connection());
         let mounted = connection.map_err(with_advice).and_then(|connection| {
             let notifier = Arc::new(connection.notifier()?);
             Ok((connection, notifier))

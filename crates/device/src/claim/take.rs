@@ -54,18 +54,18 @@ pub(crate) struct Claimed {
 pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result<Claimed> {
     let last = trust.map(|trust| trust.follow(path)).transpose()?;
     let (opened, follow) = match &last {
-        Some(last) => (last.as_path(), OFlags::NOFOLLOW),
-        None => (path, OFlags::empty()),
+        Some(last) => (last.path(), OFlags::NOFOLLOW),
+        None => (path.to_owned(), OFlags::empty()),
     };
     // Looked at before it is opened: opening a pipe waits, opening a tape rewinds it.
-    let found = rustix::fs::stat(opened).map_err(|e| errno(path, e))?;
+    let found = rustix::fs::stat(&opened).map_err(|e| errno(path, e))?;
     kind_of(path, &found)?;
     refuse_swap(path, access, &found)?;
-    let fd = open_direct(opened, access.flags() | follow).map_err(|e| errno(path, e))?;
+    let fd = open_direct(&opened, access.flags() | follow).map_err(|e| errno(path, e))?;
     let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
     let kind = kind_of(path, &stat)?;
-    if let Some(trust) = trust {
-        trust.check(path, &fd, &stat)?;
+    if let (Some(trust), Some(last)) = (trust, &last) {
+        trust.check(path, last, &fd, &stat)?;
     }
     let backing = Backing::of(kind, &stat).map_err(|e| refused(path, e.kind(), e))?;
     let exclusive = match (kind, access) {

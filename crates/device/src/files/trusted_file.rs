@@ -1,16 +1,20 @@
 //! Opens a file that only certain users may have made, as `ssh` does with its keys.
 //!
-//! A symbolic link as the last component is followed only if a trusted user made it, and the file
-//! that it leads to must belong to a trusted user. The check is made on the open file, so the file
-//! cannot be exchanged in between. The directories above it are not checked.
+//! 1. A symbolic link on the path is followed only if a trusted user made it.
+//! 2. The file must belong to a trusted user. After a link of a user who is neither root nor the
+//!    own one it must belong to that user: otherwise the owner of an image could have root write to
+//!    a file or device of root.
+//! 3. Each part of the path is opened in the directory before it, and the file is checked when it is
+//!    open. So nothing can be exchanged in between.
 
-use std::ffi::OsStr;
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, openat};
 use rustix::io::Errno;
 
 use crate::descriptor::above_standard;
@@ -21,60 +25,105 @@ use crate::files::trust::Trust;
 /// The number of links that the kernel follows.
 const LINKS_MAX: usize = 40;
 
+/// The end of a path: a name in an open directory, which is no symbolic link that is followed.
+pub(crate) struct Followed {
+    directory: OwnedFd,
+    name: OsString,
+    /// Another user, whose link led here.
+    by: Option<u32>,
+}
+
+impl Followed {
+    /// A path that leads there while this value exists. It has to be opened with `O_NOFOLLOW`.
+    pub(crate) fn path(&self) -> PathBuf {
+        Path::new(&format!("/proc/self/fd/{}", self.directory.as_raw_fd())).join(&self.name)
+    }
+}
+
 impl Trust {
     /// Opens a file with `flags`, and makes it with `mode` if `flags` say so. A regular file must
     /// belong to a trusted user.
     pub fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
         let last = self.follow(path)?;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = above_standard(|| rustix::fs::open(&last, flags, mode));
+        let fd = above_standard(|| openat(&last.directory, &*last.name, flags, mode));
         let fd = fd.map_err(|e| errno(path, e))?;
         self.check_server_of(path, &fd)?;
         let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-            self.check_owner(path, &stat)?;
+            self.check_owner(path, &last, &stat)?;
         }
         Ok(fd)
     }
 
-    /// The path with the links of its last component resolved. The file itself need not exist. The
-    /// caller has to open it with `O_NOFOLLOW`.
-    pub(crate) fn follow(&self, path: &Path) -> Result<PathBuf> {
-        let mut last = path.to_owned();
-        for _ in 0..LINKS_MAX {
+    /// Follows the links of `path`. The file itself need not exist.
+    pub(crate) fn follow(&self, path: &Path) -> Result<Followed> {
+        let failed = |e| errno(path, e);
+        let start = |path: &Path| if path.is_absolute() { "/" } else { "." };
+        let mut directory = open_directory(CWD, start(path)).map_err(failed)?;
+        let (mut left, mut by, mut link_count) = (parts(path), None, 0);
+        while let Some(name) = left.pop_front() {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let link = match rustix::fs::open(&last, flags, Mode::empty()) {
-                Err(Errno::NOENT) => return Ok(last),
-                opened => opened.map_err(|e| errno(path, e))?,
+            let part = match openat(&directory, &*name, flags, Mode::empty()) {
+                Err(Errno::NOENT) if left.is_empty() => {
+                    return Ok(Followed { directory, name, by });
+                }
+                opened => opened.map_err(failed)?,
             };
-            self.check_server_of(path, &link)?;
-            let stat = rustix::fs::fstat(&link).map_err(|e| errno(path, e))?;
+            self.check_server_of(path, &part)?;
+            let stat = rustix::fs::fstat(&part).map_err(failed)?;
             if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-                return Ok(last);
+                if left.is_empty() {
+                    return Ok(Followed { directory, name, by });
+                }
+                directory = part;
+                continue;
             }
-            if !self.has(stat.st_uid) {
-                let why = format!(
-                    "{} is a symbolic link of user {}, who is not trusted here: give the path that \
-                     it points to, or remove it",
-                    last.display(),
-                    stat.st_uid
-                );
-                return Err(refused(path, io::ErrorKind::PermissionDenied, why));
+            self.check_link(path, &name, &stat)?;
+            if ![0, self.own].contains(&stat.st_uid) {
+                by = Some(stat.st_uid);
             }
-            let target = rustix::fs::readlinkat(&link, "", Vec::new());
-            let target = target.map_err(|e| errno(path, e))?;
-            let target = OsStr::from_bytes(target.as_bytes());
-            last = last.parent().unwrap_or(Path::new("")).join(target);
+            link_count += 1;
+            if link_count > LINKS_MAX {
+                return Err(failed(Errno::LOOP));
+            }
+            let target = rustix::fs::readlinkat(&part, "", Vec::new()).map_err(failed)?;
+            let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+            if target.is_absolute() {
+                directory = open_directory(CWD, start(target)).map_err(failed)?;
+            }
+            for name in parts(target).into_iter().rev() {
+                left.push_front(name);
+            }
         }
-        Err(errno(path, Errno::LOOP))
+        Err(failed(Errno::ISDIR))
+    }
+
+    fn check_link(&self, path: &Path, name: &OsStr, stat: &Stat) -> Result<()> {
+        if self.has(stat.st_uid) {
+            return Ok(());
+        }
+        let why = format!(
+            "{} is a symbolic link of user {}, who is not trusted here: give the path that it \
+             points to, or remove it",
+            name.display(),
+            stat.st_uid
+        );
+        Err(refused(path, io::ErrorKind::PermissionDenied, why))
     }
 
     /// Refuses an open file of another user, one on a file system that another user serves, and a
     /// regular file that others can write. A block device is accepted: a group of administrators
     /// can often write it.
-    pub(crate) fn check(&self, path: &Path, fd: impl AsFd, stat: &Stat) -> Result<()> {
+    pub(crate) fn check(
+        &self,
+        path: &Path,
+        last: &Followed,
+        fd: impl AsFd,
+        stat: &Stat,
+    ) -> Result<()> {
         self.check_server_of(path, fd)?;
-        self.check_owner(path, stat)?;
+        self.check_owner(path, last, stat)?;
         let mode = Mode::from_raw_mode(stat.st_mode);
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         if is_file && mode.intersects(Mode::WGRP | Mode::WOTH) {
@@ -93,25 +142,44 @@ impl Trust {
         self.check_server(fd).map_err(|error| refused(path, error.kind(), error))
     }
 
-    fn check_owner(&self, path: &Path, stat: &Stat) -> Result<()> {
+    fn check_owner(&self, path: &Path, last: &Followed, stat: &Stat) -> Result<()> {
+        let refuse = |why| Err(refused(path, io::ErrorKind::PermissionDenied, why));
+        if let Some(user) = last.by
+            && stat.st_uid != user
+        {
+            return refuse(format!(
+                "a symbolic link of user {user} leads to what belongs to user {}: give the path \
+                 that it leads to",
+                stat.st_uid
+            ));
+        }
         if self.has(stat.st_uid) {
             return Ok(());
         }
-        let why = format!(
+        refuse(format!(
             "belongs to user {}, who could read or change what is written to it; if its contents \
              are yours: chown {} {}",
             stat.st_uid,
             self.own,
             path.display()
-        );
-        Err(refused(path, io::ErrorKind::PermissionDenied, why))
+        ))
     }
+}
+
+fn open_directory(at: impl AsFd, path: &str) -> std::result::Result<OwnedFd, Errno> {
+    openat(at, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The names of a path, one after the other.
+fn parts(path: &Path) -> VecDeque<OsString> {
+    let is_named = |part: &Component<'_>| !matches!(part, Component::RootDir | Component::CurDir);
+    path.components().filter(is_named).map(|part| part.as_os_str().to_owned()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 
     use super::*;
 
@@ -125,8 +193,14 @@ mod tests {
         symlink("round", at("round")).expect("link");
         symlink("none", at("dangling")).expect("link");
         let us = Trust::own().and_root();
-        assert_eq!(us.follow(&at("first")).expect("ours"), at("file"));
-        assert_eq!(us.follow(&at("dangling")).expect("ours"), at("none"));
+        let leads_to = |name: &str| {
+            let last = us.follow(&at(name)).expect("ours");
+            let parent = last.path().parent().expect("one").canonicalize().expect("there");
+            parent.join(&last.name)
+        };
+        let home = dir.path().canonicalize().expect("there");
+        assert_eq!(leads_to("first"), home.join("file"));
+        assert_eq!(leads_to("dangling"), home.join("none"));
         assert!(us.follow(&at("round")).is_err());
         let others = Trust { own: u32::MAX - 1, ..Trust::own() };
         for (name, why) in [("first", "symbolic link"), ("file", "belongs to user")] {
@@ -138,13 +212,54 @@ mod tests {
     }
 
     #[test]
+    fn regression_a_link_of_another_user_does_not_lead_to_a_file_of_root() {
+        if !onejournal_testing::is_root() {
+            return;
+        }
+        const USER: u32 = 65_533;
+        let dir = tempfile::tempdir().expect("directory");
+        let at = |name: &str| dir.path().join(name);
+        for name in ["roots", "theirs"] {
+            fs::create_dir(at(name)).expect("made");
+            fs::write(at(name).join("file"), "").expect("made");
+        }
+        chown(at("theirs").join("file"), Some(USER), None).expect("given");
+        for (name, target) in [
+            ("file", "roots/file"),
+            ("own", "theirs/file"),
+            ("directory", "roots"),
+            ("device", "/dev/null"),
+        ] {
+            symlink(target, at(name)).expect("link");
+            lchown(at(name), Some(USER), None).expect("given");
+        }
+        let trust = Trust::own_and(USER, USER).and_root();
+        let check = |name: &str| {
+            let last = trust.follow(&at(name))?;
+            let found = rustix::fs::open(last.path(), OFlags::PATH, Mode::empty()).expect("there");
+            let stat = rustix::fs::fstat(&found).expect("there");
+            trust.check(&at(name), &last, found, &stat)
+        };
+        check("own").expect("a file of the user who made the link");
+        check("roots/file").expect("without a link");
+        for name in ["file", "directory/file", "device"] {
+            let error = check(name).expect_err(name).to_string();
+            assert!(error.contains("link of user 65533 leads to"), "{name}: {error}");
+        }
+        let error = Trust::own().and_root().follow(&at("directory/file")).err().expect("theirs");
+        assert!(error.to_string().contains("directory is a symbolic link"), "{error}");
+    }
+
+    #[test]
     fn what_others_can_write_to_is_not_private() {
         let file = tempfile::NamedTempFile::new().expect("file");
         let trust = Trust::own().and_root();
         for (mode, is_private) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false)] {
             fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).expect("mode");
             let stat = rustix::fs::fstat(&file).expect("stat");
-            assert_eq!(trust.check(file.path(), &file, &stat).is_ok(), is_private, "{mode:o}");
+            let last = trust.follow(file.path()).expect("no link");
+            let checked = trust.check(file.path(), &last, &file, &stat);
+            assert_eq!(checked.is_ok(), is_private, "{mode:o}");
         }
     }
 }

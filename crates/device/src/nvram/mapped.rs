@@ -83,18 +83,20 @@ impl MappedNvram {
         trust: Option<Trust>,
     ) -> Result<MappedNvram> {
         let last = trust.map(|trust| trust.follow(path)).transpose()?;
-        let follow = if last.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
-        let last = last.as_deref().unwrap_or(path);
+        let (opened, follow) = match &last {
+            Some(last) => (last.path(), OFlags::NOFOLLOW),
+            None => (path.to_owned(), OFlags::empty()),
+        };
         // Looked at before it is opened: opening some devices does something.
-        let stat = rustix::fs::stat(last).map_err(|e| errno(path, e))?;
+        let stat = rustix::fs::stat(&opened).map_err(|e| errno(path, e))?;
         Medium::of(path, &stat)?;
         refuse_swap(path, access, &stat)?;
         let flags = access.flags() | follow | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = above_standard(|| rustix::fs::open(last, flags, Mode::empty()));
+        let fd = above_standard(|| rustix::fs::open(&opened, flags, Mode::empty()));
         let fd = fd.map_err(|e| errno(path, e))?;
         let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
-        if let Some(trust) = trust {
-            trust.check(path, &fd, &stat)?;
+        if let (Some(trust), Some(last)) = (trust, &last) {
+            trust.check(path, last, &fd, &stat)?;
         }
         lock_file(path, &fd, &stat, access)?;
         Self::of_fd(path, fd, access, asked)

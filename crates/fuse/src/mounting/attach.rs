@@ -1,17 +1,18 @@
 //! Mounting a FUSE file system on a directory, and unmounting it: by mount(2) as root, otherwise by
 //! `fusermount3`, which is set-user-ID root and passes the opened `/dev/fuse` through a socket.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fmt;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device::{MountEntry, own_mounts};
+use device::{MountEntry, above_standard, own_mounts};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -153,15 +154,87 @@ fn mount_on<'a>(table: &'a [MountEntry], dir: &Path) -> Option<&'a MountEntry> {
     table.iter().rev().find(|entry| entry.dir == dir)
 }
 
+/// A directory to mount on, open since it was checked.
+///
+/// Recovery can take minutes between the check and the mount. A user who may rename a directory
+/// above it could meanwhile exchange it for a symbolic link, and lead root's mount to any place. So
+/// root mounts on the open directory.
+#[derive(Debug)]
+pub struct MountPoint {
+    directory: OwnedFd,
+    dir: PathBuf,
+}
+
+impl MountPoint {
+    /// Opens a directory on which something can be mounted. Symbolic links on the path are followed.
+    pub fn open(dir: &Path) -> Result<MountPoint, MountError> {
+        // The kernel asks the daemon for these numbers each time; it still has the attributes when
+        // the daemon is dead.
+        if rustix::fs::statfs(dir).is_err_and(is_daemon_gone) {
+            return Err(MountError::DaemonGone(dir.to_owned()));
+        }
+        let refuse = |why: String| MountError::Directory { dir: dir.to_owned(), why };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = above_standard(|| rustix::fs::open(dir, flags, Mode::empty()));
+        let directory = directory.map_err(|errno| match errno {
+            Errno::NOENT => {
+                refuse(format!("does not exist; to make it: mkdir -p {}", dir.display()))
+            }
+            Errno::NOTDIR => refuse("is not a directory: give an empty one to mount on".into()),
+            errno => refuse(errno.to_string()),
+        })?;
+        let now = path_of(&directory).map_err(|errno| refuse(errno.to_string()))?;
+        Ok(MountPoint { directory, dir: now })
+    }
+
+    /// The same for a path that had no symbolic links when it was checked: it must still have none.
+    pub fn open_checked(dir: &Path) -> Result<MountPoint, MountError> {
+        let place = MountPoint::open(dir)?;
+        if place.dir != dir {
+            return Err(moved(dir));
+        }
+        Ok(place)
+    }
+
+    /// Its path without symbolic links, at the time of its opening.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A path that leads to the open directory.
+    fn by_descriptor(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.directory.as_raw_fd()).into()
+    }
+
+    /// Refuses a directory that has another path now: the mount would not be where it was asked for.
+    fn check(&self) -> Result<(), MountError> {
+        match path_of(&self.directory) {
+            Ok(now) if now == self.dir => Ok(()),
+            Ok(_) | Err(_) => Err(moved(&self.dir)),
+        }
+    }
+}
+
+/// The path that the kernel has for an open directory.
+fn path_of(directory: &OwnedFd) -> Result<PathBuf, Errno> {
+    let path = rustix::fs::readlink(format!("/proc/self/fd/{}", directory.as_raw_fd()), vec![])?;
+    Ok(PathBuf::from(OsString::from_vec(path.into_bytes())))
+}
+
+fn moved(dir: &Path) -> MountError {
+    let why = "it or a directory above it was renamed or exchanged meanwhile; try again".into();
+    MountError::Directory { dir: dir.to_owned(), why }
+}
+
 /// Mounts, and returns the device on which the kernel sends its requests.
 pub(crate) fn attach(
     source: &Source,
-    dir: &Path,
+    place: &MountPoint,
     options: &MountOptions,
 ) -> Result<(OwnedFd, MountHandle), MountError> {
-    let dir = check_directory(dir)?;
+    let dir = place.dir.clone();
     if rustix::process::geteuid().is_root() {
-        Ok((attach_as_root(source, &dir, options)?, MountHandle::new(dir, Helper::Kernel)))
+        Ok((attach_as_root(source, place, options)?, MountHandle::new(dir, Helper::Kernel)))
     } else {
         let device = attach_by_fusermount(source, &dir, options)?;
         Ok((device, MountHandle::new(dir, Helper::Fusermount)))
@@ -174,30 +247,12 @@ pub fn is_daemon_gone(errno: Errno) -> bool {
     matches!(errno, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
 }
 
-/// The path of the directory without symbolic links, if something can be mounted on it.
-pub fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
-    let refuse = |why: String| MountError::Directory { dir: dir.to_owned(), why };
-    // The kernel asks the daemon for these numbers each time; it still has the attributes when the daemon is dead.
-    if rustix::fs::statfs(dir).is_err_and(is_daemon_gone) {
-        return Err(MountError::DaemonGone(dir.to_owned()));
-    }
-    match std::fs::metadata(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(refuse(format!("does not exist; to make it: mkdir -p {}", dir.display())))
-        }
-        Err(error) => Err(refuse(error.to_string())),
-        Ok(metadata) if !metadata.is_dir() => {
-            Err(refuse("is not a directory: give an empty one to mount on".into()))
-        }
-        Ok(_) => dir.canonicalize().map_err(|error| refuse(error.to_string())),
-    }
-}
-
 fn attach_as_root(
     source: &Source,
-    dir: &Path,
+    place: &MountPoint,
     options: &MountOptions,
 ) -> Result<OwnedFd, MountError> {
+    place.check()?;
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(MountError::NoFuse)?;
     let mut data = format!(
@@ -224,12 +279,13 @@ fn attach_as_root(
         Some(subtype) => format!("{kind}.{subtype}"),
         None => kind.into(),
     };
-    rustix::mount::mount(&name, dir, kind, mount_flags(options), data.as_c_str()).map_err(
+    let (target, flags) = (place.by_descriptor(), mount_flags(options));
+    rustix::mount::mount(&name, target, kind, flags, data.as_c_str()).map_err(
         |errno| match source {
             Source::BlockDevice(path) if errno == Errno::BUSY => {
                 MountError::DeviceBusy(path.clone())
             }
-            _ => MountError::Refused { dir: dir.to_owned(), errno },
+            _ => MountError::Refused { dir: place.dir.clone(), errno },
         },
     )?;
     Ok(device)
@@ -363,11 +419,37 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let message = check_directory(&file).unwrap_err().to_string();
+        let message = MountPoint::open(&file).unwrap_err().to_string();
         assert!(message.contains("file: is not a directory"), "{message}");
-        let message = check_directory(&dir.path().join("none")).unwrap_err().to_string();
+        let message = MountPoint::open(&dir.path().join("none")).unwrap_err().to_string();
         assert!(message.contains("none: does not exist; to make it: mkdir -p /"), "{message}");
-        assert!(check_directory(dir.path()).is_ok());
+        assert!(MountPoint::open(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn regression_a_mount_point_that_was_exchanged_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        for dir in ["theirs/mnt", "other/mnt"] {
+            std::fs::create_dir_all(home.join(dir)).unwrap();
+        }
+        let asked = home.join("theirs/mnt");
+        let place = MountPoint::open_checked(&asked).unwrap();
+        place.check().unwrap();
+        std::fs::rename(home.join("theirs"), home.join("moved")).unwrap();
+        std::os::unix::fs::symlink(home.join("other"), home.join("theirs")).unwrap();
+        let source = Source::Plain { name: "test".into() };
+        let options = MountOptions::default();
+        for refused in [
+            place.check().unwrap_err(),
+            attach_as_root(&source, &place, &options).unwrap_err(),
+            MountPoint::open_checked(&asked).unwrap_err(),
+        ] {
+            let message = refused.to_string();
+            assert!(message.contains("exchanged meanwhile"), "{message}");
+        }
+        // A link that was there from the beginning is the caller's choice.
+        assert_eq!(MountPoint::open(&asked).unwrap().dir(), home.join("other/mnt"));
     }
 
     #[test]
