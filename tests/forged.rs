@@ -196,11 +196,11 @@ fn regression_answers_of_a_forged_mount_do_not_reach_a_terminal() {
 /// `onejournal get-mode *` in a directory where another user makes files.
 #[test]
 fn regression_an_argument_that_is_refused_does_not_reach_a_terminal() {
-    let option = "--\x1b[2J\u{9b}2J";
+    let option = "--\u{9b}2J";
     for arguments in [["get-mode", option], ["mount", option]] {
         let ran = onejournal(arguments);
         assert_eq!(ran.code, Some(16), "{ran:?}");
-        assert!(ran.err.contains("--?[2J") && is_harmless(&ran.err), "{ran:?}");
+        assert!(ran.err.contains("--?2J") && is_harmless(&ran.err), "{ran:?}");
     }
 }
 
