@@ -160,6 +160,7 @@ fn a_user_mounts_and_unmounts_what_fstab_permits() {
             mount --bind fstab /etc/fstab
             as_user mount $root/own/mnt
             grep \" $root/own/mnt .* fuse.onejournal .*user_id=65534\" /proc/self/mountinfo
+            as_user ./program stat own/mnt | grep 'this kernel .*sync, syncfs .*do not reach'
             as_user sh -c 'echo a >own/mnt/a; umount own/mnt'
             ! grep \" $root/own/mnt \" /proc/self/mountinfo || exit 9
             # umount(8) does not wait for a user's volume to be closed; this does.

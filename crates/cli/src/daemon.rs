@@ -89,7 +89,7 @@ fn start(args: &MountArgs, dir: &Path) -> Result<u8> {
     let stdout = child.stdout.take().expect("it was asked for");
     let _ = BufReader::new(stdout).read_line(&mut line);
     if line.trim() == READY {
-        sync::tell_if_unheard(dir);
+        sync::tell_what_is_missing(dir);
         return Ok(0);
     }
     let status = child.wait().map_err(|error| CliError::new(error.to_string()))?;
@@ -206,7 +206,7 @@ fn serve(args: &MountArgs, parsed: Parsed, place: MountPoint) -> Result<u8> {
         Some(outlet) => announce(outlet, &path, journal_target.as_deref()),
         None => {
             say_mounted(&path, &dir);
-            tell_if_unheard(&dir)
+            tell_what_is_missing(&dir)
         }
     });
     if let Err(error) = begun {
@@ -312,7 +312,7 @@ fn tell(text: &str) {
 }
 
 /// Another process asks, because this one has to answer.
-fn tell_if_unheard(dir: &str) -> Result<()> {
+fn tell_what_is_missing(dir: &str) -> Result<()> {
     let failed = |error: std::io::Error| CliError::new(format!("sync --check: {error}"));
     let mut teller = sync::teller(Path::new(dir)).stdout(Stdio::null()).spawn().map_err(failed)?;
     let builder = std::thread::Builder::new().name("oj-teller".into());

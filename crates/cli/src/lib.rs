@@ -22,7 +22,7 @@
 //!   target journal_search      the device or file of a command; the journal of a volume
 //!   volumes                    the volume that a path means
 //!   namespaces ending          mount namespaces; the signals that end a server
-//!   aside claimant counters fusectl guard in_place messages new_file occupant page_writer
+//!   aside claimant counters fusectl guard in_place kernel messages new_file occupant page_writer
 //!   service_manager memory output signals surroundings units users
 //!   error
 //! ```
@@ -43,6 +43,7 @@ mod in_place;
 mod inventory;
 mod journal_path;
 mod journal_search;
+mod kernel;
 mod log_commands;
 mod log_metrics;
 mod logd;

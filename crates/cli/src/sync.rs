@@ -17,17 +17,15 @@ use crate::counters::{Counters, parse, read_attribute};
 use crate::error::{CliError, Result};
 use crate::fusectl::open_control;
 use crate::inventory::check_answers;
+use crate::kernel::{self, WAITS_SINCE};
 use crate::output::complain;
 
-/// From this version on syncfs(2) waits until the volume has the pages. Older ones send copies, and
-/// wait for none.
-const WAITS_SINCE: (u32, u32) = (6, 16);
 /// How long it waits for copies of pages. They are few, but others may come meanwhile.
 const COPIES_PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Args)]
 pub struct SyncArgs {
-    /// Only say whether sync(1) reaches the volume, if it does not
+    /// Only say what this kernel does not give the volume
     #[arg(long, hide = true)]
     check: bool,
     /// Directories or files of the volumes
@@ -37,7 +35,7 @@ pub struct SyncArgs {
 
 pub fn run(args: &SyncArgs, is_aside: bool) -> Result<u8> {
     if args.check {
-        args.paths.iter().for_each(|path| tell_if_unheard(path));
+        args.paths.iter().for_each(|path| tell_what_is_missing(path));
         return Ok(0);
     }
     if !is_aside {
@@ -53,28 +51,25 @@ pub fn volume(path: &Path) -> Result<()> {
     let failed = |errno| CliError::at(path, errno);
     let file = open(path).map_err(failed)?;
     rustix::fs::syncfs(&file).map_err(failed)?;
-    if kernel_version().is_none_or(|version| version < WAITS_SINCE) {
+    if kernel::is_before(kernel::version(), WAITS_SINCE) {
         wait_for_copies(path, &file)?;
     }
     device::sync_volume(&file).map_err(failed)
 }
 
-/// Says so if the volume on `dir` was just mounted by root, and does not hear of sync(1). A kernel
-/// that sends SYNCFS has sent it when this returns.
-pub fn tell_if_unheard(dir: &Path) {
-    let synced = open(dir).and_then(rustix::fs::syncfs);
-    if synced.is_ok() && rustix::process::geteuid().is_root() && is_unheard(dir) {
-        let dir = dir.display();
-        complain!(
-            "onejournal: this kernel does not tell {dir} of sync(1) and syncfs(2): use fsync(2), \
-             or `onejournal sync {dir}` (Linux 6.18 is the first that does)"
-        );
+/// Says what this kernel does not give the volume that was just mounted on `dir`. A kernel that
+/// sends SYNCFS has sent it when this returns.
+pub fn tell_what_is_missing(dir: &Path) {
+    if open(dir).and_then(rustix::fs::syncfs).is_err() {
+        return;
     }
-}
-
-fn is_unheard(dir: &Path) -> bool {
     let stat = read_attribute(dir, mount::STAT_XATTR).and_then(|text| parse(dir, &text));
-    stat.is_ok_and(|stat| Counters(stat).number("syncfs") == 0)
+    let Ok(counters) = stat.map(Counters) else { return };
+    let is_root = rustix::process::geteuid().is_root();
+    let dir = dir.display().to_string();
+    for warning in kernel::warnings(kernel::version(), &counters, is_root, &dir) {
+        complain!("onejournal: {warning}");
+    }
 }
 
 /// The process that says so while this one serves the volume.
@@ -87,16 +82,6 @@ pub fn teller(dir: &Path) -> Command {
 fn open(path: &Path) -> rustix::io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map(File::from)
-}
-
-/// The kernel's version, as far as it matters.
-fn kernel_version() -> Option<(u32, u32)> {
-    version_of(&std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?)
-}
-
-fn version_of(release: &str) -> Option<(u32, u32)> {
-    let mut parts = release.split(|c: char| !c.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// Returns when the kernel has sent all that it had to send. There is no other way to learn that
@@ -118,16 +103,4 @@ fn wait_for_copies(path: &Path, file: &File) -> Result<()> {
     let text = "programs write so much that this kernel (before Linux 6.16) cannot tell whether \
                 everything was sent: stop them for a moment, or use fsync(2)";
     Err(CliError::at(path, text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_read() {
-        assert_eq!(version_of("6.1.0-56-amd64"), Some((6, 1)));
-        assert_eq!(version_of("7.2-rc1"), Some((7, 2)));
-        assert_eq!(version_of("strange"), None);
-    }
 }

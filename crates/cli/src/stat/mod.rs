@@ -13,7 +13,7 @@ use crate::inventory::{Answer, MountState, Subject, ask_once};
 use crate::output::plain;
 use crate::output::say_json;
 use crate::volumes::ServedVolume;
-use crate::{CliError, Result, StatArgs, say, watch};
+use crate::{CliError, Result, StatArgs, kernel, say, watch};
 
 pub use summary::{Amplification, Flushes, written_since_ready};
 
@@ -50,6 +50,9 @@ fn describe(counters: &Counters, state: MountState, place: String, is_image: boo
     let mut summary =
         [vec![("served by".into(), place)], summary::lines(counters, state, now_s)].concat();
     let target = counters.text("target").unwrap_or_default();
+    let labels = ["this kernel"].into_iter().chain(std::iter::repeat(""));
+    let missing = kernel::missing(kernel::version(), counters);
+    summary.extend(labels.map(String::from).zip(missing.into_iter().map(String::from)));
     if let Some(dir) = Path::new(target).parent().filter(|_| is_image) {
         let text = format!(
             "what the file system of the image adds; its disk: onejournal probe --watch {}",
