@@ -37,6 +37,15 @@ impl HeldDevice {
         Some(HeldDevice { node: Path::new("/dev").join(name), number, backing })
     }
 
+    pub fn path(&self) -> &Path {
+        &self.node
+    }
+
+    /// Its number, MAJOR:MINOR.
+    pub fn number(&self) -> &str {
+        &self.number
+    }
+
     /// Whether our namespace has a mount of it.
     pub fn is_mounted_here(&self) -> bool {
         self.is_mounted_in(Path::new("/proc/self/mountinfo"))

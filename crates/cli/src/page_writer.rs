@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use mount::PageWriter;
@@ -25,10 +25,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 const LOOKS_PER_SECOND: u32 = 4;
 
+/// So long a process may take to fall asleep after it has sent a request.
+const ASLEEP_WITHIN: Duration = Duration::from_secs(1);
+
 /// System calls that send SYNCFS after they have waited for the pages. A second syncfs(2) would
 /// wait for the lock that some of them hold.
 const WAITING_CALLS: [libc::c_long; 4] =
     [libc::SYS_syncfs, libc::SYS_umount2, libc::SYS_mount, libc::SYS_fsconfig];
+
+/// The same calls, and umount(2), by their numbers in a 32-bit program: fsconfig(2) has the same
+/// number there. A 64-bit program has other calls with these numbers, which send no SYNCFS.
+const WAITING_CALLS_32: [libc::c_long; 4] =
+    [if cfg!(target_arch = "x86_64") { 344 } else { 373 }, 52, 21, 22];
 
 #[derive(Args)]
 pub struct PageWriterArgs {
@@ -112,9 +120,22 @@ impl PageWriter for ByProcess {
 /// Whether the kernel has waited for the pages before the process `sender` sent SYNCFS. A process
 /// that cannot be seen may have called sync(2).
 fn has_waited(sender: u32) -> bool {
-    let call = std::fs::read_to_string(format!("/proc/{sender}/syscall")).unwrap_or_default();
+    let path = format!("/proc/{sender}/syscall");
+    is_waiting_call(|| std::fs::read_to_string(&path).unwrap_or_default())
+}
+
+/// The same by what `/proc/PID/syscall` says, which `look` reads. The call is there as soon as the
+/// sender sleeps.
+fn is_waiting_call(look: impl Fn() -> String) -> bool {
+    let begun = Instant::now();
+    let mut call = look();
+    while call.trim_end() == "running" && begun.elapsed() < ASLEEP_WITHIN {
+        std::thread::sleep(Duration::from_millis(1));
+        call = look();
+    }
     let number = call.split_ascii_whitespace().next().and_then(|number| number.parse().ok());
-    number.is_some_and(|number| WAITING_CALLS.contains(&number))
+    let all = [WAITING_CALLS, WAITING_CALLS_32];
+    number.is_some_and(|number| all.as_flattened().contains(&number))
 }
 
 /// `onejournal write-pages`: has the kernel write back the pages of the file system.
@@ -178,5 +199,29 @@ mod tests {
     fn only_a_call_that_waits_has_waited() {
         assert!(!has_waited(0));
         assert!(!has_waited(std::process::id()), "it reads a file");
+        assert!(!is_waiting_call(|| format!("{} 0x0", libc::SYS_sync)));
+        assert!(is_waiting_call(|| format!("{} 0x3", libc::SYS_syncfs)));
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn calls_of_a_32_bit_program_have_other_numbers() {
+        const SYNC: u32 = 36;
+        // syncfs, umount, umount2, mount and fsconfig of i386.
+        for number in [344, 22, 52, 21, 431] {
+            assert!(is_waiting_call(|| format!("{number} 0x3")), "{number}");
+        }
+        assert!(!is_waiting_call(|| format!("{SYNC} 0x0")));
+    }
+
+    #[test]
+    fn a_sender_that_does_not_sleep_yet_is_looked_at_again() {
+        let looks = AtomicU32::new(0);
+        let look = || match looks.fetch_add(1, Ordering::Relaxed) {
+            0..3 => "running\n".to_owned(),
+            _ => format!("{} 0x3", libc::SYS_mount),
+        };
+        assert!(is_waiting_call(look));
+        assert!(!is_waiting_call(|| "running\n".to_owned()), "it never sleeps");
     }
 }
