@@ -5,6 +5,7 @@ use crate::support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -353,6 +354,7 @@ fd = os.open('f', os.O_WRONLY)
 os.write(fd, b'x' * 300000)
 os.pwrite(fd, b'y' * 10, 5000)
 os.ftruncate(fd, 200000)
+os.setxattr('f', 'user.a', b'1'); os.chmod('f', 0o600)
 fd = os.open('queue/mail', os.O_WRONLY | os.O_CREAT)
 os.write(fd, b'mail')
 os.mkdir('d/made'); os.close(os.open('d/file', os.O_CREAT | os.O_WRONLY))
@@ -367,6 +369,9 @@ os.close(os.open('e/lost', os.O_CREAT | os.O_WRONLY))
             let mut expected = vec![b'x'; 200_000];
             expected[5000..5010].fill(b'y');
             assert!(fs::read(scratch.path("f")).unwrap() == expected, "{options:?}");
+            let permissions = fs::metadata(scratch.path("f")).unwrap().mode() & 0o777;
+            let has_it = rustix::fs::getxattr(scratch.path("f"), "user.a", &mut [0; 1]).is_ok();
+            assert_eq!((permissions, has_it), (0o600, true), "{options:?}");
             assert_eq!(fs::read(scratch.path("queue/mail")).unwrap(), b"mail", "{options:?}");
         }
         let names = |dir: &str| -> BTreeSet<String> {
@@ -380,4 +385,26 @@ os.close(os.open('e/lost', os.O_CREAT | os.O_WRONLY))
         );
         scratch.close_and_check();
     }
+}
+
+/// As below the volume of a database, which must not begin anew in the empty directory.
+#[test]
+fn a_volume_is_mounted_on_an_immutable_directory() {
+    let Some(mut scratch) = Scratch::new().filter(|_| has_program("chattr")) else { return };
+    let below = scratch.root().join("below.img");
+    system("mke2fs", ["-q", "-t", "ext4", "-F", text(&below), "16M"]).good();
+    let below = TempMount::new(&["-o", "loop", text(&below)], &scratch.dir());
+    let dir = below.dir.join("data");
+    fs::create_dir(&dir).unwrap();
+    system("chattr", ["+i", text(&dir)]).good();
+    let refused = fs::write(dir.join("f"), "lost").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(Errno::PERM.raw_os_error()));
+    onejournal(["mount", text(&scratch.image()), text(&dir)]).good();
+    fs::write(dir.join("f"), "kept").unwrap();
+    onejournal(["umount", text(&dir)]).good();
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "it is the directory below again");
+    drop(below);
+    scratch.mount("");
+    assert_eq!(fs::read(scratch.path("f")).unwrap(), b"kept");
+    scratch.close_and_check();
 }

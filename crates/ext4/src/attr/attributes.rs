@@ -37,11 +37,11 @@ impl Mounted {
     /// [`Volume::set_attr`](crate::Volume::set_attr).
     pub(crate) fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
         let inode = read_inode(self, ino)?;
-        let is_sync = set.size_bytes.is_some() && inode.has_flag(flags::SYNC);
+        let is_sync = inode.has_flag(flags::SYNC) && !is_times_only(set);
         check(&inode, set)?;
         let in_core = self.in_core(ino);
         let changes_mode = changes_data_mode(&inode, set);
-        let _content = if changes_mode { Some(in_core.content.write()) } else { None };
+        let content = if changes_mode { Some(in_core.content.write()) } else { None };
         if changes_mode {
             self.check_writable()?;
             self.leave_mode()?;
@@ -73,8 +73,9 @@ impl Mounted {
                 if is_times_only(set) { op.put_inode_times(&inode) } else { op.put_inode(&inode) }
             })?;
         }
+        drop(content);
         if is_sync {
-            self.fsync(ino, true)?;
+            self.fsync(ino, false)?;
         }
         self.get_attr(ino)
     }

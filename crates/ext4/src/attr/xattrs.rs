@@ -143,6 +143,8 @@ impl Mounted {
         })
     }
 
+    /// Changes the attributes of an inode by `change`. With `chattr +S` it returns when that is
+    /// durable.
     fn change_xattrs(
         &self,
         ino: InodeNo,
@@ -154,14 +156,13 @@ impl Mounted {
         // A declared file does not take each default.
         let changes_mode = is_mode || is_declaration && !self.settings.data_mode.is_atomic();
         let is_file = || Ok::<_, Error>(read_inode(self, ino)?.kind() == FileKind::Regular);
-        let _content =
-            if changes_mode && is_file()? { Some(in_core.content.write()) } else { None };
+        let content = if changes_mode && is_file()? { Some(in_core.content.write()) } else { None };
         if changes_mode {
             self.check_writable()?;
             self.leave_mode()?;
         }
-        let _xattr = in_core.xattr.write();
-        let changed = self.with_op(STORE_CREDITS + credits::PUT_INODE, |op| {
+        let attributes = in_core.xattr.write();
+        let is_sync = self.with_op(STORE_CREDITS + credits::PUT_INODE, |op| {
             let mut inode = op.inode(ino)?;
             change(op, &mut inode)?;
             if is_mode || is_declaration {
@@ -169,11 +170,13 @@ impl Mounted {
             }
             inode.set_ctime(op.now());
             inode.bump_version();
-            op.put_inode(&inode)
+            op.put_inode(&inode)?;
+            Ok(inode.has_flag(flags::SYNC))
         });
         if is_mode || is_declaration {
             in_core.set_asked(None);
         }
-        changed
+        drop((attributes, content));
+        if is_sync? { self.fsync(ino, false) } else { Ok(()) }
     }
 }

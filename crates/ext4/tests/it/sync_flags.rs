@@ -5,11 +5,14 @@ use crate::common;
 use std::sync::Arc;
 
 use common::{Image, make, open_in};
-use onejournal_ext4::{Allocate, DataMode, InodeNo, NewNode, Owner, RenameHow, SetAttr, Volume};
+use onejournal_ext4::{
+    Allocate, DataMode, InodeNo, NewNode, Owner, RenameHow, SetAttr, Volume, XattrFlags,
+};
 use onejournal_testing::{SimDevice, Survival};
 
 const SYNC: u32 = 0x8;
 const DIRSYNC: u32 = 0x1_0000;
+const NODUMP: u32 = 0x40;
 
 fn set_flag(volume: &Volume, ino: InodeNo, flag: u32) {
     let flags = Some(volume.get_attr(ino).unwrap().flags | flag);
@@ -67,6 +70,44 @@ fn changes_of_a_file_with_s_are_durable_when_they_return() {
         volume.set_attr(file, &SetAttr { size_bytes, ..SetAttr::default() }).unwrap();
         expected.truncate(1000);
         assert!(content_after_crash(&device, mode) == expected, "{mode:?} truncate");
+    }
+}
+
+/// As on ext4; a change of permissions and owner there is not durable even so.
+#[test]
+fn attributes_of_a_file_with_s_are_durable_when_they_return() {
+    const NAME: &[u8] = b"user.a";
+    for mode in DataMode::ALL {
+        let device = Image::new(&[], "32M").sim_device();
+        let volume = open_in(device.clone(), mode);
+        let [file, other] = ["f", "other"].map(|name| make(&volume, name));
+        set_flag(&volume, file, SYNC);
+        // Permissions, owner and flags, and whether the attribute is there.
+        let found = |name: &[u8]| {
+            let volume = after_crash(&device, mode);
+            let attr = volume.lookup(InodeNo::ROOT, name).unwrap();
+            let has_it = volume.get_xattr(attr.ino, NAME).is_ok();
+            (attr.mode & 0o777, attr.uid, attr.flags & NODUMP != 0, has_it)
+        };
+        let set = |ino, change: SetAttr| volume.set_attr(ino, &change).unwrap();
+        let flags = Some(volume.get_attr(file).unwrap().flags | NODUMP);
+        set(file, SetAttr { mode: Some(0o600), ..SetAttr::default() });
+        assert_eq!(found(b"f"), (0o600, 0, false, false), "{mode:?}");
+        set(file, SetAttr { uid: Some(7), ..SetAttr::default() });
+        assert_eq!(found(b"f"), (0o600, 7, false, false), "{mode:?}");
+        set(file, SetAttr { flags, ..SetAttr::default() });
+        assert_eq!(found(b"f"), (0o600, 7, true, false), "{mode:?}");
+        volume.set_xattr(file, NAME, b"1", XattrFlags::Any).unwrap();
+        assert_eq!(found(b"f"), (0o600, 7, true, true), "{mode:?}");
+        volume.remove_xattr(file, NAME).unwrap();
+        assert_eq!(found(b"f"), (0o600, 7, true, false), "{mode:?}");
+        // The data mode, for which the content is locked.
+        volume.set_xattr(file, b"user.onejournal.mode", b"ordered", XattrFlags::Any).unwrap();
+        // A file without the flag: the canary of the others.
+        let before = found(b"other");
+        set(other, SetAttr { mode: Some(0o600), uid: Some(7), ..SetAttr::default() });
+        volume.set_xattr(other, NAME, b"1", XattrFlags::Any).unwrap();
+        assert_eq!(found(b"other"), before, "{mode:?}");
     }
 }
 
