@@ -237,3 +237,24 @@ fn systemd_accepts_the_units() {
     make("uninstall", Path::new(""), &[("PREFIX", text(&prefix)), ("SBINDIR", text(&sbin))]).good();
     assert_eq!(files(&prefix), BTreeSet::new());
 }
+
+#[test]
+fn pages_show_the_lines_of_the_examples() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    let without_comments = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        lines.map(String::from).collect()
+    };
+    for (example, page) in [
+        ("database-on-mount.conf", "how-to/mount-at-boot.md"),
+        ("k3s-on-mount.conf", "databases/etcd.md"),
+        ("kubelet-on-service.conf", "databases/etcd.md"),
+    ] {
+        let wanted = without_comments(&read(&format!("dist/examples/{example}")));
+        let page = read(&format!("docs/{page}"));
+        let blocks = page.split("```ini\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let shown: Vec<_> = blocks.map(without_comments).collect();
+        assert!(shown.contains(&wanted), "{example}: {shown:?}");
+    }
+}
