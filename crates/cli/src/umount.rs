@@ -48,7 +48,8 @@ pub fn run(path: &Path, only_dead: bool) -> Result<u8> {
         }
         None => {}
     }
-    let Some(left) = left_open(&volume.target, why.is_some()) else { return Ok(0) };
+    let has_failed = why.is_some() || volume.is_pulled();
+    let Some(left) = left_open(&volume.target, has_failed) else { return Ok(0) };
     let why = why.map_or(String::new(), |why| format!(" ({why})"));
     Err(CliError::at(&volume.target, format!("unmounted, but not closed{why}: {left}")))
 }
@@ -117,7 +118,7 @@ fn wait_for_end(path: &Path, volume: &ServedVolume, daemon: &Daemon) -> Result<(
 }
 
 /// The advice for a volume that was not closed. `None`: it was closed, or is in use again; or it is
-/// gone, and its mount had no error.
+/// gone, and its mount had not failed.
 fn left_open(volume: &Path, has_failed: bool) -> Option<String> {
     let device: Arc<dyn BlockDevice> = match Disk::open(volume, Access::ReadOnly) {
         Ok(disk) => Arc::new(disk),

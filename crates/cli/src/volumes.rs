@@ -171,6 +171,17 @@ impl ServedVolume {
         self.media.iter().any(|medium| other.media.contains(medium))
     }
 
+    /// Whether it was on a disk that the kernel does not know any more.
+    pub fn is_pulled(&self) -> bool {
+        let is_pulled = |medium: &Medium| match medium {
+            Medium::Block((major, minor)) => {
+                !Path::new(&format!("/sys/dev/block/{major}:{minor}")).exists()
+            }
+            Medium::File { .. } => false,
+        };
+        self.media.iter().any(is_pulled)
+    }
+
     /// The programs that use its file system, if there are visible ones.
     pub fn users(&self) -> Option<String> {
         self.devices.iter().find_map(|device| users::named(*device))
@@ -469,6 +480,29 @@ mod tests {
         assert!(error.contains(&named), "{error}");
         let own = Daemon::open(i32::try_from(std::process::id()).unwrap()).unwrap().unwrap();
         assert!(!own.is_closing_after(CLOSING_PATIENCE).unwrap());
+    }
+
+    #[test]
+    fn a_disk_that_sysfs_does_not_list_is_pulled() {
+        let on = |medium| ServedVolume {
+            media: vec![medium],
+            dirs: Vec::new(),
+            devices: Vec::new(),
+            target: PathBuf::new(),
+            other_users: Vec::new(),
+        };
+        assert!(on(Medium::Block((4095, 7))).is_pulled());
+        assert!(!on(Medium::File { device: 4095, inode: 7 }).is_pulled());
+        let mut listed = fs::read_dir("/sys/dev/block").unwrap().peekable();
+        let is_there = |name: &str| {
+            let (major, minor) = name.split_once(':').unwrap();
+            !on(Medium::Block((major.parse().unwrap(), minor.parse().unwrap()))).is_pulled()
+        };
+        // Another test may be taking one of them away.
+        assert!(
+            listed.peek().is_none()
+                || listed.any(|entry| is_there(entry.unwrap().file_name().to_str().unwrap()))
+        );
     }
 
     #[test]
