@@ -349,6 +349,26 @@ fn a_dead_mount_is_taken_off_while_programs_use_it() {
     scratch.close_and_check();
 }
 
+/// As on a busy machine: each program starts later than an answer is waited for.
+#[test]
+fn regression_a_dead_mount_is_taken_off_although_programs_start_late() {
+    let _alone = alone();
+    if !has_program("strace") {
+        return;
+    }
+    let Some(mut scratch) = Scratch::mounted("") else { return };
+    scratch.daemon().signal(Signal::KILL);
+    assert!(scratch.daemon().ended());
+    let dir = scratch.dir();
+    let late = ["-f", "-qq", "-o", "/dev/null", "-e", "inject=execve:delay_exit=2500000"];
+    let dead = [ONEJOURNAL, "umount", "--dead", text(&dir)];
+    run(Command::new("strace").args(late).args(dead)).good();
+    scratch.expect_ended();
+    umount(&dir).refused(OPERATIONAL, "no OneJournal volume is mounted on it");
+    scratch.mount("");
+    scratch.close_and_check();
+}
+
 #[test]
 fn a_copy_of_a_dead_mount_is_named_and_taken_off() {
     let _alone = alone();

@@ -2,26 +2,28 @@
 //!
 //! A process that waits for an answer of a stopped daemon cannot be ended, and a thread that waits
 //! for it keeps its process from ending. So another process asks: `onejournal ask PATH...`. It
-//! answers each line of its input with a line of JSON, about one path after the other, and
-//! remembers the names of files that it has found.
+//! prints an empty line when it has started. Then it answers each line of its input with a line of
+//! JSON, about one path after the other, and remembers the names of files that it has found.
 
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
 use clap::Args;
 use rustix::fs::StatVfsMountFlags;
 use serde_json::{Map, Value};
 
-use super::ANSWER_LIMIT;
 use super::answer::{Answer, MountState};
 use super::files::{FileNames, files_of};
+use super::{ANSWER_LIMIT, START_LIMIT};
 use crate::counters::{Counters, cannot_read, declared_bytes, parse, read_attribute, read_raw};
 use crate::error::{CliError, Result};
 use crate::output::say_json;
+use crate::say;
 use crate::surroundings;
 use crate::volumes::ServedVolume;
 
@@ -74,6 +76,8 @@ pub fn ask_modes<P: AsRef<Path>>(paths: &[P]) -> impl Iterator<Item = Result<Ans
 #[derive(Debug)]
 pub struct Asker {
     questions: ChildStdin,
+    /// Is closed when the process has started.
+    started: Receiver<Infallible>,
     answers: Receiver<Answer>,
     /// Whether its answer to the last question is still missing.
     is_asked: bool,
@@ -98,10 +102,17 @@ impl Asker {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let questions = child.stdin.take().expect("it was asked for");
+        let (start, started) = channel();
         let (sender, answers) = channel();
-        let body = move || pass_on(child, |answer| sender.send(answer).is_ok());
+        let body = move || pass_on(child, start, |answer| sender.send(answer).is_ok());
         std::thread::Builder::new().name("oj-ask".into()).spawn(body)?;
-        Ok(Asker { questions, answers, is_asked: false })
+        Ok(Asker { questions, started, answers, is_asked: false })
+    }
+
+    /// Returns when the process has started, but not after `give_up`. On a busy machine its start
+    /// may take longer than an answer is waited for.
+    pub fn wait_for_start(&self, give_up: Instant) {
+        let _ = self.started.recv_timeout(give_up.saturating_duration_since(Instant::now()));
     }
 
     /// Asks, unless the last question is not answered yet.
@@ -120,6 +131,7 @@ impl Asker {
 
     /// Asks and waits for the answer. `path` is for messages.
     pub fn ask_now(&mut self, path: &Path) -> Result<Answer> {
+        self.wait_for_start(Instant::now() + START_LIMIT);
         self.ask();
         self.answer(Instant::now() + ANSWER_LIMIT).ok_or_else(|| {
             let why = format!(
@@ -136,9 +148,12 @@ impl Asker {
     }
 }
 
-/// Passes the answers of `child` on until its end, or until the receiver is gone.
-fn pass_on(mut child: Child, mut take: impl FnMut(Answer) -> bool) {
-    let answers = BufReader::new(child.stdout.take().expect("it was asked for"));
+/// Drops `start` when `child` has started. Passes its answers on until its end, or until the
+/// receiver is gone.
+fn pass_on(mut child: Child, start: Sender<Infallible>, mut take: impl FnMut(Answer) -> bool) {
+    let mut answers = BufReader::new(child.stdout.take().expect("it was asked for"));
+    let _ = answers.read_line(&mut String::new());
+    drop(start);
     let answers = answers.lines().map_while(std::result::Result::ok);
     let mut answers = answers.filter_map(|line| serde_json::from_str(&line).ok());
     while answers.next().is_some_and(&mut take) {}
@@ -165,6 +180,7 @@ pub struct AskArgs {
 /// `onejournal ask`, which [`Asker`] runs.
 pub fn run_ask(args: &AskArgs) -> Result<u8> {
     let mut names = FileNames::default();
+    say!("");
     for (line, path) in std::io::stdin().lock().lines().zip(args.paths.iter().cycle()) {
         line.map_err(|error| CliError::new(format!("standard input: {error}")))?;
         let mut answer = match (args.mode, args.of_file) {

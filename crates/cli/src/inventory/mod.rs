@@ -21,3 +21,5 @@ pub use mounts::{Mounts, SeenMount};
 
 /// How long all answers together may take. A daemon may be stopped, or stuck in its disk.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// How long the processes that ask may take to start, on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(30);

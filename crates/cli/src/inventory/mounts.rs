@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use device::MountEntry;
 
-use super::ANSWER_LIMIT;
 use super::answer::{Answer, MountState};
 use super::ask::{Asker, Subject};
 use super::files::FileCounters;
+use super::{ANSWER_LIMIT, START_LIMIT};
 use crate::counters::Counters;
 use crate::namespaces::{self, NamespaceId};
 use crate::volumes::backing_file;
@@ -64,6 +64,8 @@ impl Mounts {
         for path in &paths {
             self.ask(path);
         }
+        let give_up = Instant::now() + START_LIMIT;
+        self.askers.values().for_each(|asker| asker.wait_for_start(give_up));
         let give_up = Instant::now() + ANSWER_LIMIT;
         let seen = found.into_iter().zip(paths).map(|((holder, entry), path)| {
             let answer = self.askers.get_mut(&path).and_then(|asker| asker.answer(give_up));
