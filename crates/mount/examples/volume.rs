@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         journal_target: None,
         journal_counters: None,
     };
-    let place = mount::mount_point(Path::new(dir))?;
+    let place = onejournal_mount::mount_point(Path::new(dir))?;
     let session = Session::mount(volume, &source, &place, &options, stat_source)?;
     println!("ready");
     Ok(session.run()?)

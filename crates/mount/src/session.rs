@@ -55,8 +55,8 @@ impl Closer {
 }
 
 impl Session {
-    /// Mounts `volume` on `place`, as file system type `fuse.onejournal` or `fuseblk.onejournal`, and
-    /// finishes the handshake with the kernel. On failure the volume is closed.
+    /// Mounts `volume` on `place`, as file system type `fuse.onejournal` or `fuseblk.onejournal`,
+    /// and finishes the handshake with the kernel. On failure the volume is closed.
     pub fn mount(
         volume: Volume,
         source: &Source,

@@ -22,8 +22,7 @@ use super::files::{FileNames, files_of};
 use super::{ANSWER_LIMIT, START_LIMIT};
 use crate::counters::{Counters, cannot_read, declared_bytes, parse, read_attribute, read_raw};
 use crate::error::{CliError, Result};
-use crate::output::say_json;
-use crate::say;
+use crate::output::{print_line, say_json};
 use crate::surroundings;
 use crate::volumes::ServedVolume;
 
@@ -180,7 +179,7 @@ pub struct AskArgs {
 /// `onejournal ask`, which [`Asker`] runs.
 pub fn run_ask(args: &AskArgs) -> Result<u8> {
     let mut names = FileNames::default();
-    say!("");
+    print_line(b"")?;
     for (line, path) in std::io::stdin().lock().lines().zip(args.paths.iter().cycle()) {
         line.map_err(|error| CliError::new(format!("standard input: {error}")))?;
         let mut answer = match (args.mode, args.of_file) {

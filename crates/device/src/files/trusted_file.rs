@@ -4,8 +4,8 @@
 //! 2. The file must belong to a trusted user. After a link of a user who is neither root nor the
 //!    own one it must belong to that user: otherwise the owner of an image could have root write to
 //!    a file or device of root.
-//! 3. Each part of the path is opened in the directory before it, and the file is checked when it is
-//!    open. So nothing can be exchanged in between.
+//! 3. Each part of the path is opened in the directory before it, and the file is checked when it
+//!    is open. So nothing can be exchanged in between.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

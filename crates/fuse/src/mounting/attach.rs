@@ -166,7 +166,7 @@ pub struct MountPoint {
 }
 
 impl MountPoint {
-    /// Opens a directory on which something can be mounted. Symbolic links on the path are followed.
+    /// Opens a directory on which something can be mounted. Follows symbolic links.
     pub fn open(dir: &Path) -> Result<MountPoint, MountError> {
         // The kernel asks the daemon for these numbers each time; it still has the attributes when
         // the daemon is dead.
@@ -206,7 +206,7 @@ impl MountPoint {
         format!("/proc/self/fd/{}", self.directory.as_raw_fd()).into()
     }
 
-    /// Refuses a directory that has another path now: the mount would not be where it was asked for.
+    /// Refuses a directory that has another path now.
     fn check(&self) -> Result<(), MountError> {
         match path_of(&self.directory) {
             Ok(now) if now == self.dir => Ok(()),

@@ -1,5 +1,5 @@
-//! The ioctls of `lsattr` and `chattr` (inode flags, the generation), that of the data mode, and those
-//! of F2FS for atomic writes.
+//! The ioctls of `lsattr` and `chattr` (inode flags, the generation), and those of F2FS for atomic
+//! writes.
 //!
 //! The kernel checks for the calls that it knows, and for extended attributes, that the mount which
 //! the program sees is writable. It does not say for other ioctls which mount that is. So such an
