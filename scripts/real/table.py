@@ -15,6 +15,7 @@ _SYSTEMS = (EXT4, XFS, VOLUME, EXTENSION)
 
 _BYTES, _TIME = "bytes written for a transaction", "transaction time"
 _RATE, _SYNCS = "transactions of all writers", "syncs a second"
+_WRITES = "writes a second"
 
 
 class Line(NamedTuple):
@@ -41,10 +42,13 @@ LINES = (
          _TIME),
     Line("time of a commit, DELETE mode, -o atomic_writes", "atomic-writes", "DELETE", "update",
          _TIME, (EXT4, XFS, ATOMIC, EXTENSION)),
+    Line("1,000 updates of random rows in one commit, WAL", "fast14-cases", "WAL, 1000 op/txn",
+         "update", _TIME),
     Line("8 processes with 64 SQLite databases, WAL", "sqlite-extension", "",
          "8 processes, 64 databases", _RATE),
     Line("16 processes that append 200 bytes and sync", "group-commit",
          "append 200 bytes and fsync", "16", _SYNCS),
+    Line("random writes of 4 KiB that are never synced", "djfs-fio", "", "never", _WRITES),
 )
 
 

@@ -7,6 +7,7 @@ import os
 import stat
 import tempfile
 import unittest
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -193,6 +194,14 @@ class Results(unittest.TestCase):
                     run.run([EXPERIMENTS[0]])
             self.assertEqual(run.has_failed, has_failed)
             self.assertEqual(bool(run.values["left_out"]), has_failed)
+
+    def test_all_fit_ten_minutes_of_a_device_and_most_those_of_a_slow_card(self) -> None:
+        def seconds(experiments: Sequence[Experiment], flush_seconds: float) -> float:
+            return sum(each.seconds + each.flushes * flush_seconds for each in experiments)
+
+        self.assertLess(seconds(EXPERIMENTS, 0.002), 600)
+        self.assertLess(seconds(EXPERIMENTS[:-2], 0.005), 600)
+        self.assertEqual([each.name for each in EXPERIMENTS[-2:]], ["sqlite-extension", "djfs-fio"])
 
     def test_every_line_of_the_table_is_of_an_experiment(self) -> None:
         names = {each.name for each in EXPERIMENTS}

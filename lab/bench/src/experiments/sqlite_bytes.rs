@@ -46,36 +46,48 @@ struct State {
     journal_mode: &'static str,
     /// Pages of a WAL after which SQLite checkpoints; 0: never before the database is closed.
     autocheckpoint: &'static str,
+    /// Whether the WAL is in use before them.
+    is_wal_in_use: bool,
     /// Transactions of the two runs.
     short: usize,
     long: usize,
 }
 
 fn states(scale: &Scale) -> [State; 3] {
-    let (in_use, more) = scale.pick((1500, 2000), (1500, 4500));
     [
         State {
             name: "WAL in use",
             journal_mode: "WAL",
             autocheckpoint: "1000",
-            short: in_use,
-            long: more,
+            is_wal_in_use: true,
+            short: 100,
+            long: scale.pick(600, 3100),
         },
         State {
             name: "WAL that grows",
             journal_mode: "WAL",
             autocheckpoint: "0",
+            is_wal_in_use: false,
             short: 50,
-            long: 350,
+            long: scale.pick(150, 350),
         },
         State {
             name: "DELETE",
             journal_mode: "DELETE",
             autocheckpoint: "1000",
-            short: 200,
-            long: scale.pick(400, 1700),
+            is_wal_in_use: false,
+            short: scale.pick(50, 200),
+            long: scale.pick(150, 1700),
         },
     ]
+}
+
+/// Transactions of many rows after which a WAL has more pages than SQLite's checkpoint, and is
+/// written again from its beginning.
+fn until_wal_is_in_use() -> Vec<String> {
+    // Each has rows of 60 pages.
+    let of = |first| (first..ROWS).step_by(ROWS / 60).collect::<Vec<_>>();
+    (0..25).flat_map(|first| transactions("update", &of(first), ROWS)).collect()
 }
 
 fn recipes() -> [Box<dyn System>; 8] {
@@ -101,7 +113,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         for round in 0..scale.rounds() {
             scale.say_round(round, &device);
             for state in &states {
-                for case in cases(&device, state) {
+                for case in cases(scale, &device, state) {
                     case.round(lab, &running, &mut rng, samples)?;
                 }
             }
@@ -109,11 +121,11 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         }
         systems::stop(running)?;
         for state in &states {
-            let cases = cases(&device, state);
+            let cases = cases(scale, &device, state);
             for case in &cases {
                 case.show(section, samples)?;
             }
-            let panels = cases.map(|case| case.key.panel).to_vec();
+            let panels = cases.into_iter().map(|case| case.key.panel).collect();
             section.plots.push(Plot::bars(
                 format!("Bytes for a transaction, {}", state.name),
                 BYTES.name,
@@ -131,7 +143,8 @@ struct Case<'a> {
     values: &'static str,
 }
 
-fn cases<'a>(device: &Device, state: &'a State) -> [Case<'a>; 4] {
+/// A quick run has no English words.
+fn cases<'a>(scale: &Scale, device: &Device, state: &'a State) -> Vec<Case<'a>> {
     let of = |operation, values| {
         let panel = match scale_name(device) {
             None => format!("{}, {values}", state.name),
@@ -140,8 +153,8 @@ fn cases<'a>(device: &Device, state: &'a State) -> [Case<'a>; 4] {
         Case { key: Key::case(panel, operation), state, operation, values }
     };
     let [insert, update] = OPERATIONS;
-    let [random, text] = VALUES;
-    [of(insert, random), of(update, random), of(insert, text), of(update, text)]
+    let values = VALUES.into_iter().take(scale.pick(1, VALUES.len()));
+    values.flat_map(|values| [of(insert, values), of(update, values)]).collect()
 }
 
 /// The device's name where it is not the usual one.
@@ -183,7 +196,8 @@ impl Case<'_> {
                 .args(["--seed", &seed.to_string()]);
             let mut client = client.arg(dir.join("test.db")).start()?;
             client.wait_until_ready()?;
-            for line in self.lines(seed, transactions) {
+            let before = if self.state.is_wal_in_use { until_wal_is_in_use() } else { Vec::new() };
+            for line in before.into_iter().chain(self.lines(seed, transactions)) {
                 client.ask(&line)?;
             }
             client.finish().map(drop)
