@@ -41,8 +41,9 @@ lint: setup
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
-# All experiments and their report: shrunk (under ten minutes), or in full (less than two hours). What is missing of the programs
-# that are compared is left out; scripts/setup-bench installs them.
+# All experiments and their report: shrunk (under ten minutes), or in full (150 minutes). In full is
+# not always a paper's size: the report has both sizes beside each other. What is missing of the
+# programs that are compared is left out; scripts/setup-bench installs them.
 RESULTS ?= $(BUILT)/bench-results
 bench: bench-quick
 

@@ -28,3 +28,14 @@ fn sleep_until(moment: Instant) {
 fn nanos(took: Duration) -> u64 {
     u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_bytes_do_not_compress() {
+        let all = [random_bytes(10_000, 1), random_bytes(10_000, 2)].concat();
+        assert!(lz4_flex::compress(&all).len() >= all.len());
+    }
+}

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::sqlite_clients::{OPERATIONS, SqliteClients, transactions};
+use super::sqlite_clients::{FIRST_FREE_KEY, OPERATIONS, SqliteClients, transactions};
 use super::{Experiment, FAST14, PaperSize, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Lab};
@@ -20,8 +20,12 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "Transactions on a table with an integer key and a 100-character value: insert, update \
             and delete in random order; 1 and 1,000 operations a transaction; write-ahead log \
             (WAL) and rollback journal (DELETE); on models of an eMMC (`emmc`) and of an Intel 311 \
-            SSD (`ssd311`), as the paper had a tablet and this SSD. A round begins with an empty \
-            table. Mean time of a transaction. The paper's ext4 is mounted with \
+            SSD (`ssd311`), as the paper had a tablet and this SSD. Mean time of a transaction. \
+            *WAL in use*: the table has 2,000 other rows, and the WAL has grown before and is \
+            written again from its beginning, as in most of the paper's 10,000 transactions. These \
+            and the rollback journal are the 24 cases. *WAL* is a second row, without a verdict: a \
+            round begins with an empty table, and the WAL grows; with 1,000 operations it does \
+            so up to the third update. The paper's ext4 is mounted with \
             `journal_async_commit`; here only *ext4 journal+async* is. *single-I/O journaling as \
             in FAST'14* is OneJournal with whole blocks of data and metadata, uncompressed, \
             committed by one write. *OneJournal journal* logs metadata as deltas and compresses \
@@ -47,7 +51,20 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const TIME: Metric = Metric::lower("transaction time", "ms");
 const SIZE_MIB: u32 = 384;
-const JOURNAL_MODES: [(&str, &str); 2] = [("WAL", "WAL"), ("DELETE", "rollback journal")];
+/// SQLite's journal in a case.
+struct Journal {
+    mode: &'static str,
+    shown: &'static str,
+    is_wal_in_use: bool,
+}
+
+/// The 24 cases have the first two. The last is shown beside them.
+const JOURNALS: &[Journal] = &[
+    Journal { mode: "WAL", shown: "WAL in use", is_wal_in_use: true },
+    Journal { mode: "DELETE", shown: "rollback journal", is_wal_in_use: false },
+    Journal { mode: "WAL", shown: "WAL", is_wal_in_use: false },
+];
+const JUDGED: &[Journal] = JOURNALS.split_at(2).0;
 const OURS: [&str; 4] = [
     "OneJournal",
     "OneJournal, SQLite extension",
@@ -55,7 +72,7 @@ const OURS: [&str; 4] = [
     "OneJournal journal, file-adaptive",
 ];
 /// Transactions of the paper's rounds. One round of all its small ones would take 100 minutes.
-const SMALL: PaperSize = PaperSize::of("transactions of 1 operation", 10_000, 60, 10);
+const SMALL: PaperSize = PaperSize::of("transactions of 1 operation", 10_000, 30, 10);
 const LARGE: PaperSize = PaperSize::of("transactions of 1,000 operations", 10, 10, 1);
 const EXTENSION: &str = "SQLite extension";
 /// The paper's title result: a rollback journal in data journaling, a WAL ordered; and here the
@@ -84,7 +101,8 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
             judge_average(section, &device, ours, &of_device);
             ratios.extend(of_device);
         }
-        let panels: Vec<String> = panels(&device, &sizes).map(|(panel, ..)| panel).collect();
+        let all = panels(&device, &sizes, JOURNALS);
+        let panels: Vec<String> = all.map(|(panel, ..)| panel).collect();
         let plot = |title: String| Plot::bars(title, TIME.name, panels.clone());
         section.plots.push(plot(format!("Transaction time on {device}")));
         let title = format!("Requests of the kernel to OneJournal, a transaction, on {device}");
@@ -125,9 +143,9 @@ fn on_device(
     let mut rng = scale.rng();
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
-        for (panel, journal_mode, size) in panels(device, sizes) {
+        for (panel, journal, size) in panels(device, sizes, JOURNALS) {
             scale.say_round(round, &panel);
-            let case = Case { panel, journal_mode, size };
+            let case = Case { panel, journal, size };
             case.round(lab, &running, &mut rng, samples)?;
         }
         watch.end_round(&running, section)?;
@@ -135,28 +153,30 @@ fn on_device(
     systems::stop(running)
 }
 
-/// Panel, journal mode and size of each diagram.
+/// Panel, journal and size of each diagram.
 fn panels<'a>(
     device: &Device,
     sizes: &'a [Size],
-) -> impl Iterator<Item = (String, &'static str, &'a Size)> {
+    journals: &'static [Journal],
+) -> impl Iterator<Item = (String, &'static Journal, &'a Size)> {
     let device = device.to_string();
     sizes.iter().flat_map(move |size| {
         let device = device.clone();
-        JOURNAL_MODES.into_iter().map(move |(mode, shown)| {
-            (format!("{device}: {shown}, {} op/txn", size.operations), mode, size)
+        journals.iter().map(move |journal| {
+            let panel = format!("{device}: {}, {} op/txn", journal.shown, size.operations);
+            (panel, journal, size)
         })
     })
 }
 
 struct Case<'a> {
     panel: String,
-    journal_mode: &'static str,
+    journal: &'static Journal,
     size: &'a Size,
 }
 
 impl Case<'_> {
-    /// An empty table, and all operations on it.
+    /// A new table, and all operations on its keys.
     fn round(
         &self,
         lab: &Lab,
@@ -164,9 +184,13 @@ impl Case<'_> {
         rng: &mut Rng,
         samples: &mut Samples,
     ) -> Result<()> {
-        let mut clients =
-            SqliteClients::start(lab, running, "cases", &["--journal-mode", self.journal_mode])?;
-        let mut keys: Vec<usize> = (0..self.size.operations * self.size.transactions).collect();
+        let count = self.size.operations * self.size.transactions;
+        let mode = ["--journal-mode", self.journal.mode];
+        let (mut clients, first) = match self.journal.is_wal_in_use {
+            true => (SqliteClients::with_wal_in_use(lab, running, "cases", &mode)?, FIRST_FREE_KEY),
+            false => (SqliteClients::start(lab, running, "cases", &mode)?, 0),
+        };
+        let mut keys: Vec<usize> = (first..first + count).collect();
         for operation in OPERATIONS {
             if operation != "insert" {
                 rng.shuffle(&mut keys);
@@ -189,7 +213,7 @@ struct Compared {
 fn cases(samples: &Samples, device: &Device, sizes: &[Size], ours: &str) -> Result<Vec<Compared>> {
     let ceiling = Ext4::no_journal().name();
     let mut all = Vec::new();
-    for (panel, ..) in panels(device, sizes) {
+    for (panel, ..) in panels(device, sizes, JUDGED) {
         for operation in OPERATIONS {
             let key = Key::case(&panel, operation);
             let ratio = samples.ratio(&key, TIME, ours, &ceiling)?;

@@ -1,13 +1,13 @@
 //! FAST'14, figure 4: the cost of protecting transactions.
 
-use super::sqlite_clients::{OPERATIONS, SqliteClients, transactions};
+use super::sqlite_clients::{FIRST_FREE_KEY, OPERATIONS, SqliteClients, transactions};
 use super::{Experiment, FAST14, PaperSize, Scale};
 use crate::error::Result;
 use crate::lab::Lab;
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::results::{Plot, Section, Verdict};
 use crate::systems::client::{Log, SqliteArguments, SqliteExtension};
-use crate::systems::{self, Ext4, OneJournal, Running, Site, System};
+use crate::systems::{self, Ext4, OneJournal, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "fast14-protection",
@@ -17,7 +17,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "SQLite's transactions with full protection (its write-ahead log on OneJournal; in the \
             paper on ext4 with file-adaptive journaling), with the application's own protection \
             only (its log on ext4 without a journal), and with none (no log, no sync, on ext4 \
-            without a journal): that is memory.",
+            without a journal): that is memory. The log has grown before and is written again \
+            from its beginning. *WAL that grows* is a second row, without a verdict: 100 \
+            transactions of each kind on an empty table, before any checkpoint.",
     paper_claim: "Full protection costs almost nothing beyond the application's own. Against no \
             protection it is almost an order of magnitude slower for small transactions, and less \
             than a factor of two for large ones.",
@@ -31,6 +33,8 @@ const SIZE_MIB: u32 = 256;
 /// Transactions of the paper's rounds.
 const SMALL: PaperSize = PaperSize::of("transactions of 1 operation", 10_000, 1_000, 20);
 const LARGE: PaperSize = PaperSize::of("transactions of 1,000 operations", 10, 10, 1);
+/// Transactions of each operation while the WAL grows: fewer pages than SQLite's checkpoint.
+const GROWING: usize = 100;
 const FULL: [&str; 2] = ["OneJournal", "OneJournal, SQLite extension"];
 const OWN: &str = "ext4 no journal";
 const NONE: &str = "ext4 no journal, no protection";
@@ -55,10 +59,17 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         let running = systems::start(lab, &recipes, &Site::new(&device, SIZE_MIB), section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
         for _ in 0..scale.rounds() {
-            for (operations, count) in [(1, scale.size(&SMALL)), (1000, scale.size(&LARGE))] {
+            for (operations, count) in
+                [(1, scale.size::<usize>(&SMALL)), (1000, scale.size(&LARGE))]
+            {
+                let in_use = SqliteClients::with_wal_in_use(lab, &running, "protection", &[])?;
+                let keys = (FIRST_FREE_KEY..FIRST_FREE_KEY + operations * count).collect();
                 let panel = panel(&device, operations);
-                round(lab, &running, &panel, (operations, count), &mut rng, samples)?;
+                round(in_use, &panel, (operations, keys), &mut rng, samples)?;
             }
+            let new = SqliteClients::start(lab, &running, "protection", &[])?;
+            let keys = (0..scale.pick(20, GROWING)).collect();
+            round(new, &grows(&device), (1, keys), &mut rng, samples)?;
             watch.end_round(&running, section)?;
         }
         systems::stop(running)?;
@@ -66,6 +77,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         for (panel, full) in panels.iter().flat_map(|panel| FULL.map(|full| (panel, full))) {
             judge(section, samples, panel, full)?;
         }
+        let panels = [panels, vec![grows(&device)]].concat();
         let title = format!("Transaction time on {device}");
         section.plots.push(Plot::bars(title, TIME.name, panels).log_y());
     }
@@ -76,16 +88,19 @@ fn panel(device: &crate::lab::Device, operations: usize) -> String {
     format!("{device}: {operations} op/txn")
 }
 
+/// The panel of one operation a transaction with a WAL that grows.
+fn grows(device: &crate::lab::Device) -> String {
+    format!("{}, WAL that grows", panel(device, 1))
+}
+
+/// All operations on these keys.
 fn round(
-    lab: &Lab,
-    running: &[Running],
+    mut clients: SqliteClients<'_>,
     panel: &str,
-    (operations, count): (usize, usize),
+    (operations, mut keys): (usize, Vec<usize>),
     rng: &mut fastrand::Rng,
     samples: &mut Samples,
 ) -> Result<()> {
-    let mut clients = SqliteClients::start(lab, running, "protection", &[])?;
-    let mut keys: Vec<usize> = (0..operations * count).collect();
     for operation in OPERATIONS {
         if operation != "insert" {
             rng.shuffle(&mut keys);

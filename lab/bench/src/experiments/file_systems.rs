@@ -15,10 +15,10 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper: XLOG,
     figure: "Table 1",
     about: "What one commit asks of the device, everything brought home: a transaction of one row \
-            of SQLite (a table of 20,000 rows, values of 100 random characters, \
-            `synchronous=FULL`, inserts in the order of the keys and updates at random), and an \
-            append of 100 bytes, 4 KiB or 100 KB of random bytes with its `fdatasync`. *WAL in \
-            use*: the WAL has been written again from its beginning, with SQLite's own \
+            of SQLite (a table of 20,000 rows, values of 100 random characters, or English words \
+            (*text*), `synchronous=FULL`, inserts in the order of the keys and updates at random), \
+            and an append of 100 bytes, 4 KiB or 100 KB of random bytes with its `fdatasync`. \
+            *WAL in use*: the WAL has been written again from its beginning, with SQLite's own \
             checkpoints. Two runs differ only in the number of commits; each ends with the file \
             system unmounted. The difference of their requests, divided by the difference of their \
             commits, is what a commit costs. `scripts/file-systems-vm` runs it in a virtual \
@@ -49,8 +49,8 @@ const OURS: &str = "OneJournal";
 /// What is committed.
 #[derive(Clone, Copy)]
 enum Work {
-    /// One row of SQLite: its journal mode and operation.
-    Row(&'static str, &'static str),
+    /// One row of SQLite: its journal mode, operation and kind of values.
+    Row(&'static str, &'static str, &'static str),
     /// So many bytes at the end of a file.
     Append(u32),
 }
@@ -68,7 +68,7 @@ const WAL: &str = "SQLite, WAL in use";
 const DELETE: &str = "SQLite, DELETE";
 const APPEND: &str = "append and fdatasync";
 
-fn cases(scale: &Scale) -> [Case; 7] {
+fn cases(scale: &Scale) -> [Case; 9] {
     let of = |panel, name, work, (short, more): (usize, &PaperSize)| Case {
         panel,
         name,
@@ -81,10 +81,12 @@ fn cases(scale: &Scale) -> [Case; 7] {
     let append = (scale.pick(50, 100), &APPENDS);
     let long_append = (scale.pick(10, 20), &LONG_APPENDS);
     [
-        of(WAL, "insert", Work::Row("WAL", "insert"), wal),
-        of(WAL, "update", Work::Row("WAL", "update"), wal),
-        of(DELETE, "insert", Work::Row("DELETE", "insert"), delete),
-        of(DELETE, "update", Work::Row("DELETE", "update"), delete),
+        of(WAL, "insert", Work::Row("WAL", "insert", "random"), wal),
+        of(WAL, "update", Work::Row("WAL", "update", "random"), wal),
+        of(WAL, "update, text", Work::Row("WAL", "update", "text"), wal),
+        of(DELETE, "insert", Work::Row("DELETE", "insert", "random"), delete),
+        of(DELETE, "update", Work::Row("DELETE", "update", "random"), delete),
+        of(DELETE, "update, text", Work::Row("DELETE", "update", "text"), delete),
         of(APPEND, "100 bytes", Work::Append(100), append),
         of(APPEND, "4 KiB", Work::Append(4096), append),
         of(APPEND, "100 KB", Work::Append(100_000), long_append),
@@ -185,11 +187,11 @@ impl Case {
         let dir = system.dir.join("commits");
         std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
         let counts = system.until_home(|| match self.work {
-            Work::Row(journal_mode, operation) => {
+            Work::Row(journal_mode, operation, values) => {
                 let client = system.client.apply_to_sqlite(lab.client("sqlite"));
                 let client = client
                     .args(["--journal-mode", journal_mode, "--rows", &ROWS.to_string()])
-                    .args(["--seed", &seed.to_string()]);
+                    .args(["--seed", &seed.to_string(), "--values", values]);
                 let mut client = client.arg(dir.join("test.db")).start()?;
                 client.wait_until_ready()?;
                 for line in lines(operation, seed, commits) {

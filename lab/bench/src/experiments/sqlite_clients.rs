@@ -47,6 +47,22 @@ impl<'a> SqliteClients<'a> {
         Ok(SqliteClients { all })
     }
 
+    /// Starts them on new databases with [`ROWS`] rows whose WAL is in use
+    /// ([`until_wal_is_in_use`]). Keys from [`FIRST_FREE_KEY`] on are free.
+    pub fn with_wal_in_use(
+        lab: &Lab,
+        systems: &'a [Running],
+        name: &str,
+        arguments: &[&str],
+    ) -> Result<SqliteClients<'a>> {
+        let rows = ROWS.to_string();
+        let arguments = [arguments, &["--rows", &rows]].concat();
+        let mut clients = SqliteClients::start(lab, systems, name, &arguments)?;
+        let lines = until_wal_is_in_use();
+        (0..systems.len()).try_for_each(|index| clients.tell(index, &lines))?;
+        Ok(clients)
+    }
+
     /// Sends each line once to each client, `group` lines in a turn. Takes one sample for each
     /// system, the mean milliseconds of a line, and the counts of the devices.
     pub fn round(
@@ -120,6 +136,8 @@ fn micros_of(line: &str) -> Result<f64> {
 
 /// Rows that exist when one-row transactions begin.
 pub const ROWS: usize = 2000;
+/// The first key that no row of the start has.
+pub const FIRST_FREE_KEY: usize = 10 * ROWS;
 const GROUP: usize = 10;
 
 /// Transactions after which the WAL of a table of [`ROWS`] rows has SQLite's size of a checkpoint,
@@ -159,15 +177,16 @@ impl OneRow<'_> {
         rng: &mut Rng,
         samples: &mut Samples,
     ) -> Result<()> {
-        let rows = ROWS.to_string();
-        let arguments = [self.arguments, &["--rows", &rows]].concat();
-        let mut clients = SqliteClients::start(lab, systems, "one-row", &arguments)?;
-        if self.is_wal_in_use {
-            let lines = until_wal_is_in_use();
-            (0..systems.len()).try_for_each(|index| clients.tell(index, &lines))?;
-        }
+        let mut clients = match self.is_wal_in_use {
+            true => SqliteClients::with_wal_in_use(lab, systems, "one-row", self.arguments)?,
+            false => {
+                let rows = ROWS.to_string();
+                let arguments = [self.arguments, &["--rows", &rows]].concat();
+                SqliteClients::start(lab, systems, "one-row", &arguments)?
+            }
+        };
         for operation in OPERATIONS {
-            let first = if operation == "update" { 0 } else { 10 * ROWS };
+            let first = if operation == "update" { 0 } else { FIRST_FREE_KEY };
             let mut keys: Vec<usize> = (first..first + self.count).collect();
             rng.shuffle(&mut keys);
             let lines = transactions(operation, &keys, 1);

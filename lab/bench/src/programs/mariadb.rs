@@ -49,10 +49,11 @@ const TABLES: [&str; 4] = [
     "CREATE TABLE bench.account(id INT PRIMARY KEY, balance INT NOT NULL, filler CHAR(84) NOT NULL) \
      ENGINE=InnoDB",
     "CREATE TABLE bench.history(id BIGINT AUTO_INCREMENT PRIMARY KEY, account INT NOT NULL, \
-     delta INT NOT NULL, filler CHAR(22)) ENGINE=InnoDB",
+     delta INT NOT NULL, filler CHAR(22) NOT NULL) ENGINE=InnoDB",
     "CREATE PROCEDURE bench.pay(payer INT, amount INT) BEGIN START TRANSACTION; \
      UPDATE account SET balance = balance + amount WHERE id = payer; \
-     INSERT INTO history(account, delta) VALUES (payer, amount); COMMIT; SELECT 1; END",
+     INSERT INTO history(account, delta, filler) VALUES (payer, amount, \
+     LEFT(TO_BASE64(UNHEX(SHA2(RAND(), 256))), 22)); COMMIT; SELECT 1; END",
 ];
 
 /// 84 characters of base64, which do not compress.

@@ -224,6 +224,14 @@ mod tests {
     }
 
     #[test]
+    fn texts_do_not_compress() {
+        let mut random = Random::for_load(1, Scale::Full);
+        let all: String = (0..40).map(|_| random.text(300, 500)).collect();
+        let packed = lz4_flex::compress(all.as_bytes()).len();
+        assert!(packed as f64 > 0.99 * all.len() as f64, "{packed} of {}", all.len());
+    }
+
+    #[test]
     fn one_in_ten_is_original() {
         let mut random = Random::for_load(1, Scale::Full);
         let data: Vec<String> = (0..10_000).map(|_| random.brand_data()).collect();

@@ -265,7 +265,7 @@ fn judge(section: &mut Section, device: &Device, mode: &Mode, groups: &[Group]) 
             panel(device, mode),
             mode.paper_times
         ),
-        paper: format!("up to {}, over the slowest ext4", mode.paper_times),
+        paper: format!("up to {}", mode.paper_times),
         measured: format!("{:.1}", ratio.of_medians),
         outcome: if is_reached { Outcome::Reached } else { Outcome::Missed },
         sentence,
