@@ -8,6 +8,9 @@
 //!
 //! holds the table or the number of that name, and `onejournal-bench report DIR --documents ROOT`
 //! writes it. A test compares, so that no document says another figure than the report.
+//!
+//! `results: verdict ID: WORDS` is the measured value of the verdict of an experiment whose claim
+//! has these words. The page of open gaps has one for every missed verdict.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +20,7 @@ use super::markdown;
 use super::number::shown;
 use super::place::Place;
 use crate::error::{Error, Result};
-use crate::results::SectionFile;
+use crate::results::{SectionFile, Verdict};
 
 const EXT4: &str = "ext4 ordered";
 const XFS: &str = "XFS";
@@ -53,6 +56,7 @@ const WAL_UPDATE_TEXT: Place = Place::bytes("WAL in use, text", "update");
 const WAL_GROWS: Place = Place::bytes("WAL that grows, random", "insert");
 const DELETE_UPDATE: Place = Place::bytes("DELETE, random", "update");
 const REUSED: Place = one_row("ssd311: WAL", "update");
+const IN_USE: Place = one_row("ssd311: WAL", "insert");
 const GROWING: Place = one_row("ssd311: WAL that grows", "insert");
 const PGBENCH: Place = clients("16");
 const COPIES: &str = "OneJournal, journal of 128 MiB, delta=copies";
@@ -90,7 +94,8 @@ const TABLES: &[Quoted] = &[
         rows: &[
             line("Bytes written for a commit of SQLite, WAL, insert of one row", WAL_INSERT, FOUR),
             line("the same, update of a random row", WAL_UPDATE, FOUR),
-            line("the same, DELETE mode, update of a random row", DELETE_UPDATE, FOUR),
+            line("the same, values of English words", WAL_UPDATE_TEXT, FOUR),
+            line("DELETE mode, update of a random row, random values", DELETE_UPDATE, FOUR),
             line(
                 "Time of a commit, DELETE mode, update of one row, SATA SSD",
                 one_row("ssd311: DELETE", "update"),
@@ -124,6 +129,11 @@ const TABLES: &[Quoted] = &[
                 &[EXT4, XFS, VOLUME],
             ),
             line(
+                "8 processes with 64 SQLite databases, WAL, SATA SSD",
+                MANY,
+                &[EXT4, NONE, VOLUME],
+            ),
+            line(
                 "1,000 updates of random rows in one commit, WAL, SATA SSD",
                 cases("ssd311: WAL, 1000 op/txn", "update"),
                 &[EXT4, XFS, VOLUME],
@@ -151,7 +161,14 @@ const TABLES: &[Quoted] = &[
         name: "one-insert",
         columns: &["kernel ext4", "volume"],
         rows: &[
-            line("writes to the disk", GROWING.count("writes", ""), &[EXT4, VOLUME]),
+            line("WAL in use: writes to the disk", IN_USE.count("writes", ""), &[EXT4, VOLUME]),
+            line("flushes", IN_USE.count("flushes", ""), &[EXT4, VOLUME]),
+            line("bytes, all brought home later included", WAL_INSERT, &[EXT4, VOLUME]),
+            line(
+                "WAL that grows: writes to the disk",
+                GROWING.count("writes", ""),
+                &[EXT4, VOLUME],
+            ),
             line("flushes", GROWING.count("flushes", ""), &[EXT4, VOLUME]),
             line("bytes, all brought home later included", WAL_GROWS, &[EXT4, VOLUME]),
         ],
@@ -271,6 +288,180 @@ const TABLES: &[Quoted] = &[
     },
 ];
 
+/// Tables of the pages of databases other than SQLite.
+const OF_DATABASES: &[Quoted] = &[
+    Quoted {
+        name: "double-write-postgresql",
+        columns: &[
+            "kernel ext4",
+            "XFS",
+            "volume, no full page writes",
+            "the same, journal on NVRAM or NVMe",
+        ],
+        rows: &[
+            line("SATA SSD, 1 client", double("ssd840: PostgreSQL", "1 client"), SSD_NO_PAGES),
+            line("the same, p99", p99("ssd840: PostgreSQL", "1 client"), SSD_NO_PAGES),
+            line("SATA SSD, 16 clients", double("ssd840: PostgreSQL", "16 clients"), SSD_NO_PAGES),
+            line("the same, p99", p99("ssd840: PostgreSQL", "16 clients"), SSD_NO_PAGES),
+            line("network disk, 1 client", double("cloud: PostgreSQL", "1 client"), NET_NO_PAGES),
+            line("the same, p99", p99("cloud: PostgreSQL", "1 client"), NET_NO_PAGES),
+            line(
+                "network disk, 16 clients",
+                double("cloud: PostgreSQL", "16 clients"),
+                NET_NO_PAGES,
+            ),
+            line("the same, p99", p99("cloud: PostgreSQL", "16 clients"), NET_NO_PAGES),
+        ],
+    },
+    Quoted {
+        name: "double-write-mariadb",
+        columns: &[
+            "kernel ext4",
+            "XFS",
+            "volume",
+            "volume, no doublewrite",
+            "journal on NVMe, no doublewrite",
+            "journal on NVRAM, no doublewrite",
+        ],
+        rows: &[
+            line("1 client", double("ssd840: MariaDB", "1 client"), NO_DOUBLEWRITE),
+            line("16 clients", double("ssd840: MariaDB", "16 clients"), NO_DOUBLEWRITE),
+        ],
+    },
+    Quoted {
+        name: "etcd",
+        columns: &["kernel ext4", "XFS", "volume", "volume, journal on NVRAM"],
+        rows: &[
+            line(
+                "SSD: mean time of a sync of the log",
+                etcd("ssd840", "log sync", "ms"),
+                WITH_NVRAM,
+            ),
+            line("SSD: puts a second, 8 clients", etcd("ssd840", "puts a second", ""), WITH_NVRAM),
+            line(
+                "SSD: etcd's disk benchmark (99 % of syncs; below 10 ms is good)",
+                etcd("ssd840", "disk benchmark, p99", "ms"),
+                WITH_NVRAM,
+            ),
+            line(
+                "hard disk: mean time of a sync of the log",
+                etcd("hdd", "log sync", "ms"),
+                WITH_NVRAM,
+            ),
+            line(
+                "hard disk: puts a second, 8 clients",
+                etcd("hdd", "puts a second", ""),
+                WITH_NVRAM,
+            ),
+            line(
+                "hard disk: etcd's disk benchmark",
+                etcd("hdd", "disk benchmark, p99", "ms"),
+                WITH_NVRAM,
+            ),
+        ],
+    },
+    Quoted {
+        name: "rocksdb-volume",
+        columns: &["kernel ext4", "XFS", "volume", "volume, journal on NVRAM"],
+        rows: &[
+            line("RocksDB", put("RocksDB"), WITH_NVRAM),
+            line("LevelDB", put("LevelDB"), WITH_NVRAM),
+            line("flushes (RocksDB)", put("RocksDB").count("flushes", ""), WITH_NVRAM),
+        ],
+    },
+    Quoted {
+        name: "leveldb-plugin",
+        columns: &["without", "plug-in, log on the disk", "without (2)", "plug-in, NVRAM lane"],
+        rows: &[
+            line("values of 100 bytes", plugin("100 bytes"), PLUGIN),
+            line("values of 1,600 bytes", plugin("1600 bytes"), PLUGIN),
+        ],
+    },
+    Quoted {
+        name: "redis",
+        columns: &["kernel ext4", "XFS", "volume"],
+        rows: &[
+            line("1 process", appends("1"), &[EXT4, XFS, VOLUME]),
+            line("4 processes", appends("4"), &[EXT4, XFS, VOLUME]),
+            line("16 processes", appends("16"), &[EXT4, XFS, VOLUME]),
+        ],
+    },
+    Quoted {
+        name: "journal-device",
+        columns: &[
+            "ext4 ordered",
+            "ext4, journal on the NVMe disk",
+            "XFS, log on the NVMe disk",
+            "volume, journal on the NVMe disk",
+        ],
+        rows: &[
+            line(
+                "SQLite, WAL that grows, insert of one row",
+                Place::time("journal-device", "cloud: SQLite", "insert"),
+                ON_NVME,
+            ),
+            line(
+                "etcd, sync of its log",
+                on_network("cloud: etcd", "log sync").metric("log sync", "ms"),
+                ON_NVME,
+            ),
+            line(
+                "etcd, puts a second of 8 clients",
+                on_network("cloud: etcd", "puts a second").metric("puts a second", ""),
+                ON_NVME,
+            ),
+            line("PostgreSQL, `pgbench`, 1 client", network("1 client"), ON_NVME),
+            line("PostgreSQL, `pgbench`, 16 clients", network("16 clients"), ON_NVME),
+        ],
+    },
+];
+
+const UNSAFE: &str = "ext4 ordered, no double write (unsafe)";
+const NO_DOUBLE: &str = "OneJournal, no double write";
+const NVRAM_NO_DOUBLE: &str = "OneJournal, NVRAM, no double write";
+const NVME_NO_DOUBLE: &str = "OneJournal, journal on nvme, no double write";
+const SSD_NO_PAGES: &[&str] = &[EXT4, XFS, NO_DOUBLE, NVRAM_NO_DOUBLE];
+const NET_NO_PAGES: &[&str] = &[EXT4, NONE, NO_DOUBLE, NVME_NO_DOUBLE];
+const NO_DOUBLEWRITE: &[&str] = &[EXT4, XFS, VOLUME, NO_DOUBLE, NVME_NO_DOUBLE, NVRAM_NO_DOUBLE];
+const WITH_NVRAM: &[&str] = &[EXT4, XFS, VOLUME, NVRAM];
+const PLUGIN: &[&str] = &[
+    "log file (with stream, group log)",
+    "stream, group log",
+    "log file (with stream, NVRAM lane)",
+    "stream, NVRAM lane",
+];
+const ON_NVME: &[&str] = &[EXT4, "ext4 ordered, journal on nvme", "XFS, log on nvme", NVME];
+
+const fn double(panel: &'static str, case: &'static str) -> Place {
+    Place::time("double-write", panel, case).metric("transactions a second", "tx/s")
+}
+
+const fn p99(panel: &'static str, case: &'static str) -> Place {
+    Place::time("double-write", panel, case).metric("latency, p99", "ms")
+}
+
+/// The metric has the name of the case.
+const fn etcd(panel: &'static str, case: &'static str, unit: &'static str) -> Place {
+    Place::time("etcd", panel, case).metric(case, unit)
+}
+
+const fn put(database: &'static str) -> Place {
+    Place::time("rocksdb-fillsync", "ssd311", database).metric("put", "µs")
+}
+
+const fn plugin(value: &'static str) -> Place {
+    Place::time("xlog-leveldb", "emmc", value).metric("put", "µs")
+}
+
+const fn appends(processes: &'static str) -> Place {
+    Place::time("group-commit", "ssd311: append 200 bytes and fsync", processes)
+        .metric("syncs a second", "syncs/s")
+}
+
+const fn on_network(panel: &'static str, case: &'static str) -> Place {
+    Place::time("journal-device", panel, case)
+}
+
 /// How many times better one system is than its peer.
 struct Gain {
     name: &'static str,
@@ -306,10 +497,38 @@ const GAINS: &[Gain] = &[
     gain("gain pgbench ssd xfs", clients("64"), (XFS, VOLUME)),
     gain("gain pgbench network", network("16 clients"), (EXT4, VOLUME)),
     gain("gain pgbench network xfs", network("16 clients"), (XFS, VOLUME)),
+    gain("gain pgbench nvram 1", clients("1"), (EXT4, NVRAM)),
+    gain("gain pgbench nvram 64", clients("64"), (EXT4, NVRAM)),
+    gain("gain no pages ssd 1", double("ssd840: PostgreSQL", "1 client"), (EXT4, NO_DOUBLE)),
+    gain("gain no pages ssd 16", double("ssd840: PostgreSQL", "16 clients"), (EXT4, NO_DOUBLE)),
+    gain("gain no pages network", double("cloud: PostgreSQL", "16 clients"), (EXT4, NO_DOUBLE)),
+    gain(
+        "gain no pages network nvme",
+        double("cloud: PostgreSQL", "16 clients"),
+        (EXT4, NVME_NO_DOUBLE),
+    ),
+    gain("gain no pages disk 1", double("loop: PostgreSQL", "1 client"), (EXT4, NO_DOUBLE)),
+    gain("gain no pages disk 16", double("loop: PostgreSQL", "16 clients"), (EXT4, NO_DOUBLE)),
+    gain("gain mariadb 1", double("ssd840: MariaDB", "1 client"), (EXT4, NO_DOUBLE)),
+    gain("gain mariadb 16", double("ssd840: MariaDB", "16 clients"), (EXT4, NO_DOUBLE)),
+    gain("gain mariadb unsafe 1", double("ssd840: MariaDB", "1 client"), (EXT4, UNSAFE)),
+    gain("gain mariadb unsafe 16", double("ssd840: MariaDB", "16 clients"), (EXT4, UNSAFE)),
+    gain("gain mariadb doublewrite", double("ssd840: MariaDB", "16 clients"), (EXT4, VOLUME)),
+    gain("gain etcd ssd", etcd("ssd840", "puts a second", ""), (EXT4, VOLUME)),
+    gain("gain etcd hdd", etcd("hdd", "puts a second", ""), (EXT4, VOLUME)),
+    gain("gain etcd nvram ssd", etcd("ssd840", "puts a second", ""), (EXT4, NVRAM)),
+    gain("gain etcd nvram hdd", etcd("hdd", "puts a second", ""), (EXT4, NVRAM)),
+    gain("gain rocksdb", put("RocksDB"), (EXT4, VOLUME)),
+    gain("gain rocksdb nvram", put("RocksDB"), (EXT4, NVRAM)),
+    gain("gain leveldb nvram", put("LevelDB"), (EXT4, NVRAM)),
+    gain("gain leveldb plugin", plugin("100 bytes"), (PLUGIN[0], PLUGIN[1])),
+    gain("gain appends", appends("1"), (EXT4, VOLUME)),
 ];
 
 const BEGIN: &str = "<!-- results: ";
 const END: &str = "<!-- end of results -->";
+/// The beginning of a verdict's name.
+const VERDICT: &str = "verdict ";
 
 /// Writes all quoted figures of the documents below `root` again.
 pub fn write(root: &Path, files: &[SectionFile]) -> Result<()> {
@@ -358,15 +577,30 @@ fn renewed(text: &str, files: &[SectionFile]) -> std::result::Result<String, Str
     Ok(new)
 }
 
+fn tables() -> impl Iterator<Item = &'static Quoted> {
+    TABLES.iter().chain(OF_DATABASES)
+}
+
 /// The table or number of this name.
 fn figures(name: &str, files: &[SectionFile]) -> Option<String> {
-    if let Some(table) = TABLES.iter().find(|table| table.name == name) {
+    if let Some(table) = tables().find(|table| table.name == name) {
         return Some(markdown::of_table(&table.draw(files)?));
+    }
+    if let Some(verdict) = name.strip_prefix(VERDICT) {
+        return Some(verdict_of(verdict, files)?.measured.clone());
     }
     let gain = GAINS.iter().find(|gain| gain.name == name)?;
     let value = gain.place.gain(files, gain.peer, gain.ours)?;
     let digits = if value < 1.0 { 2 } else { usize::from(value < 10.0) };
     Some(format!("{value:.digits$}"))
+}
+
+/// The verdict of `ID: WORDS`; `None` if it is not exactly one.
+fn verdict_of<'a>(name: &str, files: &'a [SectionFile]) -> Option<&'a Verdict> {
+    let (id, words) = name.split_once(": ")?;
+    let section = &files.iter().find(|file| file.section.id == id)?.section;
+    let mut found = section.verdicts.iter().filter(|verdict| verdict.claim.contains(words));
+    found.next().filter(|_| found.next().is_none())
 }
 
 impl Quoted {
@@ -407,7 +641,7 @@ impl Line {
 mod tests {
     use super::*;
     use crate::experiments::EXPERIMENTS;
-    use crate::results;
+    use crate::results::{self, Outcome};
 
     fn root() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -430,7 +664,32 @@ mod tests {
             let again = "run: onejournal-bench report docs/results --documents .";
             assert!(new == text, "{}: {again}", path.display());
         }
-        assert!(quoted >= TABLES.len(), "{quoted} quotations");
+        assert!(quoted >= tables().count(), "{quoted} quotations");
+    }
+
+    #[test]
+    fn open_gaps_have_every_missed_verdict_and_no_other() {
+        let files = stored();
+        let page = root().join("docs/developers/benchmarks.md");
+        let text = fs::read_to_string(page).expect("the page");
+        let marks = text.split(&format!("{BEGIN}{VERDICT}")).skip(1);
+        let names: Vec<&str> = marks.filter_map(|mark| mark.split(" -->").next()).collect();
+        let mut quoted: Vec<*const Verdict> = Vec::new();
+        for name in names {
+            let verdict = verdict_of(name, &files).unwrap_or_else(|| panic!("{name}: not one"));
+            assert_eq!(verdict.outcome, Outcome::Missed, "{name}: it is no gap any more");
+            quoted.push(verdict);
+        }
+        let missing = files.iter().flat_map(|file| {
+            let missed = |verdict: &&Verdict| verdict.outcome == Outcome::Missed;
+            let here = file.section.verdicts.iter().filter(missed);
+            here.map(move |verdict| (&file.section.id, verdict))
+        });
+        let missing: Vec<String> = missing
+            .filter(|(_, verdict)| !quoted.contains(&std::ptr::from_ref(*verdict)))
+            .map(|(id, verdict)| format!("{VERDICT}{id}: {}", verdict.claim))
+            .collect();
+        assert!(missing.is_empty(), "no row with a cause: {missing:#?}");
     }
 
     #[test]
@@ -438,7 +697,7 @@ mod tests {
         let documents = documents(&root()).expect("documents");
         let texts: Vec<String> =
             documents.iter().map(|path| fs::read_to_string(path).expect("a document")).collect();
-        let names = TABLES.iter().map(|table| table.name).chain(GAINS.iter().map(|gain| gain.name));
+        let names = tables().map(|table| table.name).chain(GAINS.iter().map(|gain| gain.name));
         for name in names {
             let mark = format!("{BEGIN}{name} -->");
             assert!(texts.iter().any(|text| text.contains(&mark)), "{name}");

@@ -8,6 +8,8 @@ use super::place::Place;
 use crate::results::{Outcome, SectionFile};
 
 const PEER: &str = "ext4 ordered";
+/// Shown beside the peer where it was measured.
+const XFS: &str = "XFS";
 const OURS: &str = "OneJournal";
 
 /// A line of the first screen: one value of OneJournal beside one of its peer.
@@ -69,14 +71,28 @@ const GAINED: [Line; 7] = [
 ];
 
 /// Lines in which it is worse.
-const LOST: [Line; 5] = [
+const LOST: [Line; 8] = [
     Line::of(
         "SQLite with a WAL in use, update of one row, SATA SSD: time of the commit",
         Place::time("sqlite-one-row", "ssd311: WAL", "update"),
     ),
     Line::of(
+        "SQLite, 1,000 updates of random rows in one commit, WAL, SATA SSD",
+        Place::time("fast14-cases", "ssd311: WAL, 1000 op/txn", "update"),
+    ),
+    Line::of(
+        "SQLite on a volume, 8 processes with 64 databases, WAL, SATA SSD",
+        Place::time("sqlite-extension", "ssd311", "8 processes, 64 databases")
+            .metric("transactions of all writers", "commits/s"),
+    ),
+    Line::of(
         "PostgreSQL (pgbench) with 16 clients, SATA SSD",
         Place::time("pgbench", "ssd840", "16").metric("transactions a second", "transactions/s"),
+    ),
+    Line::of(
+        "The same on a network disk",
+        Place::time("journal-device", "cloud: PostgreSQL", "16 clients")
+            .metric("transactions a second", "transactions/s"),
     ),
     Line::of(
         "Unpacking an archive of 10,000 small files, a disk in memory",
@@ -103,7 +119,8 @@ pub fn blocks(files: &[SectionFile]) -> Vec<Block> {
         Block::Paragraph(
             "OneJournal makes `fsync` cheap: it writes a commit with one device write and one \
              flush, and writes only the bytes that changed. The peer is the kernel's ext4 with \
-             its default, `data=ordered`, unless a line names another. OneJournal runs in user \
+             its default, `data=ordered`, unless a line names another; XFS is beside it where it \
+             was measured. OneJournal runs in user \
              space, so a program that rarely calls `fsync` is slower on it."
                 .into(),
         ),
@@ -113,8 +130,9 @@ pub fn blocks(files: &[SectionFile]) -> Vec<Block> {
     {
         if !rows.is_empty() {
             blocks.push(Block::Paragraph(format!("**{title}**")));
-            let header =
-                ["workload", "kernel ext4", "OneJournal", factor].map(str::to_owned).to_vec();
+            let header = ["workload", "kernel ext4", "XFS", "OneJournal", factor]
+                .map(str::to_owned)
+                .to_vec();
             blocks.push(Block::Table(Table { header, rows, left_columns: 1 }));
         }
     }
@@ -126,7 +144,8 @@ pub fn blocks(files: &[SectionFile]) -> Vec<Block> {
     ));
     blocks.push(Block::Paragraph(
         "The SSDs and the eMMC are emulated with the latencies of real devices, which the \
-         experiments name. The values of rows are random and do not compress. The bytes of a \
+         experiments name. The values of rows are random and do not compress ([what each workload \
+         writes](../developers/laboratory.md#what-workloads-write)). The bytes of a \
          transaction include all that is brought to its final place later."
             .into(),
     ));
@@ -147,7 +166,9 @@ fn cells(files: &[SectionFile], line: &Line) -> Option<Vec<String>> {
     };
     let with_unit = |value: f64| format!("{} {}", shown(value), line.place.unit);
     let what = format!("{} ([details](#{}))", line.what, line.place.id);
-    Some(vec![what, with_unit(value(line.peer)?), with_unit(value(line.ours)?), factor])
+    let (peer, ours) = (with_unit(value(line.peer)?), with_unit(value(line.ours)?));
+    let xfs = value(XFS).map(with_unit).unwrap_or_default();
+    Some(vec![what, peer, xfs, ours, factor])
 }
 
 /// A sentence with the number of reached claims.
@@ -190,9 +211,21 @@ mod tests {
     #[test]
     fn gains_are_gains_and_losses_are_losses() {
         let files = stored();
-        let is_gain = |cells: &Vec<String>| cells[3].ends_with('×');
+        let is_gain = |cells: &Vec<String>| cells.last().is_some_and(|cell| cell.ends_with('×'));
         assert!(rows(&files, &GAINED).iter().all(is_gain));
         assert!(!rows(&files, &LOST).iter().any(is_gain));
+    }
+
+    #[test]
+    fn xfs_is_shown_where_it_is_faster_than_ext4() {
+        let files = stored();
+        for line in GAINED.iter().chain(&LOST) {
+            let shown = cells(&files, line).map(|cells| !cells[2].is_empty());
+            let is_faster = line.place.gain(&files, line.peer, XFS).is_some_and(|gain| gain > 1.0);
+            assert!(!is_faster || shown == Some(true), "{}", line.what);
+        }
+        let shown = rows(&files, &LOST).iter().filter(|cells| !cells[2].is_empty()).count();
+        assert!(shown >= 4, "{shown}");
     }
 
     #[test]
