@@ -672,7 +672,8 @@ mod tests {
         let files = stored();
         let page = root().join("docs/developers/benchmarks.md");
         let text = fs::read_to_string(page).expect("the page");
-        let marks = text.split(&format!("{BEGIN}{VERDICT}")).skip(1);
+        let mark = format!("{BEGIN}{VERDICT}");
+        let marks = text.split(&mark).skip(1);
         let names: Vec<&str> = marks.filter_map(|mark| mark.split(" -->").next()).collect();
         let mut quoted: Vec<*const Verdict> = Vec::new();
         for name in names {
