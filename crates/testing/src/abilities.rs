@@ -34,6 +34,7 @@ const OF_SETUP: [(&str, &[&str]); 15] = [
     ("acl", &["getfacl", "setfacl"]),
     ("python3", &["python3"]),
     ("procps", &["ps"]),
+    ("strace", &["strace"]),
     ("iproute2", &["ip"]),
 ];
 

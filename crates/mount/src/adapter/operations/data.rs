@@ -256,6 +256,7 @@ impl<'a> Call<'a, '_> {
         self.volume.sync()?;
         written.map_err(|error| {
             tracing::error!("sync: {error}");
+            *counters.last_error.lock() = Some(error.to_string());
             Errno::IO.into()
         })
     }
