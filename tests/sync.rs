@@ -114,8 +114,7 @@ impl Stuck {
         let device = HeldDevice::below(&scratch.dir()).unwrap();
         disk.hold();
         // As sync(2) does, of this volume alone: it has another number than syncfs(2).
-        let mut command = Command::new("blockdev");
-        let sync = spawn(command.arg("--flushbufs").arg(device.path())).unwrap();
+        let sync = start(&["blockdev", "--flushbufs", text(device.path())]);
         // In its own call it waits for the disk.
         let mut writer = None;
         wait_until("no process writes pages", || {
@@ -126,8 +125,7 @@ impl Stuck {
         kill_process(writer, Signal::STOP).unwrap();
         disk.release();
         wait_until("the process goes on", || state(writer) == Some('T'));
-        let mut command = Command::new("mount");
-        let remount = spawn(command.args(["-i", "-o", "remount,ro"]).arg(scratch.dir())).unwrap();
+        let remount = start(&["mount", "-i", "-o", "remount,ro", text(&scratch.dir())]);
         let pid = Pid::from_child(&remount);
         wait_until("the remount does not wait", || {
             calls(pid, &[libc::SYS_mount, libc::SYS_fsconfig]) && state(pid) == Some('D')
@@ -149,6 +147,16 @@ impl Stuck {
         self.scratch.umount();
         check_clean(&self.disk.path());
     }
+}
+
+/// Starts a program that the kernel will keep. [`spawn`] returns when the child was stopped once,
+/// so the program begins after that.
+fn start(words: &[&str]) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", "read -r line && exec \"$@\"", "sh"]).args(words).stdin(Stdio::piped());
+    let mut child = spawn(&mut command).unwrap();
+    writeln!(child.stdin.take().unwrap()).unwrap();
+    child
 }
 
 /// The process that writes the pages of a mount.

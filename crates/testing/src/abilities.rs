@@ -13,7 +13,7 @@ use crate::skip::{Need, skip};
 pub const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// The packages that `scripts/setup` installs, and programs in them that tests ask for.
-const OF_SETUP: [(&str, &[&str]); 15] = [
+const OF_SETUP: [(&str, &[&str]); 16] = [
     ("gcc", &["cc", "nm", "readelf", "strip"]),
     ("make", &["make"]),
     ("e2fsprogs", &["mke2fs", "mkfs.ext4", "e2fsck", "debugfs", "chattr", "lsattr"]),
