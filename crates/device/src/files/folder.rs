@@ -530,7 +530,6 @@ mod tests {
         if !is_root() {
             return;
         }
-        const OTHER: u32 = 65_534;
         let home = tempfile::tempdir().expect("directory");
         let (victim, path) = (home.path().join("victim"), home.path().join("log"));
         std::fs::write(&victim, "root's").expect("written");
@@ -538,13 +537,13 @@ mod tests {
         std::fs::hard_link(&victim, path.join("file")).expect("link");
         let access = Access::ReadWrite;
         Folder::open(&path, Trust::own()).expect("ours").file("file", access).expect("ours");
-        std::os::unix::fs::chown(&path, Some(OTHER), Some(OTHER)).expect("given away");
+        chown(&path, Some(OTHER), Some(OTHER)).expect("given away");
         let others = Folder::open(&path, Trust::own_and(OTHER, OTHER)).expect("trusted");
         assert!(refusal(others.file("file", access)).contains("hard links"));
         assert!(refusal(others.open_or_make_file("file", 0o600)).contains("hard links"));
         std::fs::remove_file(&victim).expect("removed");
         others.file("file", access).expect("the only name");
-        std::os::unix::fs::chown(path.join("file"), Some(OTHER), None).expect("given away");
+        chown(path.join("file"), Some(OTHER), None).expect("given away");
         std::fs::hard_link(path.join("file"), &victim).expect("link");
         others.file("file", access).expect("a copy that its owner made of the log");
     }
