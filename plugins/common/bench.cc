@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <random>
 
@@ -39,7 +41,7 @@ struct Times {
 enum class Order { kSequential, kRandom, kOverwrite };
 
 struct Arguments {
-  std::string directory, nvram;
+  std::string directory, nvram, values;
   size_t puts = 20000;
   std::vector<size_t> sizes = {100, 400, 800, 1600};
   Order order = Order::kRandom;
@@ -55,6 +57,7 @@ class Filler {
         options_(options),
         order_(arguments.order),
         puts_(arguments.puts),
+        values_(arguments.values),
         value_(value_bytes, 'v') {
     DestroyDatabase(path_, options_);
     database_ = OpenDatabase(path_, options_);
@@ -109,8 +112,12 @@ class Filler {
     return key;
   }
 
-  // Random bytes: nothing compresses.
+  // The next piece of the given values, or random bytes: nothing compresses.
   const std::string& NextValue() {
+    if (!values_.empty()) {
+      for (char& byte : value_) byte = values_[next_byte_++ % values_.size()];
+      return value_;
+    }
     for (size_t at = 0; at < value_.size(); at += sizeof(uint64_t)) {
       const uint64_t random = random_();
       std::memcpy(&value_[at], &random, std::min(sizeof random, value_.size() - at));
@@ -122,9 +129,11 @@ class Filler {
   const DatabaseOptions options_;
   const Order order_;
   const size_t puts_;
+  const std::string values_;
   std::unique_ptr<Database> database_;
   std::string value_;
   uint64_t next_ = 0;
+  size_t next_byte_ = 0;
   std::mt19937_64 random_{7};
 };
 
@@ -134,6 +143,13 @@ bool ParseOrder(const std::string& name, Order* order) {
   else if (name == "overwrite") *order = Order::kOverwrite;
   else return false;
   return true;
+}
+
+// Whether the file is there and has any.
+bool ReadValues(const char* path, std::string* values) {
+  std::ifstream file(path, std::ios::binary);
+  values->assign(std::istreambuf_iterator<char>(file), {});
+  return !values->empty();
 }
 
 // Whether they are usable.
@@ -155,6 +171,8 @@ bool Parse(int count, char** words, Arguments* parsed) {
       parsed->puts = std::max<size_t>(std::stoul(words[++index]), kBlockPuts);
     } else if (word == "--bytes") {
       parsed->sizes = {std::stoul(words[++index])};
+    } else if (word == "--values") {
+      if (!ReadValues(words[++index], &parsed->values)) return false;
     } else if (word != "--order" || !ParseOrder(words[++index], &parsed->order)) {
       return false;
     }
@@ -217,7 +235,7 @@ int BenchMain(const char* title, int count, char** words) {
   if (!Parse(count, words, &arguments)) {
     std::fprintf(stderr,
                  "usage: bench DIR [--nvram DIR] [--puts COUNT] [--bytes VALUE_SIZE] [--plain]\n"
-                 "                 [--order fillseq|fillrandom|overwrite] [--asked]\n");
+                 "                 [--order fillseq|fillrandom|overwrite] [--values FILE] [--asked]\n");
     return 2;
   }
   char memory[] = "/dev/shm/onejournal-bench-XXXXXX";
@@ -236,7 +254,9 @@ int BenchMain(const char* title, int count, char** words) {
   } else {
     FillInTurns(title, arguments, ours);
   }
-  for (const std::string& made : {ours.log.path, ours.log.nvram, ours.log.memory}) fs::remove_all(made);
+  for (const std::string& made : {ours.log.path, ours.log.nvram, ours.log.memory}) {
+    fs::remove_all(made);
+  }
   return 0;
 }
 

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 
 /// A new file, open, and the directory that it is in.
 pub struct NewFile {
@@ -24,9 +24,7 @@ impl NewFile {
     /// `mode`.
     pub fn make(path: &Path, size_bytes: u64, mode: u32) -> io::Result<NewFile> {
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = open(parent.unwrap_or(Path::new(".")), flags, Mode::empty())?;
+        let directory = device::open_parent(path)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = openat(&directory, &*name, flags, Mode::from_raw_mode(mode))?;
         let made = NewFile { file: file.into(), directory, name };

@@ -96,6 +96,7 @@ pub use files::directory::{Directory, FileStore, StoredFile};
 pub use files::file_id::FileId;
 pub use files::folder::Folder;
 pub use files::fuse::is_fuse;
+pub use files::parent::open_parent;
 pub use files::range_write::{
     RANGES_BYTES_MAX, RANGES_XATTR, Range, RangeError, RangePart, write_ranges,
 };

@@ -34,6 +34,7 @@ use rustix::io::Errno;
 use crate::access::Access;
 use crate::descriptor::above_standard;
 use crate::files::as_owner::as_owner;
+use crate::files::parent::open_parent;
 use crate::files::servers::open_on_same_mount;
 use crate::files::trust::Owner;
 use crate::files::trust::Trust;
@@ -346,14 +347,6 @@ impl AsFd for Folder {
 fn enter(place: OwnedFd, trust: Trust) -> io::Result<OwnedFd> {
     trust.check_server(&place)?;
     Ok(above_standard(|| openat(&place, ".", DIRECTORY, Mode::empty()))?)
-}
-
-/// The directory that `path` is in, for calls relative to it.
-fn open_parent(path: &Path) -> io::Result<OwnedFd> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = || open(parent.unwrap_or(Path::new(".")), flags, Mode::empty());
-    Ok(above_standard(open)?)
 }
 
 /// Makes a directory, which belongs to `owner`. `false`: it exists.

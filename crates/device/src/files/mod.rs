@@ -5,6 +5,7 @@ pub(crate) mod directory;
 pub(crate) mod file_id;
 pub(crate) mod folder;
 pub(crate) mod fuse;
+pub(crate) mod parent;
 pub(crate) mod range_write;
 mod servers;
 pub(crate) mod trust;

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-use device::above_standard;
+use device::{above_standard, open_parent};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -29,13 +29,8 @@ pub(crate) enum Found {
 impl Place {
     /// The place at `path`. Its directory must exist.
     pub(crate) fn of(path: &Path) -> io::Result<Place> {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(io::ErrorKind::IsADirectory.into());
-        };
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = above_standard(|| rustix::fs::open(parent, flags, Mode::empty()))?;
-        Ok(Place { directory, name: name.to_owned() })
+        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+        Ok(Place { directory: open_parent(path)?, name })
     }
 
     /// The kind of file there; a symbolic link is not followed.

@@ -77,6 +77,7 @@ fn on_device(
                     puts,
                     value_bytes: 100,
                     order: Order::Fillrandom,
+                    values: None,
                     plain: true,
                     nvram: None,
                     environment: running.client.variables(),

@@ -101,6 +101,7 @@ fn put(
         puts,
         value_bytes,
         order: Order::Fillrandom,
+        values: None,
         plain: false,
         nvram: (name == NVRAM).then(|| lab.memory().to_owned()),
         environment: running.client.variables(),

@@ -1,6 +1,8 @@
 //! xLog, figure 1 and table 1: the cost of logging for LevelDB, with its log as a file and as a
 //! stream.
 
+use std::path::Path;
+
 use super::experiment::{Experiment, XLOG};
 use super::programs::{self, Goal};
 use super::scale::{PaperSize, Scale};
@@ -11,6 +13,7 @@ use crate::programs::fillsync::{self, Asked, Database, FillsyncArgs, Order};
 use crate::results::{Plot, Section, Verdict};
 use crate::systems::client::Eatmydata;
 use crate::systems::{self, Ext4, F2fs, OneJournal, Running, Site, System};
+use crate::values::{ValueKind, Values};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "xlog-leveldb-bytes",
@@ -20,13 +23,14 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "Puts, each synchronous, into LevelDB with its default settings, in sequential order of \
             keys (`fillseq`), at random keys (`fillrandom`) and over the keys of a database that \
             has as many (`overwrite`), by size of the value (the paper: 100 bytes, sequential and \
-            random). Keys have 16 bytes, values are random bytes. The file systems have LevelDB as \
-            it is. *OneJournal log*: LevelDB with OneJournal's plugin on ext4 ordered, its log a \
-            stream; on NVRAM, for which a tmpfs stands here, or on the disk itself. With eatmydata \
-            nothing waits for the disk, and nothing is durable. Mean time of a put, and bytes that \
-            the device (a model of an eMMC, `emmc`) was written for a byte of LevelDB's log, with \
-            the database closed and everything written back at the end. F2FS is measured only \
-            where the kernel has it.",
+            random). Keys have 16 bytes. Values are random bytes, and at random keys also English \
+            words with the frequencies of prose (*text*). The file systems have LevelDB as it is. \
+            *OneJournal log*: LevelDB with OneJournal's plugin on ext4 ordered, its log a stream; \
+            on NVRAM, for which a tmpfs stands here, or on the disk itself. With eatmydata nothing \
+            waits for the disk, and nothing is durable. Mean time of a put, and bytes that the \
+            device (a model of an eMMC, `emmc`) was written for a byte of LevelDB's log, with the \
+            database closed and everything written back at the end. F2FS is measured only where \
+            the kernel has it.",
     paper_claim: "Logging is more than 90 % of the mean time of an insert. 1,000 records of 100 \
             bytes: a log of 134 KB; 16,420 KB written on ext4 and 8,136 KB on F2FS, 122 and 61 \
             times the log, in sequential and in random order. xLog itself writes 1.5 times the \
@@ -42,10 +46,28 @@ const SIZE_MIB: u32 = 384;
 /// A quick run has as few as the program makes.
 const PUTS: PaperSize = PaperSize::of("puts of a case and round", 1000, 1000, 500);
 const VALUE_BYTES: [u64; 2] = [100, 1600];
-/// Orders of keys, and the paper's amplification on ext4.
-const ORDERS: [(Order, &str); 3] =
-    [(Order::Fillseq, "122.5"), (Order::Fillrandom, "122.6"), (Order::Overwrite, "")];
+/// Orders of keys, whether the values are words, and the paper's amplification on ext4.
+const CASES: [Case; 4] = [
+    Case { order: Order::Fillseq, is_text: false, paper: "122.5" },
+    Case { order: Order::Fillrandom, is_text: false, paper: "122.6" },
+    Case { order: Order::Fillrandom, is_text: true, paper: "" },
+    Case { order: Order::Overwrite, is_text: false, paper: "" },
+];
+const TEXT_BYTES: usize = 1 << 20;
 const WANTED: f64 = 1.6;
+
+struct Case {
+    order: Order,
+    is_text: bool,
+    paper: &'static str,
+}
+
+impl Case {
+    fn panel(&self, device: &Device) -> String {
+        let text = if self.is_text { ", text" } else { "" };
+        format!("{device}: {}{text}", self.order.name())
+    }
+}
 
 /// Where LevelDB's log is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,10 +104,10 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     let sizes = scale.pick(&VALUE_BYTES[..1], &VALUE_BYTES);
     for device in scale.devices(&["emmc"]) {
         on_device(lab, scale, section, (&device, puts, sizes), samples)?;
-        for (order, paper) in ORDERS {
-            judge(section, samples, &panel(&device, order), paper)?;
+        for case in &CASES {
+            judge(section, samples, &device, case)?;
         }
-        let panels = ORDERS.map(|(order, _)| panel(&device, order)).to_vec();
+        let panels: Vec<String> = CASES.iter().map(|case| case.panel(&device)).collect();
         for (title, metric) in [
             ("Figure 1: time of a put", TIME),
             ("Table 1: bytes written for a byte of the log", WRITTEN),
@@ -96,10 +118,6 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         }
     }
     Ok(())
-}
-
-fn panel(device: &Device, order: Order) -> String {
-    format!("{device}: {}", order.name())
 }
 
 fn on_device(
@@ -116,20 +134,25 @@ fn on_device(
     let mut sides: Vec<(&Running, LogPlace)> = files.chain(streams).collect();
     let names = places.map(|place| side_name(&running[0], place));
     section.systems.extend(names);
+    let text = lab.memory().join("text");
+    let words = Values::new(ValueKind::Text, lab.next_seed()).next(TEXT_BYTES);
+    std::fs::write(&text, words).map_err(Error::at(&text))?;
     let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
     for round in 0..scale.rounds() {
         scale.say_round(round, device);
-        for (order, _) in ORDERS {
+        for case in &CASES {
+            let values = case.is_text.then_some(text.as_path());
             for &value_bytes in sizes {
-                let key = Key::at(panel(device, order), value_bytes as f64);
+                let key = Key::at(case.panel(device), value_bytes as f64);
                 measure::in_turns(&mut rng, &mut sides, |_, side| {
-                    put(lab, *side, (puts, value_bytes, order), (samples, &key))
+                    put(lab, *side, (puts, value_bytes, case.order, values), (samples, &key))
                 })?;
             }
         }
         watch.end_round(&running, section)?;
     }
-    systems::stop(running)
+    systems::stop(running)?;
+    std::fs::remove_file(&text).map_err(Error::at(&text))
 }
 
 fn side_name(system: &Running, place: LogPlace) -> String {
@@ -140,7 +163,7 @@ fn side_name(system: &Running, place: LogPlace) -> String {
 fn put(
     lab: &Lab,
     (system, place): (&Running, LogPlace),
-    (puts, value_bytes, order): (u64, u64, Order),
+    (puts, value_bytes, order, values): (u64, u64, Order, Option<&Path>),
     (samples, key): (&mut Samples, &Key),
 ) -> Result<()> {
     interrupt::check()?;
@@ -152,6 +175,7 @@ fn put(
         puts,
         value_bytes,
         order,
+        values: values.map(Path::to_owned),
         plain: place == LogPlace::File,
         nvram: (place == LogPlace::Nvram).then(|| lab.memory().to_owned()),
         environment: system.client.variables(),
@@ -181,8 +205,10 @@ fn record_bytes(value_bytes: u64) -> u64 {
     7 + 12 + 1 + length_bytes(KEY_BYTES) + KEY_BYTES + length_bytes(value_bytes) + value_bytes
 }
 
-fn judge(section: &mut Section, samples: &Samples, panel: &str, paper: &'static str) -> Result<()> {
-    let key = Key::at(panel, VALUE_BYTES[0] as f64);
+/// The goals are for values that do not compress.
+fn judge(section: &mut Section, samples: &Samples, device: &Device, case: &Case) -> Result<()> {
+    let (panel, paper) = (case.panel(device), case.paper);
+    let key = Key::at(panel.clone(), VALUE_BYTES[0] as f64);
     let plain = Ext4::ordered().name();
     let lane = plain.clone() + LogPlace::Nvram.suffix();
     let free = Eatmydata(Box::new(Ext4::ordered())).name();
@@ -196,6 +222,10 @@ fn judge(section: &mut Section, samples: &Samples, panel: &str, paper: &'static 
     let claim = format!("{panel}, 100 bytes, {plain}: bytes written for a byte of the log");
     section.verdicts.push(Verdict::shown(claim, paper, written(&plain)?));
     let claim = format!("{panel}, 100 bytes, lanes on NVRAM: bytes written for a byte of the log");
+    if case.is_text {
+        section.verdicts.push(Verdict::shown(claim, "", written(&lane)?));
+        return Ok(());
+    }
     section.verdicts.push(Verdict::at_most(claim, "1.5", written(&lane)?, WANTED));
     let goal = Goal {
         key,

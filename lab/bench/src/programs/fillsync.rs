@@ -29,6 +29,9 @@ pub struct FillsyncArgs {
     /// Bytes of a value
     #[arg(long, default_value_t = 100)]
     pub value_bytes: u64,
+    /// A file whose pieces are the values; otherwise they are random bytes
+    #[arg(long)]
+    pub values: Option<PathBuf>,
     /// The order of the keys
     #[arg(long, value_enum, default_value_t = Order::Fillrandom)]
     pub order: Order,
@@ -104,8 +107,10 @@ fn program(args: &FillsyncArgs) -> Result<Program> {
     if args.plain {
         program = program.arg("--plain");
     }
-    if let Some(nvram) = &args.nvram {
-        program = program.arg("--nvram").arg(nvram);
+    for (option, path) in [("--nvram", &args.nvram), ("--values", &args.values)] {
+        if let Some(path) = path {
+            program = program.arg(option).arg(path);
+        }
     }
     Ok(program.time_limit(TIME_LIMIT))
 }
