@@ -135,7 +135,7 @@ const TABLES: &[Quoted] = &[
             ),
             line(
                 "1,000 updates of random rows in one commit, WAL, SATA SSD",
-                cases("ssd311: WAL, 1000 op/txn", "update"),
+                cases("ssd311: WAL in use, 1000 op/txn", "update"),
                 &[EXT4, XFS, VOLUME],
             ),
             line("PostgreSQL 15 (`pgbench`), 16 clients, SATA SSD", PGBENCH, &[EXT4, XFS, VOLUME]),
@@ -214,7 +214,7 @@ const TABLES: &[Quoted] = &[
             ),
             line(
                 "SSD, WAL, 1,000 updates of random rows (1)",
-                cases("ssd311: WAL, 1000 op/txn", "update"),
+                cases("ssd311: WAL in use, 1000 op/txn", "update"),
                 THREE_AND_BOTH,
             ),
             line(
@@ -281,7 +281,7 @@ const TABLES: &[Quoted] = &[
             ),
             line(
                 "WAL, 1,000 updates of random rows",
-                cases("emmc: WAL, 1000 op/txn", "update"),
+                cases("emmc: WAL in use, 1000 op/txn", "update"),
                 &[EXT4, VOLUME, BOTH],
             ),
         ],
@@ -482,10 +482,10 @@ const GAINS: &[Gain] = &[
     gain("gain sqlite wal grows emmc", cases("emmc: WAL, 1 op/txn", "insert"), (EXT4, VOLUME)),
     gain("gain sqlite wal grows ssd", cases("ssd311: WAL, 1 op/txn", "insert"), (EXT4, VOLUME)),
     gain("gain sqlite wal ssd", REUSED, (EXT4, VOLUME)),
-    gain("gain sqlite 1000 ssd", cases("ssd311: WAL, 1000 op/txn", "update"), (EXT4, VOLUME)),
+    gain("gain sqlite 1000 ssd", cases("ssd311: WAL in use, 1000 op/txn", "update"), (EXT4, VOLUME)),
     gain(
         "gain sqlite 1000 ssd extension",
-        cases("ssd311: WAL, 1000 op/txn", "update"),
+        cases("ssd311: WAL in use, 1000 op/txn", "update"),
         (EXT4, BOTH),
     ),
     gain("gain bytes insert", WAL_INSERT, (EXT4, VOLUME)),

@@ -78,7 +78,7 @@ const LOST: [Line; 8] = [
     ),
     Line::of(
         "SQLite, 1,000 updates of random rows in one commit, WAL, SATA SSD",
-        Place::time("fast14-cases", "ssd311: WAL, 1000 op/txn", "update"),
+        Place::time("fast14-cases", "ssd311: WAL in use, 1000 op/txn", "update"),
     ),
     Line::of(
         "SQLite on a volume, 8 processes with 64 databases, WAL, SATA SSD",
