@@ -57,6 +57,7 @@ const WAL_GROWS: Place = Place::bytes("WAL that grows, random", "insert");
 const DELETE_UPDATE: Place = Place::bytes("DELETE, random", "update");
 const REUSED: Place = one_row("ssd311: WAL", "update");
 const IN_USE: Place = one_row("ssd311: WAL", "insert");
+const THOUSAND: Place = cases("ssd311: WAL in use, 1000 op/txn", "update");
 const GROWING: Place = one_row("ssd311: WAL that grows", "insert");
 const PGBENCH: Place = clients("16");
 const COPIES: &str = "OneJournal, journal of 128 MiB, delta=copies";
@@ -135,7 +136,7 @@ const TABLES: &[Quoted] = &[
             ),
             line(
                 "1,000 updates of random rows in one commit, WAL, SATA SSD",
-                cases("ssd311: WAL in use, 1000 op/txn", "update"),
+                THOUSAND,
                 &[EXT4, XFS, VOLUME],
             ),
             line("PostgreSQL 15 (`pgbench`), 16 clients, SATA SSD", PGBENCH, &[EXT4, XFS, VOLUME]),
@@ -212,11 +213,7 @@ const TABLES: &[Quoted] = &[
                 cases("ssd311: rollback journal, 1 op/txn", "update"),
                 THREE_AND_BOTH,
             ),
-            line(
-                "SSD, WAL, 1,000 updates of random rows (1)",
-                cases("ssd311: WAL in use, 1000 op/txn", "update"),
-                THREE_AND_BOTH,
-            ),
+            line("SSD, WAL, 1,000 updates of random rows (1)", THOUSAND, THREE_AND_BOTH),
             line(
                 "SSD, DELETE, 1,000 updates of random rows (1)",
                 cases("ssd311: rollback journal, 1000 op/txn", "update"),
@@ -482,12 +479,8 @@ const GAINS: &[Gain] = &[
     gain("gain sqlite wal grows emmc", cases("emmc: WAL, 1 op/txn", "insert"), (EXT4, VOLUME)),
     gain("gain sqlite wal grows ssd", cases("ssd311: WAL, 1 op/txn", "insert"), (EXT4, VOLUME)),
     gain("gain sqlite wal ssd", REUSED, (EXT4, VOLUME)),
-    gain("gain sqlite 1000 ssd", cases("ssd311: WAL in use, 1000 op/txn", "update"), (EXT4, VOLUME)),
-    gain(
-        "gain sqlite 1000 ssd extension",
-        cases("ssd311: WAL in use, 1000 op/txn", "update"),
-        (EXT4, BOTH),
-    ),
+    gain("gain sqlite 1000 ssd", THOUSAND, (EXT4, VOLUME)),
+    gain("gain sqlite 1000 ssd extension", THOUSAND, (EXT4, BOTH)),
     gain("gain bytes insert", WAL_INSERT, (EXT4, VOLUME)),
     gain("gain bytes update", WAL_UPDATE, (EXT4, VOLUME)),
     gain("gain bytes delete", DELETE_UPDATE, (EXT4, VOLUME)),
