@@ -8,6 +8,7 @@ endif
 
 .PHONY: build install uninstall demo test test-long test-release bench bench-quick bench-full report \
 	fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite test-databases bench-plugins python-wheel book
+.PHONY: test-plugins-asan
 
 # What is installed; the other crates only test it.
 PRODUCT := -p onejournal-cli -p onejournal-capi -p onejournal-sqlite
@@ -85,6 +86,21 @@ plugins: setup
 test-plugins: plugins
 	$(foreach name,$(PLUGINS),$(call plugin,$(name)) test &&) true
 	@scripts/test-plugins-cuts
+
+# The tests of both plugins, which are built with the address sanitizer, and so is the library for
+# C. In C++ undefined behaviour is an error, too. The library has its own handler of SIGBUS.
+ASAN_OPTIONS ?= handle_sigbus=0
+ASAN_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined
+ASAN_FLAGS += -fno-sanitize-recover=undefined
+asan-plugin = ASAN_OPTIONS=$(ASAN_OPTIONS) $(MAKE) -C plugins/$(1) test \
+	LIB=$(BUILT)/$(TRIPLE)/release OUT=$(BUILT)/plugins-asan/$(1) CXXFLAGS="$(ASAN_FLAGS)"
+test-plugins-asan: TRIPLE = $(shell rustc -vV | sed -n 's/^host: //p')
+test-plugins-asan: setup
+	@scripts/setup-plugins
+	@# Stable compilers have sanitizers, too, but ask for this variable.
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
+	$(CARGO) build --release --target $(TRIPLE) -p onejournal-capi
+	$(foreach name,$(PLUGINS),$(call asan-plugin,$(name)) &&) true
 
 # SQLite's own test suite, on a volume and through the extension; as root, on Debian or Ubuntu.
 test-sqlite-suite: setup

@@ -90,6 +90,8 @@ const FILE: OFlags =
 /// Longest file that is read as a whole, in bytes. The longest one that a log makes is
 /// `service.json`, of about 8 KiB.
 const READ_BYTES_MAX: u64 = 64 << 10;
+/// Most names of a directory.
+const NAME_COUNT_MAX: usize = 1 << 20;
 
 impl Folder {
     /// The directory at `path`.
@@ -251,9 +253,10 @@ impl Folder {
         }
     }
 
-    /// The names in it that are UTF-8. OneJournal makes no others.
+    /// The names in it that are UTF-8. OneJournal makes no others, and no log has more than
+    /// 1,048,576 in a directory: an error if there are more.
     pub fn names(&self) -> io::Result<Vec<String>> {
-        self.names_up_to(usize::MAX)
+        self.names_up_to(NAME_COUNT_MAX)
     }
 
     /// The same for a directory that anyone may have filled: an error if there are more than

@@ -77,8 +77,8 @@ impl Drop for Lock {
     }
 }
 
-/// The previous handler, a `libc::sigaction` that is never freed; null before the first
-/// installation.
+/// The previous handler, a `libc::sigaction` that is never freed, and that the next installation
+/// uses again if it finds the same handler; null before the first installation.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
 impl Span {
@@ -178,10 +178,10 @@ fn install() -> bool {
     let mut ours: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     ours.sa_sigaction = handler();
     // SAFETY: as above.
-    let mut before: Box<libc::sigaction> = Box::new(unsafe { MaybeUninit::zeroed().assume_init() });
+    let mut before: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     // What was there is known before our handler can be called.
     // SAFETY: a null action asks only; the second pointer is valid.
-    if unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &mut *before) } != 0 {
+    if unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &mut before) } != 0 {
         return false;
     }
     if before.sa_sigaction == handler() {
@@ -191,10 +191,31 @@ fn install() -> bool {
     let kept = before.sa_flags & (libc::SA_RESTART | libc::SA_NODEFER);
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | kept;
     ours.sa_mask = before.sa_mask;
-    // Not freed: the handler may be reading it. One `sigaction` for each first mapping.
-    BEFORE.store(Box::into_raw(before), Ordering::Release);
+    // SAFETY: null, or set here and never freed.
+    let known = unsafe { BEFORE.load(Ordering::Acquire).as_ref() };
+    // Not freed: the handler may be reading it. Nearly always there is only one.
+    if known.is_none_or(|known| !is_same(known, &before)) {
+        BEFORE.store(Box::into_raw(Box::new(before)), Ordering::Release);
+    }
     // SAFETY: both are valid; `on_bus` keeps to what a handler may do.
     unsafe { libc::sigaction(libc::SIGBUS, &ours, ptr::null_mut()) == 0 }
+}
+
+fn is_same(one: &libc::sigaction, other: &libc::sigaction) -> bool {
+    // SAFETY: both are initialised.
+    let has =
+        |action: &libc::sigaction, signal| unsafe { libc::sigismember(&action.sa_mask, signal) };
+    // The kernel fills no more of the mask than that.
+    let mut signals = 1..=libc::SIGRTMAX();
+    // One that was restored also has the C library's own flag.
+    let flags = libc::SA_SIGINFO
+        | libc::SA_ONSTACK
+        | libc::SA_RESTART
+        | libc::SA_NODEFER
+        | libc::SA_RESETHAND;
+    one.sa_sigaction == other.sa_sigaction
+        && one.sa_flags & flags == other.sa_flags & flags
+        && signals.all(|signal| has(one, signal) == has(other, signal))
 }
 
 /// Restores the previous handler, if ours is the process's. Returns whether it was.
