@@ -173,7 +173,7 @@ fn asks_about(dir: &Path) -> usize {
 }
 
 const LIMITS: &str = "ulimit $1 -f 2000 && ulimit $1 -t 3600 && ulimit $1 -v 9000000 && \
-                      ulimit $1 -d 8000000 && ulimit $1 -s 1024 && ulimit $1 -n 64";
+                      ulimit $1 -d 8000000 && ulimit $1 -s 1024 && ulimit $1 -n 64 && ulimit $1 -p 5000";
 
 /// Whether root has the privilege to lift limits, which containers often take away.
 fn has_sys_resource() -> bool {
@@ -198,8 +198,11 @@ fn expect_lifted(scratch: &Scratch) {
         assert_eq!(limit(&limits, name), ["unlimited", "unlimited"].map(String::from), "{name}");
     }
     assert_eq!(limit(&limits, "Max stack size")[0], (8 << 20).to_string());
-    let [files, most] = limit(&limits, "Max open files").map(|text| text.parse::<u32>().unwrap());
-    assert!(files == most && files > 64, "{files} of {most}");
+    for (name, of_caller) in [("Max open files", 64), ("Max processes", 5000)] {
+        let [soft, hard] =
+            limit(&limits, name).map(|text| text.parse().unwrap_or(u64::MAX /* unlimited */));
+        assert!(soft == hard && soft > of_caller, "{name}: {soft} of {hard}");
+    }
     // Whether there are core dumps is the caller's to say.
     assert_eq!(limit(&limits, "Max core file size")[0], (10 * 512).to_string());
     fs::write(scratch.path("file"), vec![7; 8 << 20]).unwrap();

@@ -193,18 +193,26 @@ fn systemd_accepts_the_units() {
     let installed = prefix.join("lib/systemd/system");
     let examples = prefix.join("share/doc/onejournal/examples");
     let (logd, volume) = ("onejournal-logd.service", "onejournal-volume@srv-data.service");
-    let ways = [("mount", "database-on-mount.conf"), ("service", "database-on-service.conf")];
-    for (way, drop_in) in ways {
+    let ways = [
+        ("mount", "database", "database-on-mount.conf"),
+        ("service", "database", "database-on-service.conf"),
+        ("mount", "k3s", "k3s-on-mount.conf"),
+        ("service", "kubelet", "kubelet-on-service.conf"),
+    ];
+    for (way, program, drop_in) in ways {
         let units = place.path().join(way);
-        let drop_ins = units.join("database.service.d");
+        let drop_ins = units.join(format!("{program}.service.d"));
         fs::create_dir_all(&drop_ins).unwrap();
-        fs::write(units.join("database.service"), "[Service]\nExecStart=/bin/true\n").unwrap();
+        let unit = units.join(format!("{program}.service"));
+        fs::write(unit, "[Service]\nExecStart=/bin/true\n").unwrap();
         fs::copy(examples.join(drop_in), drop_ins.join("onejournal.conf")).unwrap();
         if way == "mount" {
             fs::copy(examples.join("srv-data.mount"), units.join("srv-data.mount")).unwrap();
             fs::copy(installed.join(logd), units.join(logd)).unwrap();
         } else {
-            fs::copy(installed.join("onejournal-volume@.service"), units.join(volume)).unwrap();
+            for name in [volume, "onejournal-volume@srv-etcd.service"] {
+                fs::copy(installed.join("onejournal-volume@.service"), units.join(name)).unwrap();
+            }
         }
     }
     let verify = |way: &str, name: &str| {
@@ -218,12 +226,15 @@ fn systemd_accepts_the_units() {
         ("mount", logd),
         ("mount", "srv-data.mount"),
         ("mount", "database.service"),
+        ("mount", "k3s.service"),
         ("service", volume),
         ("service", "database.service"),
+        ("service", "kubelet.service"),
     ] {
         let ran = verify(way, name);
         let is_ours = |line: &&str| {
-            ["onejournal", "srv-data", "database"].iter().any(|word| line.contains(word))
+            let words = ["onejournal", "srv-", "database", "k3s", "kubelet"];
+            words.iter().any(|word| line.contains(word))
         };
         let ours: Vec<&str> = ran.err.lines().filter(is_ours).collect();
         assert!(ran.code == Some(0) && ours.is_empty(), "{name}: {ran:?}");

@@ -445,6 +445,8 @@ os.pwrite(end, b'xyz', LARGEST - 1)
     }
     peer.good("os.ftruncate(far, 4); os.pwrite(far, b'more', 4); os.fsync(far)");
     peer.fails(Errno::IO, "fd = opened('closed'); os.pwrite(fd, b'x', 17 << 40); os.close(fd)");
+    // The kernel keeps the size of a file that it knows.
+    peer.good("assert os.stat('closed').st_size == (17 << 40) + 1");
     drop(peer);
     scratch.remount("");
     let len = |name: &str| fs::metadata(scratch.path(name)).unwrap().len();
