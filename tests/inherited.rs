@@ -173,7 +173,8 @@ fn asks_about(dir: &Path) -> usize {
 }
 
 const LIMITS: &str = "ulimit $1 -f 2000 && ulimit $1 -t 3600 && ulimit $1 -v 9000000 && \
-                      ulimit $1 -d 8000000 && ulimit $1 -s 1024 && ulimit $1 -n 64 && ulimit $1 -p 5000";
+                      ulimit $1 -d 8000000 && ulimit $1 -s 1024 && ulimit $1 -n 64 && \
+                      ulimit $1 -p 5000";
 
 /// Whether root has the privilege to lift limits, which containers often take away.
 fn has_sys_resource() -> bool {
