@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{FlockOperation, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Getter, Opcode};
 
@@ -32,9 +32,10 @@ use super::{in_use, other_users, swap};
 use crate::access::Access;
 use crate::below::backing::{Backing, Root};
 use crate::below::kind::Kind;
-use crate::descriptor::{NUMBER_MIN, above_standard};
+use crate::descriptor::NUMBER_MIN;
 use crate::error::{DeviceError, InUse, Operation, Result};
 use crate::error::{errno, refused};
+use crate::files::found::Found;
 use crate::files::trust::Trust;
 
 /// An open, locked disk.
@@ -57,19 +58,17 @@ pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result
         Some(last) => (last.path(), OFlags::NOFOLLOW),
         None => (path.to_owned(), OFlags::empty()),
     };
-    // Looked at before it is opened: opening a pipe waits, opening a tape rewinds it.
-    let found = rustix::fs::stat(&opened).map_err(|e| errno(path, e))?;
-    kind_of(path, &found)?;
-    refuse_swap(path, access, &found)?;
-    let fd = open_direct(&opened, access.flags() | follow).map_err(|e| errno(path, e))?;
-    let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
+    let found = Found::at(&opened, follow).map_err(|e| errno(path, e))?;
+    let stat = found.stat;
     let kind = kind_of(path, &stat)?;
+    refuse_swap(path, access, &stat)?;
+    let fd = open_direct(&found, access.flags()).map_err(|e| errno(path, e))?;
     if let (Some(trust), Some(last)) = (trust, &last) {
         trust.check(path, last, &fd, &stat)?;
     }
     let backing = Backing::of(kind, &stat).map_err(|e| refused(path, e.kind(), e))?;
     let exclusive = match (kind, access) {
-        (Kind::Block, Access::ReadWrite) => Some(open_exclusive(path, &stat, &backing)?),
+        (Kind::Block, Access::ReadWrite) => Some(open_exclusive(path, &found, &backing)?),
         _ => None,
     };
     if kind == Kind::Block && access == Access::ReadWrite {
@@ -185,14 +184,12 @@ fn refuse_published(
 /// The backing file of a loop device, opened by its present name. `None` if another file has that
 /// name.
 fn open_backing(name: &Path, access: Access, backing: &Backing) -> Option<OwnedFd> {
-    let flags = access.flags() | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     let is_it = |stat: &Stat| {
         backing.root == Root::File { device: stat.st_dev, inode: stat.st_ino }
             && Kind::of(stat) == Ok(Kind::File)
     };
-    rustix::fs::stat(name).ok().filter(is_it)?;
-    let file = above_standard(|| rustix::fs::open(name, flags, Mode::empty())).ok()?;
-    rustix::fs::fstat(&file).is_ok_and(|stat| is_it(&stat)).then_some(file)
+    let found = Found::at(name, OFlags::empty()).ok()?;
+    is_it(&found.stat).then(|| found.open(access.flags()).ok())?
 }
 
 fn lock_span(path: &Path, fd: impl AsFd, access: Access, backing: &Backing) -> Result<()> {
@@ -219,27 +216,19 @@ fn kind_of(path: &Path, stat: &Stat) -> Result<Kind> {
 }
 
 /// Opens without the page cache, unless the file system cannot do that.
-fn open_direct(path: &Path, mode: OFlags) -> rustix::io::Result<OwnedFd> {
-    let flags = mode | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let open = |flags| above_standard(|| rustix::fs::open(path, flags, Mode::empty()));
-    match open(flags | OFlags::DIRECT) {
-        Err(Errno::INVAL) => open(flags),
+fn open_direct(found: &Found, mode: OFlags) -> rustix::io::Result<OwnedFd> {
+    match found.open(mode | OFlags::DIRECT) {
+        Err(Errno::INVAL) => found.open(mode),
         opened => opened,
     }
 }
 
-/// Claims the block device that `stat` describes, which must still be the one at `path`.
-fn open_exclusive(path: &Path, stat: &Stat, backing: &Backing) -> Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
-    let fd = match above_standard(|| rustix::fs::open(path, flags, Mode::empty())) {
-        Err(Errno::BUSY) => return Err(busy(path, backing, Some(stat.st_rdev))),
-        opened => opened.map_err(|e| errno(path, e))?,
-    };
-    let claimed = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
-    if claimed.st_rdev != stat.st_rdev || Kind::of(&claimed) != Ok(Kind::Block) {
-        return Err(refused(path, io::ErrorKind::Other, "was replaced while it was opened"));
+/// Claims a block device.
+fn open_exclusive(path: &Path, found: &Found, backing: &Backing) -> Result<OwnedFd> {
+    match found.open(OFlags::RDONLY | OFlags::EXCL) {
+        Err(Errno::BUSY) => Err(busy(path, backing, Some(found.stat.st_rdev))),
+        opened => opened.map_err(|e| errno(path, e)),
     }
-    Ok(fd)
 }
 
 /// Refuses a read-only block device: the kernel lets it be opened for writing, and then fails the

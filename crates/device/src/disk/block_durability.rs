@@ -2,15 +2,18 @@
 //! made of.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+
+use rustix::fs::{OFlags, Stat};
 
 use super::caches::members;
 use crate::below::backing::{Backing, Root};
 use crate::below::file_system::file_system_durability;
+use crate::below::kind::Kind;
 use crate::below::mount_table::own_mounts;
 use crate::below::sysfs::sysfs_directory;
 use crate::durability::Durability;
+use crate::files::found::Found;
 
 /// Deeper stacks of devices are not followed.
 const DEPTH_MAX: usize = 8;
@@ -62,10 +65,10 @@ fn is_memory(disk: u64) -> bool {
 /// Of a file on the file system with this number. By the file system, because the file may have no
 /// name any more.
 fn file_durability(device: u64, name: Option<PathBuf>) -> Durability {
-    let named = name.and_then(|name| fs::File::open(name).ok());
-    if let Some(file) = named
-        && file.metadata().is_ok_and(|found| found.dev() == device)
-    {
+    let found = name.and_then(|name| Found::at(&name, OFlags::empty()).ok());
+    let is_it = |stat: &Stat| stat.st_dev == device && Kind::of(stat) == Ok(Kind::File);
+    let file = found.filter(|found| is_it(&found.stat));
+    if let Some(file) = file.and_then(|found| found.open(OFlags::RDONLY).ok()) {
         return file_system_durability(&file);
     }
     let mounts = own_mounts().unwrap_or_default();

@@ -92,6 +92,8 @@ const FILE: OFlags =
 const READ_BYTES_MAX: u64 = 64 << 10;
 /// Most names of a directory.
 const NAME_COUNT_MAX: usize = 1 << 20;
+/// Most levels of directories that are removed. A log has two.
+const DEPTH_MAX: usize = 8;
 
 impl Folder {
     /// The directory at `path`.
@@ -142,7 +144,9 @@ impl Folder {
     pub fn folder(&self, name: &str) -> io::Result<Folder> {
         check_name(name);
         let path = self.at(name);
-        Folder::of(self.open_in(name, DIRECTORY)?, path, self.trust)
+        let folder = Folder::of(self.open_in(name, DIRECTORY)?, path, self.trust)?;
+        self.check_owner(folder.owner.uid)?;
+        Ok(folder)
     }
 
     /// The directory `name` in it. If it does not exist, it is made with the permissions `mode`.
@@ -180,21 +184,21 @@ impl Folder {
             return Err(Error::new(ErrorKind::InvalidInput, "is no regular file"));
         }
         self.trust.check_of_log(&found)?;
-        self.check_names(&found)?;
+        self.check_owner(found.st_uid)?;
         Ok(file.into())
     }
 
-    /// Refuses a file of root in another user's directory that has a name elsewhere, too. That user
-    /// cannot write to the file, but may have given it its name here: the kernel allows that where
-    /// its setting fs.protected_hardlinks is 0.
-    fn check_names(&self, found: &Stat) -> io::Result<()> {
-        if found.st_uid == self.owner.uid || found.st_nlink <= 1 {
+    /// Refuses what belongs to another trusted user than this directory does, who may have put it
+    /// here by a rename, or by a hard link where fs.protected_hardlinks is 0, without being able to
+    /// write to it. Nothing of a log is such: root makes everything as the owner of the directory.
+    fn check_owner(&self, uid: u32) -> io::Result<()> {
+        if uid == self.owner.uid {
             return Ok(());
         }
         let why = format!(
-            "belongs to user {}, unlike its directory, and has {} names (hard links): it may be \
-             another file of that user, which must not be changed. Remove this name of it",
-            found.st_uid, found.st_nlink
+            "belongs to user {uid}, unlike its directory, whose owner, user {}, may have put it \
+             here: it must not be changed. Move it elsewhere, or give it to that user",
+            self.owner.uid
         );
         Err(Error::new(ErrorKind::PermissionDenied, why))
     }
@@ -283,13 +287,14 @@ impl Folder {
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(from);
         check_name(to);
-        Ok(renameat(&self.directory, from, &self.directory, to)?)
+        let rename = || Ok(renameat(&self.directory, from, &self.directory, to)?);
+        as_owner(Some(self.owner), rename)
     }
 
     /// Removes a file.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         check_name(name);
-        Ok(unlinkat(&self.directory, name, AtFlags::empty())?)
+        as_owner(Some(self.owner), || Ok(unlinkat(&self.directory, name, AtFlags::empty())?))
     }
 
     /// Removes this directory, which must be empty. It must not be used after this call.
@@ -300,19 +305,35 @@ impl Folder {
         as_owner(Some(self.owner), remove)
     }
 
-    /// Removes the directory `name` and everything in it. Follows no link.
+    /// Removes the directory `name` and everything in it. Follows no link. An error, and nothing
+    /// more is removed, at a directory of another user, and where directories are too deep.
     pub fn remove_folder(&self, name: &str) -> io::Result<()> {
-        self.folder(name)?.empty()?;
+        as_owner(Some(self.owner), || self.remove_tree(name, DEPTH_MAX))
+    }
+
+    /// Removes everything that is in it, as [`Folder::remove_folder`] does.
+    pub fn empty(&self) -> io::Result<()> {
+        as_owner(Some(self.owner), || self.remove_all(DEPTH_MAX))
+    }
+
+    fn remove_tree(&self, name: &str, depth: usize) -> io::Result<()> {
+        let Some(depth) = depth.checked_sub(1) else {
+            let why = format!("has more than {DEPTH_MAX} levels of directories, and no log has");
+            return Err(Error::new(ErrorKind::InvalidData, why));
+        };
+        self.folder(name)?.remove_all(depth)?;
         Ok(unlinkat(&self.directory, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Removes everything that is in it.
-    pub fn empty(&self) -> io::Result<()> {
+    fn remove_all(&self, depth: usize) -> io::Result<()> {
         for name in self.names()? {
             let is_folder = self
                 .stat(&name)?
                 .is_some_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
-            let removed = if is_folder { self.remove_folder(&name) } else { self.remove(&name) };
+            let removed = match is_folder {
+                true => self.remove_tree(&name, depth),
+                false => unlinkat(&self.directory, &*name, AtFlags::empty()).map_err(Error::from),
+            };
             match removed {
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 removed => removed?,
@@ -535,10 +556,11 @@ mod tests {
         Folder::open(&path, Trust::own()).expect("ours").file("file", access).expect("ours");
         chown(&path, Some(OTHER), Some(OTHER)).expect("given away");
         let others = Folder::open(&path, Trust::own_and(OTHER, OTHER)).expect("trusted");
-        assert!(refusal(others.file("file", access)).contains("hard links"));
-        assert!(refusal(others.open_or_make_file("file", 0o600)).contains("hard links"));
+        assert!(refusal(others.file("file", access)).contains("unlike its directory"));
+        assert!(refusal(others.open_or_make_file("file", 0o600)).contains("unlike its directory"));
+        // It may have been moved here by a rename.
         std::fs::remove_file(&victim).expect("removed");
-        others.file("file", access).expect("the only name");
+        assert!(refusal(others.file("file", access)).contains("unlike its directory"));
         chown(path.join("file"), Some(OTHER), None).expect("given away");
         std::fs::hard_link(path.join("file"), &victim).expect("link");
         others.file("file", access).expect("a copy that its owner made of the log");
@@ -571,6 +593,49 @@ mod tests {
 
     fn owner_of(path: &Path) -> u32 {
         std::fs::symlink_metadata(path).expect("there").uid()
+    }
+
+    /// The owner of a directory cannot remove a directory of root in it that is not empty, and
+    /// puts it where root removes something.
+    #[test]
+    fn regression_directories_of_root_are_not_removed_for_the_owner_of_the_directory() {
+        if !is_root() {
+            return;
+        }
+        let home = exchangeable();
+        let at = |name: &str| home.path().join(name);
+        std::fs::write(at("theirs/backup/file"), "root's").expect("written");
+        let open = |name: &str| Folder::open(&at(name), Trust::own_and(OTHER, OTHER));
+        let theirs = open("theirs").expect("opened");
+        assert!(refusal(theirs.folder("backup")).contains("unlike its directory"));
+        let is_denied = |removed: io::Result<()>| {
+            removed.expect_err("root's").kind() == ErrorKind::PermissionDenied
+        };
+        assert!(is_denied(theirs.remove_folder("backup")) && is_denied(theirs.empty()));
+        let log = open("theirs").and_then(|theirs| theirs.open_or_make_folder("log", 0o700));
+        std::fs::rename(at("theirs/backup"), at("theirs/log/backup")).expect("renamed");
+        assert!(is_denied(theirs.remove_folder("log")));
+        assert!(at("theirs/log/backup/file").exists());
+        // A file of root's in a directory of root's is not theirs to remove, either.
+        let secret = Folder {
+            owner: theirs.owner,
+            ..Folder::open(&at("theirs/log/backup"), Trust::own()).expect("opened")
+        };
+        assert!(is_denied(secret.remove("file")));
+        drop(log);
+    }
+
+    #[test]
+    fn directories_that_are_too_deep_are_not_removed() {
+        let home = tempfile::tempdir().expect("directory");
+        let folder = Folder::open(home.path(), Trust::own()).expect("open");
+        let deep = |levels: usize| home.path().join(vec!["a"; levels].join("/"));
+        std::fs::create_dir_all(deep(DEPTH_MAX)).expect("made");
+        folder.remove_folder("a").expect("removed");
+        std::fs::create_dir_all(deep(DEPTH_MAX + 1)).expect("made");
+        assert!(refusal(folder.remove_folder("a")).contains("levels of directories"));
+        assert!(refusal(folder.empty()).contains("levels of directories"));
+        assert!(deep(DEPTH_MAX + 1).exists());
     }
 
     /// The owner of the directory above exchanges it for a link to a directory of root.

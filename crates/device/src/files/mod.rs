@@ -4,6 +4,7 @@ mod as_owner;
 pub(crate) mod directory;
 pub(crate) mod file_id;
 pub(crate) mod folder;
+pub(crate) mod found;
 pub(crate) mod fuse;
 pub(crate) mod parent;
 pub(crate) mod range_write;

@@ -20,7 +20,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, Stat, openat, unlinkat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::cut::CutWatch;
@@ -34,6 +34,8 @@ use crate::descriptor::{NUMBER_MIN, above_standard};
 use crate::durability::Durability;
 use crate::error::{DeviceError, Operation, Result};
 use crate::error::{errno, refused};
+use crate::files::found::Found;
+use crate::files::parent::open_parent;
 use crate::files::trust::Trust;
 use crate::mapping::memory::{LOST, Mapping, Sharing};
 
@@ -87,14 +89,11 @@ impl MappedNvram {
             Some(last) => (last.path(), OFlags::NOFOLLOW),
             None => (path.to_owned(), OFlags::empty()),
         };
-        // Looked at before it is opened: opening some devices does something.
-        let stat = rustix::fs::stat(&opened).map_err(|e| errno(path, e))?;
+        let found = Found::at(&opened, follow).map_err(|e| errno(path, e))?;
+        let stat = found.stat;
         Medium::of(path, &stat)?;
         refuse_swap(path, access, &stat)?;
-        let flags = access.flags() | follow | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = above_standard(|| rustix::fs::open(&opened, flags, Mode::empty()));
-        let fd = fd.map_err(|e| errno(path, e))?;
-        let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
+        let fd = found.open(access.flags()).map_err(|e| errno(path, e))?;
         if let (Some(trust), Some(last)) = (trust, &last) {
             trust.check(path, last, &fd, &stat)?;
         }
@@ -110,18 +109,18 @@ impl MappedNvram {
         asked: Option<Durability>,
     ) -> Result<MappedNvram> {
         let path = path.as_ref();
+        let name = path.file_name().ok_or_else(|| errno(path, Errno::ISDIR))?;
+        let parent = open_parent(path).map_err(|e| refused(path, e.kind(), e))?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let fd = above_standard(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR));
+        let fd = above_standard(|| openat(&parent, name, flags, Mode::RUSR | Mode::WUSR));
         let fd = fd.map_err(|e| errno(path, e))?;
-        let created = rustix::fs::ftruncate(&fd, len_bytes)
+        let created = new_length(&parent, &fd, len_bytes)
             .map_err(|e| errno(path, e))
-            .and_then(|()| rustix::fs::fstat(&fd).map_err(|e| errno(path, e)))
             .and_then(|stat| lock_file(path, &fd, &stat, Access::ReadWrite))
-            .and_then(|()| Self::of_fd(path, fd, Access::ReadWrite, asked))
-            .and_then(|nvram| sync_name(path).map(|()| nvram).map_err(|e| errno(path, e)));
+            .and_then(|()| Self::of_fd(path, fd, Access::ReadWrite, asked));
         if created.is_err() {
             // The error to report is the one there is already.
-            let _ = rustix::fs::unlink(path);
+            let _ = unlinkat(&parent, name, AtFlags::empty());
         }
         created
     }
@@ -332,17 +331,13 @@ fn reserve(path: &Path, fd: &OwnedFd, medium: &Medium, mapping: &Mapping) -> Res
     })
 }
 
-/// Makes the name and the length of a new file durable.
-fn sync_name(path: &Path) -> rustix::io::Result<()> {
-    let parent = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    for path in [path, parent] {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        rustix::fs::fsync(rustix::fs::open(path, flags, Mode::empty())?)?;
-    }
-    Ok(())
+/// Gives a new file its length. Returns when that and its name are durable.
+fn new_length(parent: &OwnedFd, fd: &OwnedFd, len_bytes: u64) -> rustix::io::Result<Stat> {
+    rustix::fs::ftruncate(fd, len_bytes)?;
+    rustix::fs::fsync(fd)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::fsync(openat(parent, ".", flags, Mode::empty())?)?;
+    rustix::fs::fstat(fd)
 }
 
 #[cfg(test)]

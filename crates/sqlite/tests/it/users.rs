@@ -185,7 +185,7 @@ fn regression_another_name_of_roots_file_is_not_written_to() {
         std::fs::hard_link(&victim, &path).expect("link");
         chown(&victim, Some(0), Some(0)).expect("root's");
         let before = std::fs::read(&victim).expect("there");
-        refused(&place, "hard links");
+        refused(&place, "unlike its directory");
         assert!(std::fs::read(&victim).expect("there") == before, "{name}");
     }
 }
