@@ -59,6 +59,9 @@ const REUSED: Place = one_row("ssd311: WAL", "update");
 const IN_USE: Place = one_row("ssd311: WAL", "insert");
 const THOUSAND: Place = cases("ssd311: WAL in use, 1000 op/txn", "update");
 const GROWING: Place = one_row("ssd311: WAL that grows", "insert");
+const EMMC_IN_USE: Place = cases("emmc: WAL in use, 1 op/txn", "insert");
+const EMMC_GROWING: Place = cases("emmc: WAL, 1 op/txn", "insert");
+const ATOMIC_EMMC: Place = Place::time("atomic-writes", "emmc: DELETE", "update");
 const PGBENCH: Place = clients("16");
 const COPIES: &str = "OneJournal, journal of 128 MiB, delta=copies";
 const ALL: &[&str] = &[EXT4, XFS, VOLUME, COPIES, EXTENSION, BOTH];
@@ -104,7 +107,7 @@ const TABLES: &[Quoted] = &[
             ),
             line(
                 "Time of a commit, DELETE mode with `-o atomic_writes`, eMMC",
-                Place::time("atomic-writes", "emmc: DELETE", "update"),
+                ATOMIC_EMMC,
                 &[EXT4, NONE, ATOMIC, NONE],
             ),
             line(
@@ -141,6 +144,11 @@ const TABLES: &[Quoted] = &[
             ),
             line("PostgreSQL 15 (`pgbench`), 16 clients, SATA SSD", PGBENCH, &[EXT4, XFS, VOLUME]),
             line("the same on a network disk", network("16 clients"), &[EXT4, XFS, VOLUME]),
+            line(
+                "MariaDB 10.11, doublewrite buffer, redo log of 4 MB, 16 clients, SATA SSD",
+                double("ssd840: MariaDB", "16 clients"),
+                &[EXT4, XFS, VOLUME],
+            ),
             line(
                 "Unpack an archive of 10,000 small files, disk in memory",
                 Place::time("bulk", "small files", "unpack").metric("time", "s"),
@@ -197,11 +205,8 @@ const TABLES: &[Quoted] = &[
         name: "sqlite-times",
         columns: &["kernel ext4", "XFS", "volume", "volume and extension"],
         rows: &[
-            line(
-                "eMMC, WAL that grows, insert of one row (1)",
-                cases("emmc: WAL, 1 op/txn", "insert"),
-                THREE_AND_BOTH,
-            ),
+            line("eMMC, WAL in use, insert of one row (1)", EMMC_IN_USE, THREE_AND_BOTH),
+            line("eMMC, WAL that grows, insert of one row (1)", EMMC_GROWING, THREE_AND_BOTH),
             line(
                 "eMMC, DELETE, update of one row (1)",
                 cases("emmc: rollback journal, 1 op/txn", "update"),
@@ -266,11 +271,8 @@ const TABLES: &[Quoted] = &[
         name: "sd-card-times",
         columns: &["kernel ext4", "volume", "volume and SQLite extension"],
         rows: &[
-            line(
-                "WAL that grows, insert of one row",
-                cases("emmc: WAL, 1 op/txn", "insert"),
-                &[EXT4, VOLUME, BOTH],
-            ),
+            line("WAL in use, insert of one row", EMMC_IN_USE, &[EXT4, VOLUME, BOTH]),
+            line("WAL that grows, insert of one row", EMMC_GROWING, &[EXT4, VOLUME, BOTH]),
             line(
                 "DELETE, update of one row",
                 cases("emmc: rollback journal, 1 op/txn", "update"),
@@ -413,6 +415,38 @@ const OF_DATABASES: &[Quoted] = &[
     },
 ];
 
+/// Tables of the pages for developers.
+const OF_DEVELOPERS: &[Quoted] = &[Quoted {
+    name: "tpcc-deltas",
+    columns: &["OneJournal", "`delta=xor-lzo`", "`atomic_writes`", "SQLite extension on ext4"],
+    rows: &[
+        line("PERSIST, pages of 4 KiB: a change", deltas(PERSIST, PAGES_4K), IN_PERSIST),
+        line("all journal bytes", traffic(PERSIST, PAGES_4K), IN_PERSIST),
+        line("PERSIST, pages of 1 KiB: a change", deltas(PERSIST, PAGES_1K), IN_PERSIST),
+        line("all journal bytes", traffic(PERSIST, PAGES_1K), IN_PERSIST),
+        line("WAL, pages of 4 KiB: a change", deltas(WAL, PAGES_4K), IN_WAL),
+        line("all journal bytes", traffic(WAL, PAGES_4K), IN_WAL),
+        line("WAL, pages of 1 KiB: a change", deltas(WAL, PAGES_1K), IN_WAL),
+        line("all journal bytes", traffic(WAL, PAGES_1K), IN_WAL),
+    ],
+}];
+
+const PERSIST: &str = "deltas: rollback journal (PERSIST)";
+const WAL: &str = "deltas: WAL";
+const PAGES_4K: &str = "pages of 4096 bytes";
+const PAGES_1K: &str = "pages of 1024 bytes";
+const XOR_LZO: &str = "OneJournal, NVRAM, delta=xor-lzo";
+const IN_PERSIST: &[&str] = &[NVRAM, XOR_LZO, "OneJournal, NVRAM, atomic_writes", NONE];
+const IN_WAL: &[&str] = &[NVRAM, XOR_LZO, NONE, "ext4 ordered, SQLite extension (NVRAM)"];
+
+const fn deltas(panel: &'static str, pages: &'static str) -> Place {
+    Place::time("djfs-tpcc", panel, pages).metric("delta size", "%")
+}
+
+const fn traffic(panel: &'static str, pages: &'static str) -> Place {
+    Place::time("djfs-tpcc", panel, pages).metric("journal traffic", "%")
+}
+
 const UNSAFE: &str = "ext4 ordered, no double write (unsafe)";
 const NO_DOUBLE: &str = "OneJournal, no double write";
 const NVRAM_NO_DOUBLE: &str = "OneJournal, NVRAM, no double write";
@@ -476,9 +510,11 @@ const fn gain(
 }
 
 const GAINS: &[Gain] = &[
-    gain("gain sqlite wal grows emmc", cases("emmc: WAL, 1 op/txn", "insert"), (EXT4, VOLUME)),
+    gain("gain sqlite wal emmc", EMMC_IN_USE, (EXT4, VOLUME)),
+    gain("gain sqlite wal grows emmc", EMMC_GROWING, (EXT4, VOLUME)),
     gain("gain sqlite wal grows ssd", cases("ssd311: WAL, 1 op/txn", "insert"), (EXT4, VOLUME)),
     gain("gain sqlite wal ssd", REUSED, (EXT4, VOLUME)),
+    gain("gain atomic writes emmc", ATOMIC_EMMC, (EXT4, ATOMIC)),
     gain("gain sqlite 1000 ssd", THOUSAND, (EXT4, VOLUME)),
     gain("gain sqlite 1000 ssd extension", THOUSAND, (EXT4, BOTH)),
     gain("gain bytes insert", WAL_INSERT, (EXT4, VOLUME)),
@@ -486,6 +522,7 @@ const GAINS: &[Gain] = &[
     gain("gain bytes delete", DELETE_UPDATE, (EXT4, VOLUME)),
     gain("gain bytes insert extension", WAL_INSERT, (EXT4, EXTENSION)),
     gain("gain bytes update extension", WAL_UPDATE, (EXT4, EXTENSION)),
+    gain("gain pgbench ssd 1", clients("1"), (EXT4, VOLUME)),
     gain("gain pgbench ssd", PGBENCH, (EXT4, VOLUME)),
     gain("gain pgbench ssd xfs", clients("16"), (XFS, VOLUME)),
     gain("gain pgbench network", network("16 clients"), (EXT4, VOLUME)),
@@ -516,6 +553,26 @@ const GAINS: &[Gain] = &[
     gain("gain leveldb nvram", put("LevelDB"), (EXT4, NVRAM)),
     gain("gain leveldb plugin", plugin("100 bytes"), (PLUGIN[0], PLUGIN[1])),
     gain("gain appends", appends("1"), (EXT4, VOLUME)),
+];
+
+/// A value of one system.
+struct One {
+    name: &'static str,
+    place: Place,
+    system: &'static str,
+}
+
+const fn requests(name: &'static str, place: Place, system: &'static str) -> One {
+    One { name, place: place.count("FUSE requests", ""), system }
+}
+
+const ONE_UPDATE: Place = cases("ssd311: WAL in use, 1 op/txn", "update");
+const ORDER_SYNC: &str = "OneJournal, order=sync";
+const VALUES: &[One] = &[
+    requests("requests 1000 updates", THOUSAND, VOLUME),
+    requests("requests one update", ONE_UPDATE, VOLUME),
+    requests("requests 1000 updates order=sync", THOUSAND, ORDER_SYNC),
+    requests("requests one update order=sync", ONE_UPDATE, ORDER_SYNC),
 ];
 
 const BEGIN: &str = "<!-- results: ";
@@ -571,7 +628,7 @@ fn renewed(text: &str, files: &[SectionFile]) -> std::result::Result<String, Str
 }
 
 fn tables() -> impl Iterator<Item = &'static Quoted> {
-    TABLES.iter().chain(OF_DATABASES)
+    TABLES.iter().chain(OF_DATABASES).chain(OF_DEVELOPERS)
 }
 
 /// The table or number of this name.
@@ -581,6 +638,9 @@ fn figures(name: &str, files: &[SectionFile]) -> Option<String> {
     }
     if let Some(verdict) = name.strip_prefix(VERDICT) {
         return Some(verdict_of(verdict, files)?.measured.clone());
+    }
+    if let Some(one) = VALUES.iter().find(|one| one.name == name) {
+        return Some(shown(one.place.value(files, one.system)?));
     }
     let gain = GAINS.iter().find(|gain| gain.name == name)?;
     let value = gain.place.gain(files, gain.peer, gain.ours)?;
@@ -692,6 +752,7 @@ mod tests {
         let texts: Vec<String> =
             documents.iter().map(|path| fs::read_to_string(path).expect("a document")).collect();
         let names = tables().map(|table| table.name).chain(GAINS.iter().map(|gain| gain.name));
+        let names = names.chain(VALUES.iter().map(|one| one.name));
         for name in names {
             let mark = format!("{BEGIN}{name} -->");
             assert!(texts.iter().any(|text| text.contains(&mark)), "{name}");
