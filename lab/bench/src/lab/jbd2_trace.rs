@@ -44,13 +44,28 @@ impl Jbd2Trace {
         Ok(Jbd2Trace { instance, _teardown: teardown })
     }
 
-    /// Explicit checkpoints of the journal of the file system on this device so far.
-    pub fn checkpoints(&self, device: &Path) -> Result<u64> {
+    /// Runs `work`, and counts the explicit checkpoints of the journal of the file system on this
+    /// device meanwhile.
+    pub fn during<T>(&self, device: &Path, work: impl FnOnce() -> Result<T>) -> Result<(T, u64)> {
         let path = self.instance.join("trace");
+        // This forgets all earlier events.
+        fs::write(&path, "").map_err(Error::at(&path))?;
+        let done = work()?;
         let text = fs::read_to_string(&path).map_err(Error::at(&path))?;
+        if !is_complete(&text) {
+            return Err(Error::other("the trace of jbd2 has lost events"));
+        }
         let number = fs::metadata(device).map_err(Error::at(device))?.rdev();
-        Ok(count(&text, major(number), minor(number)))
+        Ok((done, count(&text, major(number), minor(number))))
     }
+}
+
+/// Whether the trace still has all of its events, by its line
+/// `# entries-in-buffer/entries-written: 5/5   #P:2`.
+fn is_complete(trace: &str) -> bool {
+    let counts = trace.lines().find_map(|line| line.split_once("entries-written:"));
+    let words = counts.and_then(|(_, counts)| counts.split_whitespace().next());
+    words.and_then(|counts| counts.split_once('/')).is_some_and(|(kept, all)| kept == all)
 }
 
 /// Lines such as `... jbd2_checkpoint: dev 7,3 result 0` of this device.
@@ -68,5 +83,18 @@ mod tests {
             fio-7 [001] ..... 5.2: jbd2_checkpoint: dev 7,31 result 0\n\
             fio-7 [001] ..... 5.3: jbd2_checkpoint: dev 7,3 result 1\n";
         assert_eq!((super::count(trace, 7, 3), super::count(trace, 7, 1)), (2, 0));
+    }
+
+    #[test]
+    fn a_trace_that_lost_events_is_not_complete() {
+        let trace = |counts| format!("# tracer: nop\n#\n# {counts}   #P:2\n");
+        for (counts, is_complete) in [
+            ("entries-in-buffer/entries-written: 0/0", true),
+            ("entries-in-buffer/entries-written: 57/57", true),
+            ("entries-in-buffer/entries-written: 57/60", false),
+            ("", false),
+        ] {
+            assert_eq!(super::is_complete(&trace(counts)), is_complete, "{counts}");
+        }
     }
 }

@@ -27,8 +27,8 @@ pub struct Ext4 {
 enum External {
     /// On another device of the same kind.
     SameKind,
-    /// On a device without latency.
-    Memory,
+    /// On a device of this size without latency.
+    Memory { size_mib: u32 },
     /// On an emulated device of this preset.
     Preset(&'static str),
 }
@@ -83,7 +83,14 @@ impl Ext4 {
     /// The journal on a device without latency.
     pub fn external_in_memory(mut self) -> Ext4 {
         self.name.push_str(", journal in memory");
-        self.external = Some(External::Memory);
+        self.external = Some(External::Memory { size_mib: EXTERNAL_MIB });
+        self
+    }
+
+    /// The same with a journal of this size, which the name shows.
+    pub fn external_in_memory_of_mib(mut self, size_mib: u32) -> Ext4 {
+        self.name.push_str(&format!(", journal of {size_mib} MiB in memory"));
+        self.external = Some(External::Memory { size_mib });
         self
     }
 
@@ -111,7 +118,7 @@ impl System for Ext4 {
         if let Some(external) = &self.external {
             let (device, size_mib) = match external {
                 External::SameKind => (site.device.clone(), EXTERNAL_MIB),
-                External::Memory => (Device::Memory, EXTERNAL_MIB),
+                External::Memory { size_mib } => (Device::Memory, *size_mib),
                 External::Preset(preset) => (Device::preset(preset), FASTER_MIB),
             };
             let journal = running.add_journal(lab, &device, size_mib)?;

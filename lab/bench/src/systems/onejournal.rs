@@ -26,7 +26,8 @@ pub struct OneJournal {
     data: &'static str,
     journal: Journal,
     has_uring: bool,
-    /// The size of an internal journal; `None`: what `onejournal mkfs` chooses.
+    /// `None`: an internal journal has the size that `onejournal mkfs` chooses, another one
+    /// [`JOURNAL_MIB`].
     journal_size_mib: Option<u32>,
     options: Vec<String>,
     /// In the report, instead of the mode and the options.
@@ -112,7 +113,7 @@ impl OneJournal {
         self
     }
 
-    /// With an internal journal of this size, which the name shows.
+    /// With a journal of this size, which the name shows.
     pub fn journal_size_mib(mut self, size_mib: u32) -> OneJournal {
         self.journal_size_mib = Some(size_mib);
         self
@@ -164,10 +165,10 @@ impl System for OneJournal {
         let onejournal = || Program::new(&lab.programs().onejournal);
         let mut make = onejournal().args(["mkfs", "--force"]);
         if let Journal::On(preset) = self.journal {
-            let journal = running.add_journal(lab, &Device::preset(preset), JOURNAL_MIB)?;
+            let journal = running.add_journal(lab, &Device::preset(preset), self.external_mib())?;
             make = make.arg("--journal").arg(journal);
         }
-        if let Some(size_mib) = self.journal_size_mib {
+        if let (Journal::Internal, Some(size_mib)) = (&self.journal, self.journal_size_mib) {
             make = make.args(["--journal-size", &format!("{size_mib}M")]);
         }
         make.arg(running.block()).run()?;
@@ -193,6 +194,11 @@ impl System for OneJournal {
 }
 
 impl OneJournal {
+    /// The size of a journal that is not in the volume.
+    fn external_mib(&self) -> u32 {
+        self.journal_size_mib.unwrap_or(JOURNAL_MIB)
+    }
+
     fn journal_options(
         &self,
         lab: &Lab,
@@ -203,20 +209,25 @@ impl OneJournal {
             // Mounting finds the journal that the volume records.
             Journal::Internal | Journal::On(_) => Ok(Vec::new()),
             Journal::Nvram { latency_ns_per_line } => {
-                Ok(nvram_options(lab, *latency_ns_per_line, running))
+                Ok(nvram_options(lab, *latency_ns_per_line, self.external_mib(), running))
             }
             Journal::SameKind => {
-                let path = running.add_journal(lab, site.device, JOURNAL_MIB)?;
+                let path = running.add_journal(lab, site.device, self.external_mib())?;
                 Ok(vec![format!("journal={}", path.display())])
             }
         }
     }
 }
 
-fn nvram_options(lab: &Lab, latency_ns_per_line: u32, running: &mut Running) -> Vec<String> {
+fn nvram_options(
+    lab: &Lab,
+    latency_ns_per_line: u32,
+    size_mib: u32,
+    running: &mut Running,
+) -> Vec<String> {
     let path = lab.memory().join(format!("{}.journal", running.label));
     let mut options =
-        vec![format!("journal={}", path.display()), format!("journal_size={JOURNAL_MIB}M")];
+        vec![format!("journal={}", path.display()), format!("journal_size={size_mib}M")];
     if latency_ns_per_line > 0 {
         options.push(format!("journal_latency={latency_ns_per_line}"));
     }
@@ -240,6 +251,10 @@ mod tests {
             (OneJournal::as_in_okeanos("selective"), "selective as in Okeanos"),
             (OneJournal::new().data("delta").nvram(), "OneJournal delta, NVRAM"),
             (OneJournal::new().option("regions=2"), "OneJournal, regions=2"),
+            (
+                OneJournal::as_in_djfs(4).journal_size_mib(32),
+                "as in DJFS, 4 regions, NVRAM, journal of 32 MiB",
+            ),
         ];
         for (system, name) in names {
             assert_eq!(system.name(), name);
