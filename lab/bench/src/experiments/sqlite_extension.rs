@@ -28,7 +28,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper_claim: "",
     goal: "On NVRAM ten times as fast as plain on this machine's disk, and at most 1.25 times the \
             time of `synchronous=OFF` (aim: 1.07). With the log on the disk, 64 databases: twice \
-            as fast as plain on this machine's disk, four times on an SSD; a fifth of the bytes.",
+            as fast as plain on this machine's disk, four times on an SSD; a fifth of the bytes, \
+            everything written back.",
     sizes: &[],
     run,
 };
@@ -181,9 +182,12 @@ fn judge(
         Some(of(on_disk)? / of(plain)?)
     };
     if let (Some(during), Some(all)) = (share(WRITTEN), share(ALL_WRITTEN)) {
-        let claim = format!("{panel}: {}, log on the disk: bytes over plain's", many.case);
-        let sentence = format!("{all:.2} with everything written back behind each burst.");
-        section.verdicts.push(Verdict::at_most(claim, "", during, 0.2).saying(sentence));
+        let claim = format!(
+            "{panel}: {}, log on the disk: bytes over plain's, everything written back",
+            many.case
+        );
+        let sentence = format!("During the bursts {during:.2}.");
+        section.verdicts.push(Verdict::at_most(claim, "", all, 0.2).saying(sentence));
     }
     Ok(())
 }
