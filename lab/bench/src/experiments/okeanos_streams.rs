@@ -314,7 +314,8 @@ fn judge(section: &mut Section, samples: &Samples, device: &Device, rates: &[Rat
     judge_asynchronous(section, samples, device, &rates[2])?;
     section.leave_out(
         "NILFS",
-        "the kernel here has none, and its tools are not in the distribution's main packages",
+        "it is not run here; `file-systems` counts the bytes and flushes of NILFS2 in a virtual \
+         machine whose kernel has it",
     );
     Ok(())
 }
