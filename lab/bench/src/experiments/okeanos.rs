@@ -8,6 +8,16 @@ use crate::error::{Error, Result};
 use crate::lab::Program;
 use crate::systems::{Ext4, Journal, OneJournal, Running, System};
 
+/// The paper's wasteless mode, as far as options can have it.
+pub fn wasteless_as_in_paper() -> OneJournal {
+    OneJournal::as_in_okeanos("wasteless")
+}
+
+/// The paper's selective mode, as far as options can have it.
+pub fn selective_as_in_paper() -> OneJournal {
+    OneJournal::as_in_okeanos("selective")
+}
+
 /// The journal is on a device of its own, as in the paper, so that its traffic is counted
 /// separately.
 pub fn systems() -> Vec<Box<dyn System>> {
@@ -20,8 +30,8 @@ pub fn systems() -> Vec<Box<dyn System>> {
         Box::new(ours("selective")),
         Box::new(ours("wasteless")),
         Box::new(ours("auto")),
-        Box::new(OneJournal::as_in_okeanos("wasteless").journal(Journal::SameKind)),
-        Box::new(OneJournal::as_in_okeanos("selective").journal(Journal::SameKind)),
+        Box::new(wasteless_as_in_paper().journal(Journal::SameKind)),
+        Box::new(selective_as_in_paper().journal(Journal::SameKind)),
     ]
 }
 

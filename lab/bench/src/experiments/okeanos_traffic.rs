@@ -7,9 +7,9 @@ use serde::Deserialize;
 use super::{Experiment, PaperSize, Scale, okeanos};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
-use crate::measure::{Key, Metric, Samples, Watch};
+use crate::measure::{Key, Metric, Samples, Watch, statistics};
 use crate::results::{Better, Outcome, Plot, Section, Verdict};
-use crate::systems::{self, Running, Site};
+use crate::systems::{self, Journal, Running, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "okeanos-traffic",
@@ -166,13 +166,26 @@ fn judge(section: &mut Section, samples: &Samples, device: &Device, sizes: &[u32
                     false => Outcome::Shown,
                 },
                 sentence: format!(
-                    "{}; {:.3} to {:.3} from round to round.",
+                    "{}; {:.3} to {:.3} from round to round. KiB a request: {}.",
                     okeanos::ours(),
                     ratio.low,
-                    ratio.high
+                    ratio.high,
+                    each(samples, &key).join(", ")
                 ),
             });
         }
     }
     Ok(())
+}
+
+/// The bytes of our default, of the paper's modes, and of data journaling.
+fn each(samples: &Samples, key: &Key) -> Vec<String> {
+    let of_paper = [okeanos::wasteless_as_in_paper(), okeanos::selective_as_in_paper()];
+    let of_paper = of_paper.map(|system| system.journal(Journal::SameKind).name());
+    let systems = [okeanos::ours()].into_iter().chain(of_paper).chain([okeanos::data_journaling()]);
+    let of = |system: String| {
+        let kib = statistics::median(samples.of(key, &system, TRAFFIC)?);
+        Some(format!("{system} {kib:.2}"))
+    };
+    systems.filter_map(of).collect()
 }
