@@ -69,7 +69,7 @@ fn recipes(device: &Device) -> Vec<Box<dyn System>> {
     let [nvram, fast] = fast_systems().map(|system| Box::new(system) as Box<dyn System>);
     match device.to_string().as_str() {
         "loop" => vec![ext4, ours, nvram],
-        "cloud" => vec![ext4, ours, fast],
+        "cloud" => vec![ext4, Box::new(Xfs), ours, fast],
         _ => vec![ext4, Box::new(Xfs), Box::new(Btrfs), ours, nvram, fast],
     }
 }
