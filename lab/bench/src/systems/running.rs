@@ -56,6 +56,8 @@ pub struct WrittenParts {
     pub metadata_bytes: u64,
     /// Everything else, wherever it was written: data in the journal, and data at home.
     pub data_bytes: u64,
+    /// Of the data, those in the journal.
+    pub journal_data_bytes: u64,
 }
 
 impl WrittenParts {
@@ -65,8 +67,11 @@ impl WrittenParts {
         let all_bytes = stat["journal_medium"]["bytes_stored"].as_u64()?;
         let forms = stat["journal_bytes_by_form"].as_object()?;
         let logged_bytes: u64 = forms.values().filter_map(Value::as_u64).sum();
-        let metadata_bytes = all_bytes - logged_bytes;
-        Some(WrittenParts { metadata_bytes, data_bytes: logged_bytes + device_bytes })
+        Some(WrittenParts {
+            metadata_bytes: all_bytes - logged_bytes,
+            data_bytes: logged_bytes + device_bytes,
+            journal_data_bytes: logged_bytes,
+        })
     }
 }
 
@@ -77,6 +82,7 @@ impl std::ops::Sub for WrittenParts {
         WrittenParts {
             metadata_bytes: self.metadata_bytes - earlier.metadata_bytes,
             data_bytes: self.data_bytes - earlier.data_bytes,
+            journal_data_bytes: self.journal_data_bytes - earlier.journal_data_bytes,
         }
     }
 }
@@ -306,8 +312,12 @@ impl Running {
         let Some(disk) = medium.disk().filter(|_| self.has_journal_regions) else {
             return Ok(None);
         };
-        let metadata_bytes = disk.regions()?.jbd2_bytes;
-        Ok(Some(WrittenParts { metadata_bytes, data_bytes: device_bytes - metadata_bytes }))
+        let journal = disk.regions()?;
+        Ok(Some(WrittenParts {
+            metadata_bytes: journal.jbd2_bytes,
+            data_bytes: device_bytes - journal.jbd2_bytes,
+            journal_data_bytes: journal.write_bytes - journal.jbd2_bytes,
+        }))
     }
 
     /// Lets an emulated disk count writes to these bytes, which are a journal.

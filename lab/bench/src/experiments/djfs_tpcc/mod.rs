@@ -38,7 +38,11 @@ pub const EXPERIMENT: Experiment = Experiment {
             `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`). The ceiling is *eatmydata*: no sync does \
             anything. Delta size: the mean size of a change that is logged as a difference, of a \
             block of 4 KiB; pages of 1 KiB were SQLite's default before version 3.12. The paper \
-            does not name its pages.",
+            does not name its pages. Table 1 heads its lines *JM* (the journal's superblock, \
+            descriptors and commits) and *Data* with *Journal writes*. To read *Data* as data in \
+            the journal and home is ours: ordered mode journals no data of files, and has 100 % \
+            there. *Data, in the journal only* is the other reading: all of the journal that is \
+            not JM, in ordered mode metadata of the file system.",
     paper_claim: "On a Samsung 840 DJFS has up to 64.2 times the tpmC of ext4 with a rollback \
             journal (PERSIST), and up to 26.5 times with a WAL. Its peers are ext4 ordered and \
             journal with the journal on the disk, and ext4 journal with an external one; the text \

@@ -1,6 +1,10 @@
-//! Table 1: flushes, and the two parts of what the media get, of a transaction, as a part of ext4
-//! ordered's in the same turns. The paper does not say what its line "data" counts. Ordered mode
-//! journals no data, and has 100 % there, so it is data wherever it was written.
+//! Table 1: flushes, and the parts of what the media get, of a transaction, as a part of ext4
+//! ordered's in the same turns.
+//!
+//! The table's heading of the lines *JM* and *Data* is *Journal writes (%)*, and it does not say
+//! what *Data* counts. Ordered mode journals no data of files, and has 100 % there. So *Data* may
+//! be data wherever they were written, or all of the journal that is not *JM*, which in ordered
+//! mode is metadata of the file system. Both are counted; the goal is on the first.
 
 use super::Mode;
 use crate::error::Result;
@@ -14,28 +18,32 @@ const PART: Metric = Metric::lower("part of ext4 ordered's", "%");
 const FLUSHES: &str = "flushes";
 const METADATA: &str = "journal metadata";
 const DATA: &str = "data, in the journal and home";
+const JOURNAL_DATA: &str = "data, in the journal only";
 
 /// What a transaction asks of the media.
 #[derive(Debug, Clone, Copy)]
 pub struct Use {
     flushes: f64,
-    /// Bytes of the journal's metadata, and of data in the journal and home; `None` where they
-    /// cannot be told apart.
-    written: Option<(f64, f64)>,
+    /// Bytes of the journal's metadata, of data in the journal and home, and of data in the
+    /// journal; `None` where they cannot be told apart.
+    written: Option<[f64; 3]>,
 }
 
 impl Use {
     /// The mean of these transactions.
     pub fn each(transactions: u64, flushes: u64, written: Option<WrittenParts>) -> Use {
         let each = |count: u64| count as f64 / transactions.max(1) as f64;
-        let written = written.map(|parts| (each(parts.metadata_bytes), each(parts.data_bytes)));
-        Use { flushes: each(flushes), written }
+        let all = |parts: WrittenParts| {
+            [parts.metadata_bytes, parts.data_bytes, parts.journal_data_bytes].map(each)
+        };
+        Use { flushes: each(flushes), written: written.map(all) }
     }
 
     /// The table's lines.
     fn lines(self) -> Vec<(&'static str, f64)> {
-        let written = self.written.map(|(metadata, data)| [(METADATA, metadata), (DATA, data)]);
-        [(FLUSHES, self.flushes)].into_iter().chain(written.into_iter().flatten()).collect()
+        let written = self.written.into_iter().flatten();
+        let written = [METADATA, DATA, JOURNAL_DATA].into_iter().zip(written);
+        [(FLUSHES, self.flushes)].into_iter().chain(written).collect()
     }
 }
 
@@ -63,7 +71,8 @@ pub fn plot(device: &Device) -> Plot {
     Plot::bars(format!("Table 1 on {device}"), PART.name, panels).log_y()
 }
 
-/// DJFS with two regions, the table's best column, wants the same of ours.
+/// DJFS with two regions, the table's best column, wants the same of ours. The other reading of
+/// *Data* is only shown.
 pub fn judge(section: &mut Section, samples: &Samples, device: &Device, mode: &Mode) -> Result<()> {
     let ours = super::nvram().data("delta").option("regions=2").name();
     let others = [
@@ -75,7 +84,13 @@ pub fn judge(section: &mut Section, samples: &Samples, device: &Device, mode: &M
         let key = Key::case(panel(device, mode), line);
         samples.of(&key, system, PART).map(median)
     };
-    for (line, paper) in [FLUSHES, METADATA, DATA].into_iter().zip(mode.paper_table) {
+    let [flushes, metadata, data] = mode.paper_table;
+    for (line, paper, is_goal) in [
+        (FLUSHES, flushes, true),
+        (METADATA, metadata, true),
+        (DATA, data, true),
+        (JOURNAL_DATA, data, false),
+    ] {
         let Some(found) = of(&ours, line) else {
             // Only an emulated device tells the two parts of ext4's journal apart.
             section.leave_out(&format!("{}: {line}", panel(device, mode)), "not counted there");
@@ -86,7 +101,11 @@ pub fn judge(section: &mut Section, samples: &Samples, device: &Device, mode: &M
             .iter()
             .filter_map(|system| Some(format!("{system}: {:.4}", of(system, line)?)))
             .collect();
-        let verdict = Verdict::at_most(claim, &format!("{paper} %"), found, paper);
+        let of_paper = format!("{paper} %");
+        let verdict = match is_goal {
+            true => Verdict::at_most(claim, &of_paper, found, paper),
+            false => Verdict::shown(claim, &of_paper, found),
+        };
         section.verdicts.push(verdict.saying(format!("{} %.", others.join(" %; "))));
     }
     Ok(())
@@ -98,15 +117,18 @@ mod tests {
 
     #[test]
     fn lines_are_parts_of_the_first_systems() {
-        let parts = |metadata_bytes, data_bytes| Some(WrittenParts { metadata_bytes, data_bytes });
-        let (base, ours) = (Use::each(2, 20, parts(400, 8000)), Use::each(1, 1, parts(20, 1000)));
+        let parts = |metadata_bytes, data_bytes, journal_data_bytes| {
+            Some(WrittenParts { metadata_bytes, data_bytes, journal_data_bytes })
+        };
+        let base = Use::each(2, 20, parts(400, 8000, 1000));
+        let ours = Use::each(1, 1, parts(20, 1000, 200));
         let mut samples = Samples::default();
         note(&mut samples, "p", "ours", ours, base);
         note(&mut samples, "p", "blind", Use::each(1, 0, None), base);
         let of = |line, system| samples.of(&Key::case("p", line), system, PART).map(median);
         assert_eq!(
-            [FLUSHES, METADATA, DATA].map(|line| of(line, "ours").unwrap()),
-            [10.0, 10.0, 25.0]
+            [FLUSHES, METADATA, DATA, JOURNAL_DATA].map(|line| of(line, "ours").unwrap()),
+            [10.0, 10.0, 25.0, 40.0]
         );
         assert_eq!((of(FLUSHES, "blind"), of(DATA, "blind")), (Some(0.0), None));
     }
