@@ -116,9 +116,10 @@ fn judge(section: &mut Section, samples: &Samples, device: &Device) -> Result<()
         let key = Key::at(device.to_string(), f64::from(size));
         let against = |way: Way| samples.ratio(&key, TIME, way.name(), Way::Lane.name());
         let fdatasync = against(Way::Fdatasync)?;
+        let times = if is_here { format!("{wanted} times") } else { "how many times".to_owned() };
         section.verdicts.push(Verdict {
             claim: format!(
-                "{device}: records of {size} bytes {wanted} times as fast as write + fdatasync"
+                "{device}: records of {size} bytes {times} as fast as write + fdatasync"
             ),
             paper: format!("{paper} (over write + fsync)"),
             measured: format!("{:.1}", fdatasync.of_medians),
