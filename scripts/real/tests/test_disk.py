@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import tempfile
 import unittest
@@ -14,6 +15,16 @@ from unittest import mock
 
 from real import disk, measure, table
 from real.measure import EXPERIMENTS, Experiment, Measurement, Place, Refused, Speed
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def rows_of_readme(readme: str, name: str) -> list[str]:
+    """The first cells of a table that README quotes."""
+    quoted = readme.split(f"<!-- results: {name} -->")[1].split("<!-- end of results -->")[0]
+    lines = [line for line in quoted.splitlines() if line.startswith("| ")]
+    return [line.split("|")[1].strip() for line in lines[1:]]
+
 
 SECTION = {
     "id": "sqlite-one-row", "settings": {"scale": "quick"}, "left_out": [], "notes": [],
@@ -200,12 +211,24 @@ class Results(unittest.TestCase):
             return sum(each.seconds + each.flushes * flush_seconds for each in experiments)
 
         self.assertLess(seconds(EXPERIMENTS, 0.002), 600)
-        self.assertLess(seconds(EXPERIMENTS[:-2], 0.005), 600)
-        self.assertEqual([each.name for each in EXPERIMENTS[-2:]], ["sqlite-extension", "djfs-fio"])
+        self.assertLess(seconds(EXPERIMENTS[:-3], 0.005), 600)
+        self.assertEqual([each.name for each in EXPERIMENTS[-3:]],
+                         ["bulk", "sqlite-extension", "djfs-fio"])
 
     def test_every_line_of_the_table_is_of_an_experiment(self) -> None:
         names = {each.name for each in EXPERIMENTS}
         self.assertEqual({line.experiment for line in table.LINES}, names)
+
+    def test_the_table_has_the_lines_of_readme_that_need_no_server(self) -> None:
+        """Each line is a row of README, in other words, and both are measured alike."""
+        quoted = (ROOT / "lab/bench/src/report/quoted.rs").read_text(encoding="utf-8")
+        for line in table.LINES:
+            if line.panel:
+                self.assertIn(line.panel, quoted)
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        rows = {row for name in ("gained", "lost") for row in rows_of_readme(readme, name)}
+        servers = [row for row in rows if re.match("PostgreSQL|MariaDB|the same on a network", row)]
+        self.assertEqual(len(rows) - len(servers), len(table.LINES))
 
     def test_a_file_has_a_line_for_each_row(self) -> None:
         with tempfile.TemporaryDirectory(prefix="real-") as name:

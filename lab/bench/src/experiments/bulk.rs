@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use super::{Experiment, Scale};
 use crate::error::{Error, Result};
-use crate::lab::{Lab, Program};
+use crate::lab::{Device, Lab, Program};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::results::{Plot, Section, Verdict};
 use crate::systems::{self, Ext4, Fuse2fs, OneJournal, Running, Site, System};
@@ -45,22 +45,32 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         Box::new(OneJournal::new().option("noxattr")),
         Box::new(OneJournal::new().order_sync()),
     ];
+    let mut panels = Vec::new();
     for device in scale.devices(&["memory"]) {
         let site = Site::new(&device, scale.pick(384, 1536));
         let mut running = systems::start(lab, &recipes, &site, section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
         for _ in 0..scale.rounds() {
             measure::in_turns(&mut rng, &mut running, |_, system| {
-                sources.measure(system, samples)
+                sources.measure(&device, system, samples)
             })?;
             watch.end_round(&running, section)?;
         }
         let has_fuse2fs = running.iter().any(|system| system.name == Fuse2fs.name());
         systems::stop(running)?;
-        judge(section, samples, has_fuse2fs)?;
+        judge(section, samples, &device, has_fuse2fs)?;
+        panels.extend([SMALL, LARGE].map(|files| panel(&device, files)));
     }
-    section.plots.push(Plot::bars("Time", TIME.name, vec![SMALL.into(), LARGE.into()]));
+    section.plots.push(Plot::bars("Time", TIME.name, panels));
     sources.remove()
+}
+
+/// The usual device has no name there.
+fn panel(device: &Device, files: &str) -> String {
+    match device {
+        Device::Memory => files.to_owned(),
+        device => format!("{device}: {files}"),
+    }
 }
 
 const FILES_A_FOLDER: usize = 50;
@@ -86,19 +96,20 @@ impl Sources {
         Ok(Sources { archive, large })
     }
 
-    fn measure(&self, system: &Running, samples: &mut Samples) -> Result<()> {
+    fn measure(&self, device: &Device, system: &Running, samples: &mut Samples) -> Result<()> {
+        let key = |files, case: &str| Key::case(panel(device, files), case);
         let sync = || Program::new("sync").arg("-f").arg(&system.dir);
         let unpack = Program::new("tar").arg("-xf").arg(&self.archive).arg("-C").arg(&system.dir);
         let remove = Program::new("rm").arg("-r").arg(system.dir.join("tree"));
         for (case, program) in SMALL_CASES.iter().zip([unpack, sync(), remove, sync()]) {
-            measure_one(&Key::case(SMALL, *case), program, system, samples)?;
+            measure_one(&key(SMALL, case), program, system, samples)?;
         }
         let copy = system.dir.join("large");
         let write = dd(&self.large, &copy).arg("conv=fsync");
-        measure_one(&Key::case(LARGE, "write"), write, system, samples)?;
+        measure_one(&key(LARGE, "write"), write, system, samples)?;
         crate::lab::drop_caches()?;
         let read = dd(&copy, Path::new("/dev/null"));
-        measure_one(&Key::case(LARGE, "read"), read, system, samples)?;
+        measure_one(&key(LARGE, "read"), read, system, samples)?;
         std::fs::remove_file(&copy).map_err(Error::at(&copy))?;
         system.sync()
     }
@@ -147,10 +158,15 @@ fn make_tree(tree: &Path, folders: usize) -> Result<()> {
     Ok(())
 }
 
-fn judge(section: &mut Section, samples: &Samples, has_fuse2fs: bool) -> Result<()> {
+fn judge(
+    section: &mut Section,
+    samples: &Samples,
+    device: &Device,
+    has_fuse2fs: bool,
+) -> Result<()> {
     let (ours, ordered) = (OneJournal::new(), Ext4::ordered().name());
-    let all_of = |panel: &str, cases: &[&str], system: &str| -> f64 {
-        let of = |case: &&str| samples.of(&Key::case(panel, *case), system, TIME);
+    let all_of = |files: &str, cases: &[&str], system: &str| -> f64 {
+        let of = |case: &&str| samples.of(&Key::case(panel(device, files), *case), system, TIME);
         cases.iter().filter_map(of).map(measure::statistics::median).sum()
     };
     let mut peers = vec![(ordered, 0.25, [0.9, 0.8])];
@@ -162,7 +178,7 @@ fn judge(section: &mut Section, samples: &Samples, has_fuse2fs: bool) -> Result<
         peers.iter().flat_map(|peer| variants.iter().map(move |ours| (peer, ours)))
     {
         let speed =
-            |panel: &str, cases: &[&str]| all_of(panel, cases, peer) / all_of(panel, cases, ours);
+            |files: &str, cases: &[&str]| all_of(files, cases, peer) / all_of(files, cases, ours);
         let claim = format!("{ours}: small files, all four: speed over {peer}, at least {small}");
         section.verdicts.push(Verdict::at_least(claim, "", speed(SMALL, &SMALL_CASES), *small));
         for (case, large) in LARGE_CASES.into_iter().zip(large) {

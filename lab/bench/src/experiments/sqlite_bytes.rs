@@ -148,7 +148,7 @@ struct Case<'a> {
     values: &'static str,
 }
 
-/// A quick run has no English words.
+/// A quick run has one case of English words.
 fn cases<'a>(scale: &Scale, device: &Device, state: &'a State) -> Vec<Case<'a>> {
     let of = |operation, values| {
         let panel = match scale_name(device) {
@@ -158,8 +158,11 @@ fn cases<'a>(scale: &Scale, device: &Device, state: &'a State) -> Vec<Case<'a>> 
         Case { key: Key::case(panel, operation), state, operation, values }
     };
     let [insert, update] = OPERATIONS;
-    let values = VALUES.into_iter().take(scale.pick(1, VALUES.len()));
-    values.flat_map(|values| [of(insert, values), of(update, values)]).collect()
+    let all = VALUES.into_iter().flat_map(|values| [of(insert, values), of(update, values)]);
+    let is_in_quick = |case: &Case<'_>| {
+        case.values == VALUES[0] || (state.is_wal_in_use && case.operation == update)
+    };
+    all.filter(|case| !scale.is_quick || is_in_quick(case)).collect()
 }
 
 /// The device's name where it is not the usual one.
