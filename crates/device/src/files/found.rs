@@ -13,14 +13,14 @@ use rustix::io::Result;
 
 use crate::descriptor::above_standard;
 
-/// What a path led to.
+/// The file that a path led to.
 pub(crate) struct Found {
     place: OwnedFd,
     pub(crate) stat: Stat,
 }
 
 impl Found {
-    /// What is at `path`. `follow`: nothing, or `NOFOLLOW`, with which a link is found itself.
+    /// The file at `path`. `follow`: nothing, or `NOFOLLOW`, with which a link is found itself.
     pub(crate) fn at(path: &Path, follow: OFlags) -> Result<Found> {
         let how = OFlags::PATH | OFlags::CLOEXEC | follow;
         let place = above_standard(|| open(path, how, Mode::empty()))?;
@@ -28,7 +28,7 @@ impl Found {
         Ok(Found { place, stat })
     }
 
-    /// Opens it.
+    /// Opens the file.
     pub(crate) fn open(&self, how: OFlags) -> Result<OwnedFd> {
         let path = format!("/proc/self/fd/{}", self.place.as_raw_fd());
         above_standard(|| open(&*path, how | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()))
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_found_is_opened_and_not_what_took_its_place() {
+    fn a_file_that_was_looked_at_is_opened_and_no_other_in_its_place() {
         let home = tempfile::tempdir().expect("directory");
         let at = |name: &str| home.path().join(name);
         fs::write(at("image"), "found").expect("written");

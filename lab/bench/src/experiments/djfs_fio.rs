@@ -52,8 +52,8 @@ const REGIONS_MIB: PaperSize = PaperSize::of("MiB of a journal with 2 to 8 regio
 /// By the rates of earlier results, deltas go through 32 MiB about 5 times (14,000 writes a second,
 /// 4.1 KiB of journal each), and whole blocks 9 times (8,000 of 12 KiB).
 const REGIONS_MILLIS: PaperSize = PaperSize::own("milliseconds with 2 to 8 regions", 3000, 1000);
-/// Of ext4 in the same part: 3 times (370 writes a second of 14.4 KiB), or less, because it is slower
-/// once its journal is full.
+/// Of ext4 in the same part: 3 times (370 writes a second of 14.4 KiB), or less, because it is
+/// slower once its journal is full.
 const REGIONS_EXT4_MILLIS: PaperSize =
     PaperSize::own("milliseconds of ext4 beside these", 20_000, 1000);
 const REGIONS_PART: &str = ": regions";
@@ -309,8 +309,8 @@ impl Regions<'_> {
         Regions { scale, key: Key::case(format!("{device}{REGIONS_PART}"), EVERY[0].0) }
     }
 
-    /// Figure 3b: the paper reduces the explicit checkpoints of whole blocks in memory. Of a journal
-    /// that was never full there is no verdict.
+    /// Figure 3b: the paper reduces the explicit checkpoints of whole blocks in memory. Of a
+    /// journal that was never full there is no verdict.
     fn judge_waits(&self, section: &mut Section, samples: &Samples) {
         let [ours, _] = late_and_early(self.scale, 4).map(|system| system.name());
         let [djfs, whole] = papers_of_regions(self.scale).map(|system| system.name());
@@ -351,8 +351,8 @@ impl Regions<'_> {
         Some(Waits { in_1000: 1e3 * count(STALLS)?, passes })
     }
 
-    /// What OneJournal's policy of checkpoints costs or gains beside DJFS', by number of regions. And
-    /// what DJFS gains over whole blocks where both go through their journals.
+    /// What OneJournal's policy of checkpoints costs or gains beside DJFS', by number of regions.
+    /// And what DJFS gains over whole blocks where both go through their journals.
     fn judge(&self, section: &mut Section, samples: &Samples) -> Result<()> {
         for regions in REGIONS {
             let [late, early] = late_and_early(self.scale, regions).map(|system| system.name());
@@ -446,8 +446,8 @@ mod tests {
     use super::*;
     use crate::results::Outcome;
 
-    /// Waits in 1000 writes of OneJournal's deltas and of the other systems, and how often each goes
-    /// through its journal: the outcomes, and how many comparisons are left out.
+    /// Waits in 1000 writes of OneJournal's deltas and of the other systems, and how often each
+    /// goes through its journal: the outcomes, and how many comparisons are left out.
     fn outcomes(ours: f64, peers: f64, passes: f64) -> (Vec<Outcome>, usize) {
         let scale = Scale::new(false, None, 1, Vec::new());
         let regions = Regions::new(&scale, &"ssd840".parse().unwrap());
