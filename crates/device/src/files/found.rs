@@ -1,9 +1,9 @@
 //! A file that is looked at before it is opened.
 //!
 //! Opening a pipe waits for its other end, opening a tape rewinds it, and opening a watchdog starts
-//! it. Whoever can exchange the file at a path between the look and the opening can choose what is
-//! opened. So the path is followed once, to a descriptor without access, and what was looked at is
-//! opened through that descriptor.
+//! it. A user who exchanges the file at a path between the look and the opening would choose what is
+//! opened. So the path is followed once, to a descriptor without access, and the file is opened
+//! through that descriptor.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
