@@ -1,8 +1,8 @@
 //! A file that is looked at before it is opened.
 //!
 //! Opening a pipe waits for its other end, opening a tape rewinds it, and opening a watchdog starts
-//! it. A user who exchanges the file at a path between the look and the opening would choose what is
-//! opened. So the path is followed once, to a descriptor without access, and the file is opened
+//! it. A user who exchanges the file at a path between the look and the opening would choose what
+//! is opened. So the path is followed once, to a descriptor without access, and the file is opened
 //! through that descriptor.
 
 use std::os::fd::{AsRawFd, OwnedFd};

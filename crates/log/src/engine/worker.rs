@@ -20,7 +20,7 @@ use crate::{LogError, Result, StreamId};
 /// How often the worker looks.
 const TICK: Duration = Duration::from_millis(50);
 /// A lane is drained if nothing was appended to it for so long.
-const IDLE: Duration = Duration::from_millis(100);
+const IDLE: Duration = Duration::from_secs(5);
 /// How often the worker looks for lanes of processes that died.
 const ORPHANS: Duration = Duration::from_secs(1);
 

@@ -22,9 +22,9 @@ pub const EXPERIMENT: Experiment = Experiment {
             three systems, which is what a machine with 24 GiB of memory has room for: the writes \
             up to a sync go to one file, the next ones to another. *Regions* is Figure 3b, the \
             checkpoints that a commit waits for: all journals are in memory and have 32 MiB, and \
-            fio runs long enough to go through each several times. Of ext4 these are the explicit \
-            checkpoints that jbd2 traces; of OneJournal the commits that waited for room, beside \
-            the regions that went home. *OneJournal delta, NVRAM* (four regions) is not DJFS: it \
+            fio runs long enough to go through each several times. They are the explicit \
+            checkpoints that jbd2 traces for ext4, and for OneJournal the commits that waited for \
+            room, beside the regions that went home. *OneJournal delta, NVRAM* (four regions) is not DJFS: it \
             logs changed bytes, not a compressed XOR, and brings a region home when its room is \
             needed, not as soon as it uses the next one. *as in DJFS* is OneJournal with both as \
             DJFS has them, with two and four regions; *checkpoint=early* has DJFS' policy alone, \
@@ -52,8 +52,8 @@ const REGIONS_MIB: PaperSize = PaperSize::of("MiB of a journal with 2 to 8 regio
 /// By the rates of earlier results, deltas go through 32 MiB about 5 times (14,000 writes a second,
 /// 4.1 KiB of journal each), and whole blocks 9 times (8,000 of 12 KiB).
 const REGIONS_MILLIS: PaperSize = PaperSize::own("milliseconds with 2 to 8 regions", 3000, 1000);
-/// Of ext4 in the same part: 3 times (370 writes a second of 14.4 KiB), or less, because it is
-/// slower once its journal is full.
+/// The same for ext4: 3 times (370 writes a second of 14.4 KiB), or less, because it is slower once
+/// its journal is full.
 const REGIONS_EXT4_MILLIS: PaperSize =
     PaperSize::own("milliseconds of ext4 beside these", 20_000, 1000);
 const REGIONS_PART: &str = ": regions";
@@ -309,8 +309,8 @@ impl Regions<'_> {
         Regions { scale, key: Key::case(format!("{device}{REGIONS_PART}"), EVERY[0].0) }
     }
 
-    /// Figure 3b: the paper reduces the explicit checkpoints of whole blocks in memory. Of a
-    /// journal that was never full there is no verdict.
+    /// Figure 3b: the paper reduces the explicit checkpoints of whole blocks in memory. A
+    /// journal that was never full gets no verdict.
     fn judge_waits(&self, section: &mut Section, samples: &Samples) {
         let [ours, _] = late_and_early(self.scale, 4).map(|system| system.name());
         let [djfs, whole] = papers_of_regions(self.scale).map(|system| system.name());

@@ -23,8 +23,11 @@ pub const EXPERIMENT: Experiment = Experiment {
             checkpoint. Two runs on new databases differ only in the number of transactions; each \
             ends with the database closed and the file system unmounted. The difference of their \
             bytes, divided by the difference of their transactions, is what a transaction costs, \
-            without the setup and with all that comes home later. All file systems have blocks of \
-            4 KiB. SQLite was built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`, which most \
+            without the setup and with all that comes home later. There are no pauses between the \
+            transactions; with pauses the kernel also writes the pages of a WAL that the extension \
+            did not sync, and [the extension saves less](../databases/sd-card.md#is-it-worth-it). \
+            All file systems have blocks of 4 KiB. SQLite was built with \
+            `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`, which most \
             distributions leave out. With the extension on ext4 it writes no rollback journal in \
             DELETE mode. Without such writes the extension saves nothing there: with Debian 12's \
             SQLite 3.40.1, an update of a random row wrote 46.8 KiB with the extension and 46.7 \
