@@ -37,12 +37,13 @@ fn end(handle: &MountHandle, tell: fn(&str)) {
     if handle.unmount().is_ok() {
         return;
     }
-    let users = handle.device().map(users::of);
+    // Whoever has it open could keep a look at it waiting. So the volume is detached before.
+    let device = handle.device();
     if let Err(error) = handle.unmount_lazily() {
         tracing::error!("unmounting: {error}");
         return;
     }
-    let users = users.unwrap_or_else(|| "unknown".into());
+    let users = device.map_or("unknown".into(), users::of);
     // Each line would be another statement to the service manager.
     let text = plain(&format!("waiting for programs that still use it: {users}"));
     notify(&format!("STATUS={text}"));

@@ -47,6 +47,7 @@ mod kernel;
 mod log_commands;
 mod log_metrics;
 mod logd;
+mod looks;
 mod ls;
 mod memory;
 mod messages;
@@ -61,6 +62,7 @@ mod own_journal;
 mod page_writer;
 pub mod pages;
 mod probe;
+mod process_looks;
 mod remount;
 mod service_manager;
 mod set_journal;
@@ -116,6 +118,12 @@ enum Command {
     /// Answer each line of standard input with what a mount says (internal)
     #[command(hide = true)]
     Ask(inventory::AskArgs),
+    /// Answer each line of standard input with the logs that are visible (internal)
+    #[command(hide = true)]
+    AskLogs(inventory::AskLogsArgs),
+    /// Look at what processes have open (internal)
+    #[command(hide = true)]
+    Look(looks::LookArgs),
     /// Make everything durable that programs have written to mounted volumes
     ///
     /// Like sync(1) for these volumes, on every kernel: before Linux 6.18 a volume does not hear of
@@ -359,6 +367,8 @@ pub fn main() -> ExitCode {
         Command::WritePages(args) => page_writer::run(&args),
         Command::Sync(args) => sync::run(&args, is_aside),
         Command::Ask(args) => inventory::run_ask(&args),
+        Command::AskLogs(args) => inventory::run_ask_logs(&args),
+        Command::Look(args) => looks::run(args),
         Command::Fsck(args) => fsck::run(args),
         Command::Dump(args) => dump::run(&args),
         Command::Stat(args) => stat::run(&args),

@@ -2,6 +2,7 @@
 //! directory.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::IsTerminal;
 use std::ops::Deref;
@@ -13,9 +14,11 @@ use clap::{Args, Subcommand};
 use log::{Log, LogError, Lsn, Options, Orphan, Outcome, Reader, Record};
 use serde_json::json;
 
-use crate::output::say_json;
-use crate::output::{plain, print_line, print_text};
-use crate::{CliError, Result, error, mention, say};
+use crate::output::{complain, plain, print_line, print_text, say_json};
+use crate::{CliError, Result, aside, error, mention, say};
+
+/// How long a look at the open files of all processes may take.
+const OPEN_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub struct LogArgs {
@@ -231,14 +234,23 @@ fn collect(memory: &Path, force: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a process that `/proc` shows has a file in `dir` open or mapped.
+/// Whether a process that `/proc` shows has a file in `dir` open or mapped, or may have one.
 fn is_open(dir: &Path) -> bool {
-    device::processes().into_iter().any(|pid| {
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        let mut paths = files.filter_map(|file| fs::read_link(file.path()).ok());
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        paths.any(|path| path.starts_with(dir)) || maps.contains(&*dir.to_string_lossy())
-    })
+    let arguments = ["look", "files", "--"].map(OsStr::new);
+    let told = aside::told_within(arguments.into_iter().chain([dir.as_os_str()]), OPEN_LIMIT);
+    if told.lines.is_empty() && !told.is_all {
+        let dir = plain(&dir.display().to_string());
+        complain!("onejournal: {dir}: it cannot be seen within 2 s whether a process uses it");
+    }
+    !told.lines.is_empty() || !told.is_all
+}
+
+/// Whether the process has a file in `dir` open or mapped. May wait without an end.
+pub fn has_open(pid: i32, dir: &Path) -> bool {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut paths = files.filter_map(|file| fs::read_link(file.path()).ok());
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    paths.any(|path| path.starts_with(dir)) || maps.contains(&*dir.to_string_lossy())
 }
 
 /// An open log, and the arguments that name it on a command line.

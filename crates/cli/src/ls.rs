@@ -4,10 +4,8 @@ use clap::Args;
 use log::Look;
 use serde_json::{Value, json};
 
-use crate::inventory::{DetachedVolume, Logs, Mounts, SeenLog, SeenMount, detached};
-use crate::output::complain;
-use crate::output::plain;
-use crate::output::say_json;
+use crate::inventory::{DetachedVolume, Logs, Mounts, SeenLog, SeenLogs, SeenMount, detached};
+use crate::output::{complain, plain, say_json};
 use crate::units::bytes;
 use crate::{Result, say};
 
@@ -24,8 +22,9 @@ const DETACHED_NOTE: &str = "A detached volume is mounted nowhere. It closes whe
                              was synced is lost.";
 
 pub fn run(args: &LsArgs) -> Result<u8> {
-    let (mounts, detached) = (Mounts::without_files().look(), detached());
-    let logs = Logs::without_counters().look();
+    let mounts = Mounts::without_files().look();
+    let (detached, are_all) = detached();
+    let SeenLogs { logs, is_all } = Logs::without_counters().look();
     if args.json {
         say_json!(json(&mounts, &detached, &logs));
     } else {
@@ -33,6 +32,12 @@ pub fn run(args: &LsArgs) -> Result<u8> {
     }
     for refusal in logs.iter().filter_map(|log| log.refusal.as_ref()) {
         complain!("onejournal: {}", plain(refusal));
+    }
+    if !are_all || !is_all {
+        complain!(
+            "onejournal: processes have not let themselves be looked at in time: what they have \
+             open may be missing"
+        );
     }
     Ok(0)
 }

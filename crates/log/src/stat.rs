@@ -1,6 +1,6 @@
 //! Counters that users see.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Counters of a service since its memory was made.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -34,7 +34,7 @@ pub struct LogStat {
 }
 
 /// Counters of a stream.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StreamStat {
     /// Its name.
     pub name: String,

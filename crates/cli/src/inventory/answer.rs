@@ -19,6 +19,8 @@ pub enum MountState {
     Silent,
     /// This user may not ask.
     Hidden,
+    /// Too many mounts of its user have not answered.
+    NotAsked,
 }
 
 impl MountState {
@@ -30,6 +32,7 @@ impl MountState {
             MountState::Dead => "dead",
             MountState::Silent => "silent",
             MountState::Hidden => "hidden",
+            MountState::NotAsked => "not-asked",
         }
     }
 }

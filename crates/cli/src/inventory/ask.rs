@@ -11,10 +11,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use clap::Args;
 use rustix::fs::StatVfsMountFlags;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::answer::{Answer, MountState};
@@ -71,15 +73,26 @@ pub fn ask_modes<P: AsRef<Path>>(paths: &[P]) -> impl Iterator<Item = Result<Ans
     })
 }
 
-/// A process that asks a mount.
+/// A process that asks a mount, or something else.
 #[derive(Debug)]
-pub struct Asker {
+pub struct Asker<A = Answer> {
     questions: ChildStdin,
     /// Is closed when the process has started.
     started: Receiver<Infallible>,
-    answers: Receiver<Answer>,
+    answers: Receiver<A>,
     /// Whether its answer to the last question is still missing.
     is_asked: bool,
+    running: Running,
+}
+
+/// Tells whether a process has ended.
+#[derive(Debug, Clone)]
+pub struct Running(Weak<()>);
+
+impl Running {
+    pub fn is_over(&self) -> bool {
+        self.0.strong_count() == 0
+    }
 }
 
 impl Asker {
@@ -94,18 +107,43 @@ impl Asker {
             Subject::File => Some("--of-file"),
             Subject::Mode => Some("--mode"),
         };
-        // It may wait longer than its caller lives, and keep the caller's locks as long.
-        surroundings::keep_descriptors();
         let mut command = Command::new("/proc/self/exe");
         command.arg("ask").args(flag).arg("--").args(paths);
+        Asker::spawn(command)
+    }
+
+    /// Asks and waits for the answer. `path` is for messages.
+    pub fn ask_now(&mut self, path: &Path) -> Result<Answer> {
+        self.wait_for_start(Instant::now() + START_LIMIT);
+        self.ask();
+        self.answer(Instant::now() + ANSWER_LIMIT).ok_or_else(|| {
+            let why = format!(
+                "its daemon has not answered for {} s: it is stopped, or waits for its disk",
+                ANSWER_LIMIT.as_secs()
+            );
+            CliError::at(path, why)
+        })
+    }
+}
+
+impl<A: DeserializeOwned + Send + 'static> Asker<A> {
+    /// Starts `command`, which answers each line of its input with a line of JSON.
+    pub fn spawn(mut command: Command) -> std::io::Result<Asker<A>> {
+        // It may wait longer than its caller lives, and keep the caller's locks as long.
+        surroundings::keep_descriptors();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let questions = child.stdin.take().expect("it was asked for");
         let (start, started) = channel();
         let (sender, answers) = channel();
-        let body = move || pass_on(child, start, |answer| sender.send(answer).is_ok());
+        let alive = Arc::new(());
+        let running = Running(Arc::downgrade(&alive));
+        let body = move || {
+            pass_on(child, start, |answer| sender.send(answer).is_ok());
+            drop(alive);
+        };
         std::thread::Builder::new().name("oj-ask".into()).spawn(body)?;
-        Ok(Asker { questions, started, answers, is_asked: false })
+        Ok(Asker { questions, started, answers, is_asked: false, running })
     }
 
     /// Returns when the process has started, but not after `give_up`. On a busy machine its start
@@ -121,24 +159,16 @@ impl Asker {
     }
 
     /// The answer; `None` if there is none before `give_up`.
-    pub fn answer(&mut self, give_up: Instant) -> Option<Answer> {
+    pub fn answer(&mut self, give_up: Instant) -> Option<A> {
         let left = give_up.saturating_duration_since(Instant::now());
         let answer = self.answers.recv_timeout(left).ok();
         self.is_asked &= answer.is_none();
         answer
     }
 
-    /// Asks and waits for the answer. `path` is for messages.
-    pub fn ask_now(&mut self, path: &Path) -> Result<Answer> {
-        self.wait_for_start(Instant::now() + START_LIMIT);
-        self.ask();
-        self.answer(Instant::now() + ANSWER_LIMIT).ok_or_else(|| {
-            let why = format!(
-                "its daemon has not answered for {} s: it is stopped, or waits for its disk",
-                ANSWER_LIMIT.as_secs()
-            );
-            CliError::at(path, why)
-        })
+    /// Tells whether the process has ended, also when this is dropped.
+    pub fn running(&self) -> Running {
+        self.running.clone()
     }
 
     /// Whether it waits for an answer.
@@ -149,7 +179,11 @@ impl Asker {
 
 /// Drops `start` when `child` has started. Passes its answers on until its end, or until the
 /// receiver is gone.
-fn pass_on(mut child: Child, start: Sender<Infallible>, mut take: impl FnMut(Answer) -> bool) {
+fn pass_on<A: DeserializeOwned>(
+    mut child: Child,
+    start: Sender<Infallible>,
+    mut take: impl FnMut(A) -> bool,
+) {
     let mut answers = BufReader::new(child.stdout.take().expect("it was asked for"));
     let _ = answers.read_line(&mut String::new());
     drop(start);

@@ -8,9 +8,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use serde::{Deserialize, Serialize};
 
+use super::{ANSWER_LIMIT, paths};
+use crate::process_looks::{LOOK_LIMIT, ProcessLooks};
 use crate::volumes::{self, ServedVolume};
-use crate::{Cli, Command, namespaces, users};
+use crate::{Cli, Command, aside, namespaces, users};
 
 /// `/dev/fuse`, whatever the node is named.
 const FUSE_NODE: (u32, u32) = (10, 229);
@@ -18,9 +21,10 @@ const FUSE_NODE: (u32, u32) = (10, 229);
 const MINOR_BITS: u32 = 20;
 
 /// A volume that is mounted nowhere and still served.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct DetachedVolume {
     /// The image or device.
+    #[serde(with = "paths::one")]
     pub target: PathBuf,
     /// Its daemon.
     pub pid: i32,
@@ -40,25 +44,40 @@ impl DetachedVolume {
     }
 }
 
-/// All detached volumes that are visible.
-pub fn detached() -> Vec<DetachedVolume> {
-    let daemons: Vec<(i32, Option<(u32, u32)>)> = device::processes()
-        .into_iter()
-        .filter(|pid| volumes::is_serving(*pid))
-        .filter_map(|pid| connection(pid).map(|device| (pid, device)))
-        .collect();
+/// All detached volumes that are visible, and whether all processes could be looked at. Another
+/// process looks, and is left behind after [`ANSWER_LIMIT`].
+pub fn detached() -> (Vec<DetachedVolume>, bool) {
+    let told = aside::told_within(["look", "detached"], ANSWER_LIMIT);
+    let volumes = told.lines.iter().filter_map(|line| serde_json::from_str(line).ok());
+    let mut volumes: Vec<DetachedVolume> = volumes.collect();
+    volumes.sort_unstable_by_key(|volume| volume.pid);
+    (volumes, told.is_all)
+}
+
+/// The same in the process that looks.
+pub fn look_for_detached() -> (Vec<DetachedVolume>, bool) {
+    // Both looks together are done in time.
+    let limit = LOOK_LIMIT * 3 / 4;
+    let (daemons, is_all) = ProcessLooks::new().look(limit, |pid| {
+        let device = volumes::is_serving(pid).then(|| connection(pid)).flatten();
+        Vec::from_iter(device.map(|device| (pid, device)))
+    });
     if daemons.is_empty() {
-        return Vec::new();
+        return (Vec::new(), is_all);
     }
     // Read after the processes: a volume that was being mounted then is in a table now.
     let mounts = namespaces::all_mounts();
     let devices: HashSet<(u32, u32)> = mounts.iter().map(|(_, entry)| entry.device).collect();
-    let is_mounted = |pid, device: Option<(u32, u32)>| match device {
+    let is_mounted = move |pid, device: Option<(u32, u32)>| match device {
         Some(device) => devices.contains(&device),
         None => volumes::serves_any(pid, &mounts),
     };
-    let detached = daemons.into_iter().filter(|(pid, device)| !is_mounted(*pid, *device));
-    detached.filter_map(|(pid, device)| seen(pid, device)).collect()
+    let (volumes, is_all_again) = ProcessLooks::new().look(limit, move |pid| {
+        let daemon = daemons.iter().find(|(daemon, _)| *daemon == pid);
+        let detached = daemon.filter(|(pid, device)| !is_mounted(*pid, *device));
+        Vec::from_iter(detached.and_then(|(pid, device)| seen(*pid, *device)))
+    });
+    (volumes, is_all && is_all_again)
 }
 
 /// The number of the file system that the process has a connection for, if the kernel reports it

@@ -13,9 +13,12 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::counters::read_attribute;
+use crate::process_looks::ProcessLooks;
 
 /// The most directory entries that one search reads.
 const ENTRY_LIMIT: usize = 20_000;
+/// How long the search among open files may take.
+const OPEN_LIMIT: Duration = Duration::from_millis(500);
 /// A name that was not found is searched for again after this time.
 const SEARCH_EVERY: Duration = Duration::from_secs(30);
 
@@ -51,6 +54,7 @@ pub fn files_of(dir: &Path, names: &mut FileNames) -> Vec<FileCounters> {
 pub struct FileNames {
     names: HashMap<u64, PathBuf>,
     searched: Option<Instant>,
+    looks: ProcessLooks<(u64, PathBuf)>,
 }
 
 impl FileNames {
@@ -61,13 +65,20 @@ impl FileNames {
         self.names.retain(|ino, name| inode_of(&dir.join(name)) == Some(*ino));
         let wanted = self.missing(inodes);
         if !wanted.is_empty() {
-            self.names.extend(open_files(dir, &wanted));
+            let open = self.open_files(dir, wanted);
+            self.names.extend(open);
         }
         let wanted = self.missing(inodes);
         if !wanted.is_empty() && self.searched.is_none_or(|at| at.elapsed() >= SEARCH_EVERY) {
             self.names.extend(search(dir, &wanted));
             self.searched = Some(Instant::now());
         }
+    }
+
+    /// Names of files that a process has open.
+    fn open_files(&mut self, dir: &Path, wanted: Vec<u64>) -> Vec<(u64, PathBuf)> {
+        let dir = dir.to_owned();
+        self.looks.look(OPEN_LIMIT, move |pid| open_files(pid, &dir, &wanted)).0
     }
 
     fn missing(&self, inodes: &[u64]) -> Vec<u64> {
@@ -79,20 +90,17 @@ fn inode_of(path: &Path) -> Option<u64> {
     fs::symlink_metadata(path).ok().map(|found| found.ino())
 }
 
-/// Names of files that a process has open.
-fn open_files(dir: &Path, wanted: &[u64]) -> Vec<(u64, PathBuf)> {
-    let mut found = Vec::new();
-    for pid in device::processes() {
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        for path in files.filter_map(|file| fs::read_link(file.path()).ok()) {
-            let Ok(name) = path.strip_prefix(dir) else { continue };
-            // A deleted file's path ends differently, and has no inode.
-            if let Some(ino) = inode_of(&path).filter(|ino| wanted.contains(ino)) {
-                found.push((ino, name.to_owned()));
-            }
-        }
-    }
-    found
+/// Names of files that the process has open. May wait without an end.
+fn open_files(pid: i32, dir: &Path, wanted: &[u64]) -> Vec<(u64, PathBuf)> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let paths = files.filter_map(|file| fs::read_link(file.path()).ok());
+    let names = paths.filter_map(|path| {
+        let name = path.strip_prefix(dir).ok()?.to_owned();
+        // A deleted file's path ends differently, and has no inode.
+        let ino = inode_of(&path).filter(|ino| wanted.contains(ino))?;
+        Some((ino, name))
+    });
+    names.collect()
 }
 
 /// Searches for names in the directories of the volume, beginning near its root.

@@ -5,19 +5,31 @@
 //! all processes, and other users see their own. Nothing in a log's directory is believed unless it
 //! belongs to this user or to the user of that process (docs/reference/security.md).
 //!
-//! A directory or a daemon may take any time to answer. A thread asks each log, and no second one
-//! is started for it before the first has ended.
+//! A directory or a daemon may take any time to answer, and so may a process that is looked at. A
+//! thread asks each log, and no second one is started for it before the first has ended. These
+//! threads are in a process of their own, `onejournal ask-logs`: a thread that waits for a file
+//! system that does not answer keeps its process from ending, even by SIGKILL.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use log::{ConnectOptions, Log, LogStat, Look, StreamStat};
+use clap::Args;
+use log::{ConnectOptions, Log, Look, StreamStat};
+use serde::{Deserialize, Serialize};
 
-use super::ANSWER_LIMIT;
+use super::ask::Asker;
+use super::{ANSWER_LIMIT, START_LIMIT, look_json, paths};
+use crate::error::{CliError, Result};
+use crate::output::{print_line, say_json};
+use crate::process_looks::{LOOK_LIMIT, ProcessLooks};
 
+/// How long that process may take to look at all processes and to wait for the logs.
+const LOGS_LIMIT: Duration = Duration::from_secs(LOOK_LIMIT.as_secs() + ANSWER_LIMIT.as_secs() + 1);
 /// The most streams of a log whose counters are read.
 const STREAM_LIMIT: usize = 200;
 /// The most logs of a user that are asked at a time: so many threads wait at most for a user whose
@@ -25,12 +37,14 @@ const STREAM_LIMIT: usize = 200;
 const QUESTION_LIMIT: usize = 256;
 
 /// A log that a process has open.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SeenLog {
+    #[serde(with = "paths::one")]
     pub dir: PathBuf,
     /// The daemon, if one serves it.
     pub daemon_pid: Option<i32>,
     /// Where the daemon listens.
+    #[serde(with = "paths::maybe")]
     pub socket: Option<PathBuf>,
     /// Processes that have the directory open themselves.
     pub pids: Vec<i32>,
@@ -39,15 +53,14 @@ pub struct SeenLog {
     /// User and group of one of the processes.
     pub owner: (u32, u32),
     /// The content of the directory, or the reason why it is not believed.
+    #[serde(with = "look_json")]
     pub look: Option<Look>,
     pub refusal: Option<String>,
-    /// The counters from the daemon.
-    pub stat: Option<LogStat>,
     pub streams: Vec<StreamCounters>,
 }
 
 /// A stream and its counters.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StreamCounters {
     pub name: String,
     /// Bytes its log files take.
@@ -78,32 +91,90 @@ struct Question {
     answer: Receiver<Option<SeenLog>>,
 }
 
-/// State that is kept from one look at the logs to the next.
+/// All logs that are visible, by directory. One that does not answer in time has neither content
+/// nor counters.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct SeenLogs {
+    pub logs: Vec<SeenLog>,
+    /// Whether all processes could be looked at.
+    pub is_all: bool,
+}
+
+/// The process that looks at the logs.
 pub struct Logs {
-    ask: Ask,
-    /// The questions, by the log's directory.
-    open: HashMap<PathBuf, Question>,
+    with_counters: bool,
+    asker: Option<Asker<SeenLogs>>,
 }
 
 impl Logs {
     /// Reads the counters of the logs that a daemon serves, too.
     pub fn with_counters() -> Logs {
-        Logs { ask: look_and_ask, open: HashMap::new() }
+        Logs { with_counters: true, asker: None }
     }
 
     /// Reads no counters.
     pub fn without_counters() -> Logs {
-        Logs { ask: look_at, open: HashMap::new() }
+        Logs { with_counters: false, asker: None }
     }
 
-    /// All logs that are visible, by directory. One that does not answer in time has neither
-    /// content nor counters.
-    pub fn look(&mut self) -> Vec<SeenLog> {
-        let mut logs = BTreeMap::new();
-        for pid in device::processes() {
-            note_process(pid, &mut logs);
+    /// The logs as that process sees them now.
+    pub fn look(&mut self) -> SeenLogs {
+        let Some(asker) = self.asker() else { return SeenLogs::default() };
+        asker.wait_for_start(Instant::now() + START_LIMIT);
+        if !asker.is_asked() {
+            asker.ask();
         }
-        self.look_at(logs)
+        let seen = asker.answer(Instant::now() + LOGS_LIMIT);
+        if seen.is_none() && asker.running().is_over() {
+            self.asker = None;
+        }
+        seen.unwrap_or_default()
+    }
+
+    fn asker(&mut self) -> Option<&mut Asker<SeenLogs>> {
+        if self.asker.is_none() {
+            let mut command = Command::new("/proc/self/exe");
+            command.arg("ask-logs").args(self.with_counters.then_some("--counters"));
+            self.asker = Asker::spawn(command).ok();
+        }
+        self.asker.as_mut()
+    }
+}
+
+#[derive(Args)]
+pub struct AskLogsArgs {
+    /// With the counters of the logs that a daemon serves
+    #[arg(long)]
+    counters: bool,
+}
+
+/// `onejournal ask-logs`, which [`Logs`] runs.
+pub fn run_ask_logs(args: &AskLogsArgs) -> Result<u8> {
+    let ask: Ask = if args.counters { look_and_ask } else { look_at };
+    let mut questions = Questions { ask, open: HashMap::new(), looks: ProcessLooks::new() };
+    print_line(b"")?;
+    for line in std::io::stdin().lock().lines() {
+        line.map_err(|error| CliError::new(format!("standard input: {error}")))?;
+        let seen = serde_json::to_string(&questions.look()).expect("plain data");
+        say_json!(seen);
+    }
+    Ok(0)
+}
+
+/// State that is kept from one look at the logs to the next.
+struct Questions {
+    ask: Ask,
+    /// The questions, by the log's directory.
+    open: HashMap<PathBuf, Question>,
+    looks: ProcessLooks<OpenLog>,
+}
+
+impl Questions {
+    fn look(&mut self) -> SeenLogs {
+        let (open, is_all) = self.looks.look(LOOK_LIMIT, logs_of);
+        let mut logs = BTreeMap::new();
+        open.into_iter().for_each(|open| open.note(&mut logs));
+        SeenLogs { logs: self.look_at(logs), is_all }
     }
 
     /// The same for `logs`.
@@ -161,19 +232,19 @@ fn place_in_log(path: &Path) -> Option<(&Path, bool)> {
     (is_slot && parent.file_name()? == "clients").then_some((parent.parent()?, false))
 }
 
-/// Adds the logs that the process has open.
-fn note_process(pid: i32, logs: &mut BTreeMap<PathBuf, SeenLog>) {
-    let Some(owner) = device::process_owner(pid) else { return };
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    for file in files {
-        let Ok(path) = fs::read_link(file.path()) else { continue };
-        let Some((dir, is_daemon)) = place_in_log(&path) else { continue };
-        let number = file.file_name();
-        if !is_locked(pid, &number.to_string_lossy()) {
-            continue;
-        }
-        let log = logs.entry(dir.to_owned()).or_default();
-        log.dir = dir.to_owned();
+/// A log that a process has open.
+struct OpenLog {
+    pid: i32,
+    owner: (u32, u32),
+    dir: PathBuf,
+    is_daemon: bool,
+}
+
+impl OpenLog {
+    fn note(self, logs: &mut BTreeMap<PathBuf, SeenLog>) {
+        let OpenLog { pid, owner, dir, is_daemon } = self;
+        let log = logs.entry(dir.clone()).or_default();
+        log.dir = dir;
         log.owner = owner;
         match is_daemon {
             true => log.daemon_pid = Some(pid),
@@ -181,6 +252,20 @@ fn note_process(pid: i32, logs: &mut BTreeMap<PathBuf, SeenLog>) {
             false => {}
         }
     }
+}
+
+/// The logs that the process has open. May wait without an end.
+fn logs_of(pid: i32) -> Vec<OpenLog> {
+    let Some(owner) = device::process_owner(pid) else { return Vec::new() };
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let logs = files.filter_map(|file| {
+        let path = fs::read_link(file.path()).ok()?;
+        let (dir, is_daemon) = place_in_log(&path)?;
+        let number = file.file_name();
+        let is_locked = is_locked(pid, &number.to_string_lossy());
+        is_locked.then(|| OpenLog { pid, owner, dir: dir.to_owned(), is_daemon })
+    });
+    logs.collect()
 }
 
 /// Whether the process holds an exclusive lock on its open file. (Reading `daemon` takes a shared
@@ -224,7 +309,6 @@ fn look_and_ask(log: SeenLog) -> Option<SeenLog> {
     let (Some(socket), Some(look)) = (&log.socket, &log.look) else { return Some(log) };
     let options = ConnectOptions { retry: Duration::ZERO, fallback: None, owner: Some(look.owner) };
     let Ok(client) = Log::connect_with(socket, &options) else { return Some(log) };
-    log.stat = Some(client.stat());
     for stream in &mut log.streams {
         let open = client.existing_stream(&stream.name).ok().flatten();
         stream.stat = open.and_then(|open| open.stat().ok());
@@ -251,6 +335,8 @@ fn is_connection_to(line: &str, path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
@@ -280,9 +366,13 @@ mod tests {
         (log.dir != Path::new("none")).then_some(SeenLog { connection_count, ..log })
     }
 
+    fn questions() -> Questions {
+        Questions { ask, open: HashMap::new(), looks: ProcessLooks::new() }
+    }
+
     #[test]
     fn regression_a_log_that_does_not_answer_is_asked_once_and_keeps_no_other() {
-        let mut logs = Logs { ask, open: HashMap::new() };
+        let mut logs = questions();
         let seen = || {
             ["answers", "none", "silent"]
                 .map(PathBuf::from)
@@ -302,7 +392,7 @@ mod tests {
 
     #[test]
     fn the_questions_to_the_logs_of_a_user_are_limited() {
-        let mut logs = Logs { ask, open: HashMap::new() };
+        let mut logs = questions();
         let senders: Vec<_> = (0..QUESTION_LIMIT)
             .map(|number| {
                 let (sender, answer) = std::sync::mpsc::channel();
@@ -311,7 +401,7 @@ mod tests {
             })
             .collect();
         let seen = |user| SeenLog { dir: "answers".into(), owner: (user, 0), ..SeenLog::default() };
-        let begun = |logs: &mut Logs, user| {
+        let begun = |logs: &mut Questions, user| {
             logs.begin(&seen(user));
             logs.open.remove(Path::new("answers")).is_some()
         };
@@ -319,6 +409,30 @@ mod tests {
         logs.open.remove(Path::new("0"));
         assert!(begun(&mut logs, 7));
         drop(senders);
+    }
+
+    #[test]
+    fn what_is_seen_passes_to_the_other_process() {
+        let look = Look {
+            uuid: "u".into(),
+            owner: 7,
+            socket: None,
+            durability: device::Durability::Reboot,
+            nvram: Some("/nvram".into()),
+            pool_bytes: 5,
+            streams: vec![("s".into(), u64::MAX)],
+        };
+        let dir = PathBuf::from(OsStr::from_bytes(b"/no text \xff"));
+        let log =
+            SeenLog { dir, look: Some(look), socket: Some("/s".into()), ..SeenLog::default() };
+        let seen = SeenLogs { logs: vec![log.clone(), SeenLog::default()], is_all: true };
+        let text = serde_json::to_string(&seen).unwrap();
+        let SeenLogs { logs, is_all } = serde_json::from_str(&text).unwrap();
+        assert!(is_all && logs[1].look.is_none());
+        assert_eq!(
+            (&logs[0].dir, &logs[0].socket, &logs[0].look),
+            (&log.dir, &log.socket, &log.look)
+        );
     }
 
     #[test]

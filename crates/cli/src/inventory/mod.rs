@@ -8,15 +8,17 @@ mod ask;
 mod detached;
 mod files;
 mod logs;
+mod look_json;
 mod mounts;
+mod paths;
 
 use std::time::Duration;
 
 pub use answer::{Answer, MountState};
 pub use ask::{AskArgs, Asker, Subject, ask_modes, ask_once, check_answers, run_ask};
-pub use detached::{DetachedVolume, detached};
+pub use detached::{DetachedVolume, detached, look_for_detached};
 pub use files::FileCounters;
-pub use logs::{Logs, SeenLog, StreamCounters};
+pub use logs::{AskLogsArgs, Logs, SeenLog, SeenLogs, StreamCounters, run_ask_logs};
 pub use mounts::{Mounts, SeenMount};
 
 /// How long all answers together may take. A daemon may be stopped, or stuck in its disk.

@@ -5,14 +5,21 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use device::MountEntry;
+use rustix::process::geteuid;
 
 use super::answer::{Answer, MountState};
-use super::ask::{Asker, Subject};
+use super::ask::{Asker, Running, Subject};
 use super::files::FileCounters;
 use super::{ANSWER_LIMIT, START_LIMIT};
 use crate::counters::Counters;
-use crate::namespaces::{self, NamespaceId};
+use crate::namespaces::{self, Holder, NamespaceId};
 use crate::volumes::backing_file;
+
+/// The most asking processes for the mounts of root or of this user, and of each other user: so
+/// many wait at most for mounts that never answer.
+const OWN_ASKER_LIMIT: usize = 256;
+const OTHERS_ASKER_LIMIT: usize = 16;
+const ROOT: u32 = 0;
 
 /// A place where a volume is mounted.
 #[derive(Debug, Clone)]
@@ -36,20 +43,26 @@ pub struct SeenMount {
 
 /// State that is kept from one look at the mounts to the next.
 pub struct Mounts {
-    /// The asking processes, by the path that they ask.
-    askers: HashMap<PathBuf, Asker>,
+    /// The asking processes with the user of the mount, by the path that they ask.
+    askers: HashMap<PathBuf, (u32, Asker)>,
+    /// Those of mounts that are gone, until they have ended.
+    left: Vec<(u32, Running)>,
     subject: Subject,
 }
 
 impl Mounts {
     /// Reads the files of each volume, too.
     pub fn with_files() -> Mounts {
-        Mounts { askers: HashMap::new(), subject: Subject::VolumeWithFiles }
+        Mounts::of(Subject::VolumeWithFiles)
     }
 
     /// Does not read files.
     pub fn without_files() -> Mounts {
-        Mounts { askers: HashMap::new(), subject: Subject::Volume }
+        Mounts::of(Subject::Volume)
+    }
+
+    fn of(subject: Subject) -> Mounts {
+        Mounts { askers: HashMap::new(), left: Vec::new(), subject }
     }
 
     /// All mounts in this namespace, and one mount of each volume that is mounted only in other
@@ -60,32 +73,74 @@ impl Mounts {
         let mut found = namespaces::all_mounts();
         found.retain(|(holder, entry)| seen.insert(entry.device) || own == Some(holder.namespace));
         let paths: Vec<PathBuf> = found.iter().map(|(holder, _)| holder.reachable_dir()).collect();
-        self.askers.retain(|path, _| paths.contains(path));
-        for path in &paths {
-            self.ask(path);
+        self.leave_all_but(&paths);
+        for ((holder, entry), path) in found.iter().zip(&paths) {
+            self.ask(path, || user_of(holder, entry, own));
         }
         let give_up = Instant::now() + START_LIMIT;
-        self.askers.values().for_each(|asker| asker.wait_for_start(give_up));
+        self.askers.values().for_each(|(_, asker)| asker.wait_for_start(give_up));
         let give_up = Instant::now() + ANSWER_LIMIT;
         let seen = found.into_iter().zip(paths).map(|((holder, entry), path)| {
-            let answer = self.askers.get_mut(&path).and_then(|asker| asker.answer(give_up));
+            let answer = match self.askers.get_mut(&path) {
+                Some((_, asker)) => asker.answer(give_up),
+                None => Some(Answer::of(MountState::NotAsked)),
+            };
             let is_own = own == Some(holder.namespace);
             seen_mount(entry, path, (!is_own).then_some(holder.pid), answer)
         });
         seen.collect()
     }
 
-    /// Asks the mount at `path`, unless its last answer is still missing.
-    fn ask(&mut self, path: &Path) {
+    /// Leaves the processes behind that ask other mounts than these.
+    fn leave_all_but(&mut self, paths: &[PathBuf]) {
+        self.left.retain(|(_, running)| !running.is_over());
+        let left = &mut self.left;
+        self.askers.retain(|path, (user, asker)| {
+            let is_there = paths.contains(path);
+            if !is_there {
+                left.push((*user, asker.running()));
+            }
+            is_there
+        });
+    }
+
+    /// Asks the mount at `path`, unless its last answer is still missing, or too many mounts of its
+    /// user are asked.
+    fn ask(&mut self, path: &Path, user: impl FnOnce() -> u32) {
         if !self.askers.contains_key(path) {
-            // Without one it does not answer.
+            let user = user();
+            if !self.may_ask(user) {
+                return;
+            }
+            // Without one it is not asked.
             let Ok(asker) = Asker::start([path], self.subject) else { return };
-            self.askers.insert(path.to_owned(), asker);
+            self.askers.insert(path.to_owned(), (user, asker));
         }
-        if let Some(asker) = self.askers.get_mut(path).filter(|asker| !asker.is_asked()) {
+        if let Some((_, asker)) = self.askers.get_mut(path)
+            && !asker.is_asked()
+        {
             asker.ask();
         }
     }
+
+    /// Whether the asking processes of the user, as far as they have not ended, may be one more.
+    fn may_ask(&self, user: u32) -> bool {
+        let askers = self.askers.values().filter(|(of, _)| *of == user).count();
+        let left = self.left.iter().filter(|(of, running)| *of == user && !running.is_over());
+        let is_own = [ROOT, geteuid().as_raw()].contains(&user);
+        askers + left.count() < if is_own { OWN_ASKER_LIMIT } else { OTHERS_ASKER_LIMIT }
+    }
+}
+
+/// The user to whom a mount counts. In a namespace of a user the mount table shows other numbers.
+/// So there it is the owner of the process through which the namespace was found.
+fn user_of(holder: &Holder, entry: &MountEntry, own: Option<NamespaceId>) -> u32 {
+    const UNKNOWN: u32 = u32::MAX;
+    let user = match own == Some(holder.namespace) {
+        true => entry.user().or(Some(ROOT)),
+        false => device::process_owner(holder.pid).map(|(user, _)| user),
+    };
+    user.unwrap_or(UNKNOWN)
 }
 
 fn seen_mount(
@@ -108,5 +163,66 @@ fn seen_mount(
         pid,
         counters,
         files,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use tempfile::NamedTempFile;
+
+    use super::*;
+
+    const OTHER: u32 = 65_533;
+
+    /// A process that never answers, until its input ends.
+    fn silent() -> Asker {
+        Asker::spawn(Command::new("cat")).unwrap()
+    }
+
+    /// A process that does not end with its input, until the file is gone.
+    fn kept_alive() -> (Asker, NamedTempFile) {
+        let file = NamedTempFile::new().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "while test -e \"$0\"; do sleep 0.1; done"]).arg(file.path());
+        (Asker::spawn(command).unwrap(), file)
+    }
+
+    fn path(number: usize) -> PathBuf {
+        number.to_string().into()
+    }
+
+    #[test]
+    fn regression_the_processes_that_ask_the_mounts_of_a_user_are_limited() {
+        let mut mounts = Mounts::without_files();
+        for number in 0..OTHERS_ASKER_LIMIT {
+            assert!(mounts.may_ask(OTHER), "{number}");
+            mounts.askers.insert(path(number), (OTHER, silent()));
+        }
+        assert!(!mounts.may_ask(OTHER) && mounts.may_ask(OTHER - 1) && mounts.may_ask(ROOT));
+        mounts.ask(&path(OTHERS_ASKER_LIMIT), || OTHER);
+        assert_eq!(mounts.askers.len(), OTHERS_ASKER_LIMIT, "it is not asked");
+    }
+
+    #[test]
+    fn regression_a_process_that_has_not_ended_counts_when_its_mount_is_gone() {
+        let mut mounts = Mounts::without_files();
+        let (kept, file) = kept_alive();
+        mounts.askers.insert(path(0), (OTHER, kept));
+        (1..OTHERS_ASKER_LIMIT).for_each(|number| {
+            mounts.askers.insert(path(number), (OTHER, silent()));
+        });
+        let paths: Vec<PathBuf> = (1..OTHERS_ASKER_LIMIT).map(path).collect();
+        mounts.leave_all_but(&paths);
+        assert!(!mounts.may_ask(OTHER));
+        drop(file);
+        let begun = Instant::now();
+        while !mounts.may_ask(OTHER) {
+            assert!(begun.elapsed().as_secs() < 60, "it counts for ever");
+            std::thread::yield_now();
+        }
+        mounts.leave_all_but(&paths);
+        assert!(mounts.left.is_empty());
     }
 }

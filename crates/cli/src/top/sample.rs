@@ -23,6 +23,6 @@ impl Sample {
         let mut seen = HashSet::new();
         volumes.retain(|mount| seen.insert(mount.device));
         let now_s = now.map_or(0, |now| now.as_secs());
-        Sample { at, now_s, volumes, logs: logs.look() }
+        Sample { at, now_s, volumes, logs: logs.look().logs }
     }
 }

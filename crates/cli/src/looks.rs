@@ -1,0 +1,62 @@
+//! `onejournal look`: looks at what processes have open, for a command that does not wait for it
+//! (`crate::aside::told_within`).
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::aside::{ALL, SOME};
+use crate::output::{print_line, say_json};
+use crate::process_looks::{LOOK_LIMIT, ProcessLooks};
+use crate::{Result, fusectl, inventory, log_commands, users, volumes};
+
+#[derive(Args)]
+pub struct LookArgs {
+    #[command(subcommand)]
+    subject: Subject,
+}
+
+#[derive(Subcommand)]
+enum Subject {
+    /// Processes that use the file system with the number MAJOR:MINOR
+    Users {
+        #[arg(value_parser = fusectl::parse_device)]
+        device: (u32, u32),
+    },
+    /// Processes that have a file below this directory open or mapped
+    Files { dir: PathBuf },
+    /// Processes that look like daemons, and what they have open
+    Daemons,
+    /// Detached volumes
+    Detached,
+}
+
+pub fn run(args: LookArgs) -> Result<u8> {
+    print_line(b"")?;
+    let (lines, is_all) = match args.subject {
+        Subject::Users { device } => pids(move |pid| users::uses(pid, device)),
+        Subject::Files { dir } => pids(move |pid| log_commands::has_open(pid, &dir)),
+        Subject::Daemons => json(all(|pid| volumes::looks_like_daemon(pid).into_iter().collect())),
+        Subject::Detached => json(inventory::look_for_detached()),
+    };
+    for line in lines {
+        say_json!(line);
+    }
+    print_line(if is_all { ALL } else { SOME }.as_bytes())?;
+    Ok(0)
+}
+
+fn all<T: Send + 'static>(look: impl Fn(i32) -> Vec<T> + Send + Sync + 'static) -> (Vec<T>, bool) {
+    ProcessLooks::new().look(LOOK_LIMIT, look)
+}
+
+/// The processes that `is_one` says.
+fn pids(is_one: impl Fn(i32) -> bool + Send + Sync + 'static) -> (Vec<String>, bool) {
+    let (pids, is_all) = all(move |pid| Vec::from_iter(is_one(pid).then_some(pid)));
+    (pids.iter().map(i32::to_string).collect(), is_all)
+}
+
+fn json<T: serde::Serialize>((found, is_all): (Vec<T>, bool)) -> (Vec<String>, bool) {
+    let lines = found.iter().map(|one| serde_json::to_string(one).expect("plain data"));
+    (lines.collect(), is_all)
+}

@@ -1,0 +1,158 @@
+//! Looks at what all processes have open.
+//!
+//! A process that runs a program from a file system that does not answer keeps everybody waiting
+//! who looks at its open files, without an end. So a thread looks at the processes of each user: a
+//! process that keeps it waiting hides only processes of the same user. This is for a process that
+//! its caller can leave behind (`crate::aside`), because such a thread keeps its process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::geteuid;
+
+/// How long a look may take.
+pub const LOOK_LIMIT: Duration = Duration::from_secs(1);
+/// The most users with a thread of their own.
+const OWN_THREAD_COUNT: usize = 64;
+/// Stands for all users without one, and for processes that belong to several users.
+const OTHERS: u32 = u32::MAX;
+
+/// State that is kept from one look to the next: the threads that have not come back, by user.
+pub struct ProcessLooks<Found> {
+    open: HashMap<u32, Receiver<Found>>,
+}
+
+impl<Found> Default for ProcessLooks<Found> {
+    fn default() -> ProcessLooks<Found> {
+        ProcessLooks { open: HashMap::new() }
+    }
+}
+
+impl<Found: Send + 'static> ProcessLooks<Found> {
+    pub fn new() -> ProcessLooks<Found> {
+        ProcessLooks::default()
+    }
+
+    /// What `look` finds at all processes within `limit`, and whether that is everything. A user
+    /// whose thread has not come back from the last look is left out.
+    pub fn look(
+        &mut self,
+        limit: Duration,
+        look: impl Fn(i32) -> Vec<Found> + Send + Sync + 'static,
+    ) -> (Vec<Found>, bool) {
+        self.look_at(processes_by_user(), limit, look)
+    }
+
+    fn look_at(
+        &mut self,
+        processes: BTreeMap<u32, Vec<i32>>,
+        limit: Duration,
+        look: impl Fn(i32) -> Vec<Found> + Send + Sync + 'static,
+    ) -> (Vec<Found>, bool) {
+        self.forget_late();
+        let late = Vec::from_iter(self.open.keys().copied());
+        let look = Arc::new(look);
+        let mut is_all = true;
+        for (user, pids) in processes {
+            is_all &= self.begin(user, pids, look.clone());
+        }
+        let give_up = Instant::now() + limit;
+        let mut found = Vec::new();
+        self.open.retain(|user, open| {
+            // Such a one is not waited for again.
+            while !late.contains(user) {
+                let left = give_up.saturating_duration_since(Instant::now());
+                match open.recv_timeout(left) {
+                    Ok(one) => found.push(one),
+                    Err(error) => return error == RecvTimeoutError::Timeout,
+                }
+            }
+            true
+        });
+        (found, is_all && self.open.is_empty())
+    }
+
+    /// Forgets what came late, and the threads that have come back since.
+    fn forget_late(&mut self) {
+        self.open.retain(|_, late| {
+            while late.try_recv().is_ok() {}
+            matches!(late.try_recv(), Err(TryRecvError::Empty))
+        });
+    }
+
+    /// Looks at the processes of a user. Returns whether it could begin.
+    fn begin(
+        &mut self,
+        user: u32,
+        pids: Vec<i32>,
+        look: Arc<impl Fn(i32) -> Vec<Found> + Send + Sync + 'static>,
+    ) -> bool {
+        if self.open.contains_key(&user) {
+            return false;
+        }
+        let (sender, open) = channel();
+        let body = move || {
+            let mut found = pids.into_iter().flat_map(|pid| look(pid));
+            let _ = found.try_for_each(|one| sender.send(one));
+        };
+        let begun = std::thread::Builder::new().name("oj-look".into()).spawn(body).is_ok();
+        if begun {
+            self.open.insert(user, open);
+        }
+        begun
+    }
+}
+
+/// All processes. Root, this user, and then the users with the lowest numbers have threads of their
+/// own: a user may have thousands of high numbers.
+fn processes_by_user() -> BTreeMap<u32, Vec<i32>> {
+    let owner = |pid| device::process_owner(pid).map_or(OTHERS, |(user, _)| user);
+    let own = geteuid().as_raw();
+    let mut owned: Vec<(u32, i32)> =
+        device::processes().into_iter().map(|pid| (owner(pid), pid)).collect();
+    owned.sort_unstable_by_key(|(user, _)| (*user != own, *user));
+    let mut processes: BTreeMap<u32, Vec<i32>> = BTreeMap::new();
+    for (user, pid) in owned {
+        let has_thread = processes.contains_key(&user) || processes.len() < OWN_THREAD_COUNT;
+        let user = if has_thread { user } else { OTHERS };
+        processes.entry(user).or_default().push(pid);
+    }
+    processes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_process_that_cannot_be_looked_at_hides_only_those_of_its_user() {
+        const SILENT: i32 = 3;
+        let look = |pid| match pid {
+            SILENT => loop {
+                std::thread::park();
+            },
+            _ => vec![pid],
+        };
+        let processes = BTreeMap::from([(0, vec![1, 2]), (7, vec![SILENT, 4]), (8, vec![5])]);
+        let mut looks = ProcessLooks::new();
+        for _ in 0..2 {
+            let (mut found, is_all) =
+                looks.look_at(processes.clone(), Duration::from_millis(500), look);
+            found.sort_unstable();
+            assert_eq!((found.as_slice(), is_all), (&[1, 2, 5][..], false));
+            assert_eq!(Vec::from_iter(looks.open.keys()), [&7], "one thread waits");
+        }
+        let (found, is_all) =
+            ProcessLooks::new().look_at(BTreeMap::from([(0, vec![1])]), LOOK_LIMIT, look);
+        assert_eq!((found.as_slice(), is_all), (&[1][..], true));
+    }
+
+    #[test]
+    fn all_processes_are_looked_at() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let of_user = &processes_by_user()[&geteuid().as_raw()];
+        assert!(of_user.contains(&own));
+    }
+}
