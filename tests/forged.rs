@@ -4,23 +4,24 @@
 use crate::support;
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use fuse::abi::{AttrOut, FuseAttr, GetxattrIn, GetxattrOut, Opcode};
+use fuse::abi::{AttrOut, EntryOut, FuseAttr, GetxattrIn, GetxattrOut, Opcode};
 use fuse::{
     Answer, Connection, FileSystem, IoUring, MountError, MountHandle, MountOptions, Reply, Request,
     Source,
 };
-use onejournal_testing::can_mount_fuse;
+use onejournal_testing::{can_mount_fuse, has_program, is_root};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use support::{ONEJOURNAL, onejournal, run, scratch_dir, spawn, system, text, wait_until};
+use support::{ONEJOURNAL, Scratch, onejournal, run, scratch_dir, spawn, system, text, wait_until};
 
 /// Characters that a terminal acts on: sequences of 7 and of 8 bits, a line break, and a letter that turns the
 /// order around.
@@ -36,7 +37,13 @@ struct Held {
     is_over: bool,
 }
 
-/// A root directory with attributes.
+/// The node and the name of its file.
+const FILE: u64 = 2;
+const FILE_NAME: &[u8] = b"file";
+/// The user `nobody`.
+const OTHER_USER: u32 = 65_534;
+
+/// A root directory with attributes, and an empty file.
 struct Forged {
     holds: Holds,
     held: Mutex<Held>,
@@ -57,7 +64,17 @@ impl Forged {
 
     fn try_serve(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let mut body = request.body;
+        let file = FuseAttr { ino: FILE, mode: 0o100_644, nlink: 1, ..FuseAttr::default() };
         match request.opcode {
+            Some(Opcode::Lookup) => match body.take_string()? {
+                FILE_NAME => {
+                    reply.push(&EntryOut { nodeid: FILE, attr: file, ..EntryOut::default() })
+                }
+                _ => Err(Errno::NOENT),
+            },
+            Some(Opcode::Getattr) if request.header.nodeid == FILE => {
+                reply.push(&AttrOut { attr: file, ..AttrOut::default() })
+            }
             Some(Opcode::Getattr) => {
                 let attr = FuseAttr { ino: 1, mode: 0o040_755, nlink: 2, ..FuseAttr::default() };
                 // The kernel has to ask again each time.
@@ -123,7 +140,10 @@ impl Mounted {
         if !can_mount_fuse() {
             return None;
         }
-        let dir = scratch_dir();
+        Some(Mounted::on(scratch_dir(), holds))
+    }
+
+    fn on(dir: tempfile::TempDir, holds: Holds) -> Mounted {
         let source = Source::Plain { name: "forged".into() };
         let subtype = Some("onejournal".into());
         let options = MountOptions { subtype, io_uring: IoUring::Off, ..MountOptions::default() };
@@ -132,7 +152,7 @@ impl Mounted {
             Arc::new(Forged { holds, held: Mutex::default(), changed: Condvar::default() });
         let (handle, serving) = (connection.handle(), server.clone());
         let thread = Some(std::thread::spawn(move || connection.run(&*serving)));
-        Some(Mounted { dir, server, handle, thread })
+        Mounted { dir, server, handle, thread }
     }
 
     fn path(&self) -> &Path {
@@ -266,4 +286,82 @@ fn regression_the_files_of_other_processes_are_not_asked() {
     other.wait().unwrap();
     assert_eq!(status.code(), Some(8));
     assert_eq!(mounted.held_count(), 0);
+}
+
+/// The directory of a log that is in use becomes one that does not answer.
+#[test]
+fn regression_the_list_ends_while_the_directory_of_a_log_does_not_answer() {
+    if !can_mount_fuse() {
+        return;
+    }
+    let dir = scratch_dir();
+    let file = std::fs::File::create(dir.path().join("daemon")).unwrap();
+    rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
+    let mounted = Mounted::on(dir, |opcode| opcode == Opcode::Lookup);
+    for arguments in [&["ls"][..], &["top", "-b", "-n", "1"]] {
+        let mut command = Command::new(ONEJOURNAL);
+        let mut child = spawn(command.args(arguments).stdout(Stdio::null())).unwrap();
+        assert_eq!(status_of(&mut child).code(), Some(0), "{arguments:?}");
+    }
+    assert!(mounted.held_count() > 0, "the log was asked");
+}
+
+/// A process closes a file when it runs another program, and the server does not answer to that.
+/// Until it does, whoever looks at the open files of the process waits.
+struct Stuck {
+    mounted: Mounted,
+    child: Child,
+}
+
+impl Stuck {
+    fn start() -> Option<Stuck> {
+        if !is_root() || !has_program("perl") {
+            return None;
+        }
+        let mounted = Mounted::new(|opcode| opcode == Opcode::Flush)?;
+        let script = "open(my $file, '<', '/proc/self/fd/0/file') or die $!; exec 'true'";
+        let mut command = Command::new("perl");
+        // The way to the directory may be closed to that user.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(mounted.path(), flags, Mode::empty()).unwrap();
+        command.args(["-e", script]).stdin(dir);
+        let child = spawn(command.uid(OTHER_USER).gid(OTHER_USER)).unwrap();
+        let stuck = Stuck { mounted, child };
+        wait_until("it is not stuck", || stuck.mounted.held_count() > 0);
+        Some(stuck)
+    }
+
+    fn end(self) {
+        let Stuck { mounted, mut child } = self;
+        drop(mounted);
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn regression_a_process_that_runs_a_program_without_end_keeps_no_list_waiting() {
+    let Some(stuck) = Stuck::start() else { return };
+    for arguments in [&["ls"][..], &["top", "-b", "-n", "1"]] {
+        let mut command = Command::new(ONEJOURNAL);
+        let mut child = spawn(command.args(arguments).stdout(Stdio::null())).unwrap();
+        assert_eq!(status_of(&mut child).code(), Some(0), "{arguments:?}");
+    }
+    stuck.end();
+}
+
+#[test]
+fn regression_a_process_that_runs_a_program_without_end_keeps_no_daemon_from_its_signal() {
+    let Some(stuck) = Stuck::start() else { return };
+    let Some(mut scratch) = Scratch::mounted("") else { return };
+    let file = std::fs::File::create(scratch.path("f")).unwrap();
+    let is_mounted = || {
+        let table = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        table.contains(text(&scratch.dir()))
+    };
+    scratch.daemon().signal(Signal::TERM);
+    wait_until("it stays mounted", || !is_mounted());
+    drop(file);
+    scratch.expect_ended();
+    stuck.end();
+    scratch.check();
 }

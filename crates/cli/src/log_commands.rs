@@ -15,10 +15,8 @@ use log::{Log, LogError, Lsn, Options, Orphan, Outcome, Reader, Record};
 use serde_json::json;
 
 use crate::output::{complain, plain, print_line, print_text, say_json};
+use crate::process_looks::TELL_LIMIT;
 use crate::{CliError, Result, aside, error, mention, say};
-
-/// How long a look at the open files of all processes may take.
-const OPEN_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub struct LogArgs {
@@ -237,7 +235,7 @@ fn collect(memory: &Path, force: &[PathBuf]) -> Result<()> {
 /// Whether a process that `/proc` shows has a file in `dir` open or mapped, or may have one.
 fn is_open(dir: &Path) -> bool {
     let arguments = ["look", "files", "--"].map(OsStr::new);
-    let told = aside::told_within(arguments.into_iter().chain([dir.as_os_str()]), OPEN_LIMIT);
+    let told = aside::told_within(arguments.into_iter().chain([dir.as_os_str()]), TELL_LIMIT);
     if told.lines.is_empty() && !told.is_all {
         let dir = plain(&dir.display().to_string());
         complain!("onejournal: {dir}: it cannot be seen within 2 s whether a process uses it");

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::aside::{ALL, SOME};
+use crate::error::Result;
+use crate::namespaces::NamespaceId;
 use crate::output::{print_line, say_json};
 use crate::process_looks::{LOOK_LIMIT, ProcessLooks};
-use crate::{Result, fusectl, inventory, log_commands, users, volumes};
+use crate::{fusectl, inventory, log_commands, users, volumes};
 
 #[derive(Args)]
 pub struct LookArgs {
@@ -27,6 +29,8 @@ enum Subject {
     Files { dir: PathBuf },
     /// Processes that look like daemons, and what they have open
     Daemons,
+    /// Processes with their mount namespaces
+    Namespaces,
     /// Detached volumes
     Detached,
 }
@@ -37,6 +41,9 @@ pub fn run(args: LookArgs) -> Result<u8> {
         Subject::Users { device } => pids(move |pid| users::uses(pid, device)),
         Subject::Files { dir } => pids(move |pid| log_commands::has_open(pid, &dir)),
         Subject::Daemons => json(all(|pid| volumes::looks_like_daemon(pid).into_iter().collect())),
+        Subject::Namespaces => json(all(|pid| {
+            Vec::from_iter(NamespaceId::of_process(pid).map(|namespace| (pid, namespace)))
+        })),
         Subject::Detached => json(inventory::look_for_detached()),
     };
     for line in lines {

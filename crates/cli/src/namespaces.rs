@@ -1,7 +1,9 @@
 //! Mount namespaces, as `/proc` shows them: which exist, which processes are in them, and what is
 //! mounted there.
 //!
-//! Processes that `/proc` does not show (of another user, or outside of our PID namespace) are not found.
+//! Processes that `/proc` does not show (of another user, or outside of our PID namespace) are not
+//! found. A process may keep everybody waiting who looks at its namespace, though not at its mount
+//! table. So another process looks (`crate::looks`), and is left behind after a time.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -13,12 +15,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use device::{MountEntry, process_name, processes};
+use device::{MountEntry, process_name};
 use mount::{MountError, Unmounter};
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde::{Deserialize, Serialize};
 
-use crate::{CliError, DetachArgs, Result, in_place};
+use crate::process_looks::TELL_LIMIT;
+use crate::{CliError, DetachArgs, Result, aside, in_place};
 
 /// Longest that a program may look at a mount before it counts as using it.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
@@ -28,7 +32,7 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 pub const TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// Identifies a mount namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NamespaceId {
     device: u64,
     inode: u64,
@@ -38,6 +42,12 @@ impl NamespaceId {
     /// That of this process.
     pub fn own() -> io::Result<NamespaceId> {
         fs::metadata("/proc/self/ns/mnt").map(|found| NamespaceId::of(&found))
+    }
+
+    /// That of the process. May wait without an end.
+    pub fn of_process(pid: i32) -> Option<NamespaceId> {
+        let found = fs::metadata(format!("/proc/{pid}/ns/mnt"));
+        found.ok().map(|found| NamespaceId::of(&found))
     }
 
     fn of(found: &fs::Metadata) -> NamespaceId {
@@ -76,14 +86,20 @@ impl Holder {
     }
 }
 
+/// A process of each namespace, of this namespace this one, which is the first.
+fn one_of_each() -> Vec<(i32, NamespaceId)> {
+    let own = i32::try_from(std::process::id()).ok().zip(NamespaceId::own().ok());
+    let told = aside::told_within(["look", "namespaces"], TELL_LIMIT).lines;
+    let told = told.iter().filter_map(|line| serde_json::from_str(line).ok());
+    let mut others: Vec<(i32, NamespaceId)> = told.collect();
+    others.sort_unstable_by_key(|(pid, _)| *pid);
+    let mut seen = HashSet::new();
+    own.into_iter().chain(others).filter(|(_, namespace)| seen.insert(*namespace)).collect()
+}
+
 /// The mounts of the volume with this device number: one for each namespace.
 pub fn holders(device: (u32, u32)) -> Vec<Holder> {
-    let mut seen = HashSet::new();
-    let found = processes().into_iter().filter_map(|pid| {
-        let namespace = NamespaceId::of(&fs::metadata(format!("/proc/{pid}/ns/mnt")).ok()?);
-        if !seen.insert(namespace) {
-            return None;
-        }
+    let found = one_of_each().into_iter().filter_map(|(pid, namespace)| {
         let table = device::mounts_in(Path::new(&format!("/proc/{pid}/mountinfo"))).ok()?;
         let entry = table.into_iter().find(|found| found.device == device && found.is_volume())?;
         Some(Holder { namespace, pid, dir: entry.dir })
@@ -93,15 +109,8 @@ pub fn holders(device: (u32, u32)) -> Vec<Holder> {
 
 /// The mounts of all volumes in all namespaces, this namespace first, each mount once.
 pub fn all_mounts() -> Vec<(Holder, MountEntry)> {
-    let own = i32::try_from(std::process::id()).into_iter();
-    let mut seen = HashSet::new();
     let mut found = Vec::new();
-    for pid in own.chain(processes()) {
-        let Ok(namespace) = fs::metadata(format!("/proc/{pid}/ns/mnt")) else { continue };
-        let namespace = NamespaceId::of(&namespace);
-        if !seen.insert(namespace) {
-            continue;
-        }
+    for (pid, namespace) in one_of_each() {
         let table = device::mounts_in(Path::new(&format!("/proc/{pid}/mountinfo")));
         for entry in table.unwrap_or_default().into_iter().filter(MountEntry::is_volume) {
             found.push((Holder { namespace, pid, dir: entry.dir.clone() }, entry));

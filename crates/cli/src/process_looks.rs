@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use rustix::process::geteuid;
 
 /// How long a look may take.
-pub const LOOK_LIMIT: Duration = Duration::from_secs(1);
+pub const LOOK_LIMIT: Duration = Duration::from_secs(2);
+/// How long a process that looks is waited for.
+pub const TELL_LIMIT: Duration = Duration::from_secs(LOOK_LIMIT.as_secs() + 1);
 /// The most users with a thread of their own.
 const OWN_THREAD_COUNT: usize = 64;
 /// Stands for all users without one, and for processes that belong to several users.

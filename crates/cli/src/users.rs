@@ -7,18 +7,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use device::process_name;
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 
 use crate::aside;
+use crate::process_looks::TELL_LIMIT;
 
 /// If there are more programs than this, the rest are only counted.
 const NAMED_COUNT: usize = 8;
-
-/// How long the look may take.
-const LIMIT: Duration = Duration::from_secs(2);
 
 /// The programs that have a file of the file system `device` open or mapped, or have their
 /// directory there, by name and process; then the number of further ones.
@@ -45,7 +42,7 @@ struct Users {
 
 impl Users {
     fn of((major, minor): (u32, u32)) -> Users {
-        let told = aside::told_within(["look", "users", &format!("{major}:{minor}")], LIMIT);
+        let told = aside::told_within(["look", "users", &format!("{major}:{minor}")], TELL_LIMIT);
         let mut pids: Vec<i32> = told.lines.iter().filter_map(|pid| pid.parse().ok()).collect();
         pids.sort_unstable();
         Users { pids, is_all: told.is_all }

@@ -26,6 +26,7 @@ use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 use crate::namespaces::{self, Holder};
+use crate::process_looks::TELL_LIMIT;
 use crate::{CliError, Result, aside, users};
 
 /// How long a mount namespace that is just being made may have copies of all mounts.
@@ -36,9 +37,6 @@ const UNSEEN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a daemon is waited for that brings everything home.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(1800);
-
-/// How long a look at the processes of other users may take.
-const LOOK_LIMIT: Duration = Duration::from_secs(2);
 
 const ROOT: u32 = 0;
 /// The name of the command's file.
@@ -208,7 +206,7 @@ impl ServedVolume {
         if self.other_users.iter().all(|user| own.contains(user)) {
             return None;
         }
-        let told = aside::told_within(["look", "daemons"], LOOK_LIMIT).lines;
+        let told = aside::told_within(["look", "daemons"], TELL_LIMIT).lines;
         let mut told = told.iter().filter_map(|line| serde_json::from_str(line).ok());
         let serves = |found: &LikeDaemon| {
             self.other_users.contains(&found.user)

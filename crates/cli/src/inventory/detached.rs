@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 
-use super::{ANSWER_LIMIT, paths};
-use crate::process_looks::{LOOK_LIMIT, ProcessLooks};
+use super::paths;
+use crate::process_looks::{LOOK_LIMIT, ProcessLooks, TELL_LIMIT};
 use crate::volumes::{self, ServedVolume};
 use crate::{Cli, Command, aside, namespaces, users};
 
@@ -45,9 +45,9 @@ impl DetachedVolume {
 }
 
 /// All detached volumes that are visible, and whether all processes could be looked at. Another
-/// process looks, and is left behind after [`ANSWER_LIMIT`].
+/// process looks, and is left behind if it takes too long.
 pub fn detached() -> (Vec<DetachedVolume>, bool) {
-    let told = aside::told_within(["look", "detached"], ANSWER_LIMIT);
+    let told = aside::told_within(["look", "detached"], 2 * LOOK_LIMIT + TELL_LIMIT);
     let volumes = told.lines.iter().filter_map(|line| serde_json::from_str(line).ok());
     let mut volumes: Vec<DetachedVolume> = volumes.collect();
     volumes.sort_unstable_by_key(|volume| volume.pid);
@@ -56,9 +56,7 @@ pub fn detached() -> (Vec<DetachedVolume>, bool) {
 
 /// The same in the process that looks.
 pub fn look_for_detached() -> (Vec<DetachedVolume>, bool) {
-    // Both looks together are done in time.
-    let limit = LOOK_LIMIT * 3 / 4;
-    let (daemons, is_all) = ProcessLooks::new().look(limit, |pid| {
+    let (daemons, is_all) = ProcessLooks::new().look(LOOK_LIMIT, |pid| {
         let device = volumes::is_serving(pid).then(|| connection(pid)).flatten();
         Vec::from_iter(device.map(|device| (pid, device)))
     });
@@ -72,7 +70,7 @@ pub fn look_for_detached() -> (Vec<DetachedVolume>, bool) {
         Some(device) => devices.contains(&device),
         None => volumes::serves_any(pid, &mounts),
     };
-    let (volumes, is_all_again) = ProcessLooks::new().look(limit, move |pid| {
+    let (volumes, is_all_again) = ProcessLooks::new().look(LOOK_LIMIT, move |pid| {
         let daemon = daemons.iter().find(|(daemon, _)| *daemon == pid);
         let detached = daemon.filter(|(pid, device)| !is_mounted(*pid, *device));
         Vec::from_iter(detached.and_then(|(pid, device)| seen(*pid, *device)))
