@@ -307,7 +307,7 @@ fn regression_the_list_ends_while_the_directory_of_a_log_does_not_answer() {
 }
 
 /// A process closes a file when it runs another program, and the server does not answer to that.
-/// Until it does, whoever looks at the open files of the process waits.
+/// Until it does, a process waits that looks at its open files.
 struct Stuck {
     mounted: Mounted,
     child: Child,

@@ -4,8 +4,8 @@
 //! process that the user started does not do the work, but waits for the one that does, and a
 //! signal ends it. The other process ends with it, as soon as it can.
 //!
-//! The same for a look at processes of other users. `/proc` lets nobody see what a process has open
-//! while that runs a program (execve(2)) from a file system that does not answer.
+//! The same for a look at processes of other users. A process that is in execve(2) and waits for a
+//! file system that does not answer keeps each process waiting that looks at its open files.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_before_the_limit_counts() {
+    fn lines_count_that_are_told_before_the_limit() {
         let told = |lines: &[&str]| {
             let (sender, told) = channel();
             lines.iter().for_each(|line| sender.send((*line).to_owned()).unwrap());

@@ -37,7 +37,7 @@ fn end(handle: &MountHandle, tell: fn(&str)) {
     if handle.unmount().is_ok() {
         return;
     }
-    // Whoever has it open could keep a look at it waiting. So the volume is detached before.
+    // A process can make a look at its open files wait. So the volume is detached before.
     let device = handle.device();
     if let Err(error) = handle.unmount_lazily() {
         tracing::error!("unmounting: {error}");

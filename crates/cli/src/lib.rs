@@ -14,7 +14,7 @@
 //!   daemon logd                the commands that serve: `mount` and `logd`
 //!   mkfs fsck dump umount remount mode set_journal mount_options sync
 //!                              the other commands for volumes, and the options of a mount
-//!   ls stat/ top/ probe/ log_commands
+//!   ls stat/ top/ probe/ log_commands looks
 //!                              the commands that show, measure, and manage logs
 //!   own_journal fsck_view watch log_metrics
 //!                              parts of one command
@@ -23,7 +23,7 @@
 //!   volumes                    the volume that a path means
 //!   namespaces ending          mount namespaces; the signals that end a server
 //!   aside claimant counters fusectl guard in_place kernel messages new_file occupant page_writer
-//!   service_manager memory output signals surroundings units users
+//!   process_looks service_manager memory output signals surroundings units users
 //!   error
 //! ```
 
@@ -108,7 +108,7 @@ enum Command {
     Umount(UmountArgs),
     /// Take the mounts of a device off in the mount namespace on standard input (internal)
     #[command(hide = true)]
-    Detach(DetachArgs),
+    Detach(namespaces::DetachArgs),
     /// Abort the connection of a file system to its daemon when that dies (internal)
     #[command(hide = true)]
     Guard(guard::GuardArgs),
@@ -241,15 +241,6 @@ struct UmountArgs {
     dead: bool,
     /// Directory the volume is mounted on, or its image or device
     path: PathBuf,
-}
-
-#[derive(Args)]
-struct DetachArgs {
-    /// The number of the device, MAJOR:MINOR
-    #[arg(value_parser = fusectl::parse_device)]
-    device: (u32, u32),
-    /// What to do about mounts that programs use
-    manner: namespaces::Manner,
 }
 
 #[derive(Args)]

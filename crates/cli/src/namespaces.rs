@@ -14,15 +14,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use device::{MountEntry, process_name};
 use mount::{MountError, Unmounter};
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
+use crate::error::{CliError, Result};
 use crate::process_looks::TELL_LIMIT;
-use crate::{CliError, DetachArgs, Result, aside, in_place};
+use crate::{aside, fusectl, in_place};
 
 /// Longest that a program may look at a mount before it counts as using it.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
@@ -170,6 +171,15 @@ pub fn detach(namespace: File, device: (u32, u32), manner: Manner) -> Result<()>
     }
     let text = String::from_utf8_lossy(&output.stderr);
     Err(CliError::new(text.trim().trim_start_matches("onejournal: ")))
+}
+
+#[derive(Args)]
+pub struct DetachArgs {
+    /// The number of the device, MAJOR:MINOR
+    #[arg(value_parser = fusectl::parse_device)]
+    device: (u32, u32),
+    /// What to do about mounts that programs use
+    manner: Manner,
 }
 
 /// `onejournal detach`, which [`detach`] runs: its standard input is the namespace.

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_passes_to_the_other_process() {
+    fn the_content_of_a_log_passes_to_the_other_process() {
         let look = Look {
             uuid: "u".into(),
             owner: 7,

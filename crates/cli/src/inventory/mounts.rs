@@ -45,7 +45,7 @@ pub struct SeenMount {
 pub struct Mounts {
     /// The asking processes with the user of the mount, by the path that they ask.
     askers: HashMap<PathBuf, (u32, Asker)>,
-    /// Those of mounts that are gone, until they have ended.
+    /// The asking processes of mounts that are gone, until they have ended.
     left: Vec<(u32, Running)>,
     subject: Subject,
 }
@@ -91,7 +91,7 @@ impl Mounts {
         seen.collect()
     }
 
-    /// Leaves the processes behind that ask other mounts than these.
+    /// Forgets the processes for other mounts than these, which end when they can.
     fn leave_all_but(&mut self, paths: &[PathBuf]) {
         self.left.retain(|(_, running)| !running.is_over());
         let left = &mut self.left;
