@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use device::{AlignedBuf, BlockDevice, DeviceError, Durability, Operation};
@@ -15,6 +15,8 @@ use rustix::io::Errno;
 use crate::error::{CliError, Result};
 
 const BLOCK: u64 = 4096;
+/// How many names a temporary directory is tried with.
+const TRY_COUNT: usize = 100;
 
 /// The volume together with what was written to the view.
 pub struct View {
@@ -149,21 +151,49 @@ pub struct TemporaryDir(pub PathBuf);
 
 impl TemporaryDir {
     pub fn new() -> Result<TemporaryDir> {
-        let parent = std::env::temp_dir();
-        for number in 0..1000 {
-            let path = parent.join(format!("onejournal-fsck-{}-{number}", std::process::id()));
+        TemporaryDir::within(&std::env::temp_dir())
+    }
+
+    /// Its name is random: every user may make directories there, and must not take all names.
+    fn within(parent: &Path) -> Result<TemporaryDir> {
+        for _ in 0..TRY_COUNT {
+            let path = parent.join(format!("onejournal-fsck-{:016x}", fastrand::u64(..)));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(TemporaryDir(path)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(CliError::at(&path, error)),
             }
         }
-        Err(CliError::at(&parent, "is full of directories of earlier runs: onejournal-fsck-*"))
+        Err(CliError::at(parent, "is full of directories of earlier runs: onejournal-fsck-*"))
     }
 }
 
 impl Drop for TemporaryDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir(&self.0); // Left behind, it is empty.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn regression_nobody_can_take_all_names_of_a_temporary_directory() {
+        let parent = tempfile::tempdir().unwrap();
+        for number in 0..1000 {
+            let name = format!("onejournal-fsck-{}-{number}", std::process::id());
+            std::fs::create_dir(parent.path().join(name)).unwrap();
+        }
+        let one = TemporaryDir::within(parent.path()).unwrap();
+        let other = TemporaryDir::within(parent.path()).unwrap();
+        assert_ne!(one.0, other.0);
+        let mode = std::fs::metadata(&one.0).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        let path = one.0.clone();
+        drop(one);
+        assert!(!path.exists() && other.0.exists());
     }
 }

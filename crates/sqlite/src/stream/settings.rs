@@ -11,6 +11,8 @@ use crate::failure::Failure;
 
 /// Name of the log's directory beside the database.
 const DIRECTORY: &str = ".onejournal";
+/// Most streams of a log that are looked at. A log makes fewer.
+const NAME_COUNT_MAX: usize = 100_000;
 /// Environment variable that names the log for all databases.
 const VARIABLE: &str = "ONEJOURNAL_LOG";
 
@@ -119,13 +121,14 @@ impl Settings {
         Ok(log::Look::at(&self.directory, user)?.uuid)
     }
 
-    /// The names of the log's streams, without opening it.
+    /// The names of the log's streams, without opening it. Refuses a log that another user could
+    /// have prepared.
     pub fn stream_names(&self) -> std::io::Result<Vec<String>> {
-        let found = match std::fs::read_dir(self.directory.join("streams")) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            found => found?,
-        };
-        found.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+        let root = Folder::open(&self.directory, self.trust());
+        match root.and_then(|root| root.folder("streams")) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            streams => streams?.names_up_to(NAME_COUNT_MAX),
+        }
     }
 
     /// Whether a daemon serves the log.
@@ -232,6 +235,27 @@ mod tests {
             given.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
         };
         Settings::new(Path::new(path), find)
+    }
+
+    #[test]
+    fn regression_names_of_streams_are_not_read_through_a_link() {
+        let home = tempfile::tempdir().expect("directory");
+        let database = home.path().join("app.db");
+        let settings = settings(database.to_str().expect("text"), &[]).expect("good");
+        assert_eq!(settings.stream_names().expect("none"), [""; 0]);
+        std::fs::create_dir(&settings.directory).expect("made");
+        assert_eq!(settings.stream_names().expect("none"), [""; 0]);
+        let elsewhere = home.path().join("elsewhere");
+        std::fs::create_dir_all(elsewhere.join("one")).expect("made");
+        let streams = settings.directory.join("streams");
+        std::os::unix::fs::symlink(&elsewhere, &streams).expect("linked");
+        settings.stream_names().expect_err("a link");
+        std::fs::remove_file(&streams).expect("removed");
+        std::fs::rename(&elsewhere, &streams).expect("renamed");
+        assert_eq!(settings.stream_names().expect("names"), ["one"]);
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(&streams, open).expect("opened");
+        settings.stream_names().expect_err("others can write it");
     }
 
     #[test]
