@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use onejournal_testing::{has_namespaces, has_program};
+use onejournal_testing::{Need, has_namespaces, has_program, skip};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
@@ -71,6 +71,31 @@ fn a_copy_in_another_namespace_is_named_and_taken_off() {
     scratch.expect_closed();
     scratch.check();
     copy.end();
+}
+
+/// Every user can copy the mounts into a user namespace, where the kernel keeps them.
+#[test]
+fn regression_a_copy_that_nobody_may_take_off_is_named_with_what_ends_it() {
+    let _alone = alone();
+    let Some(mut scratch) = Scratch::mounted("").filter(|_| has_namespaces()) else { return };
+    let mut command = Command::new("unshare");
+    command.args(["-Urm", "true"]);
+    if !command.status().is_ok_and(|status| status.success()) {
+        return skip(Need::Namespaces, "no user namespaces");
+    }
+    let script = "cd / && echo here && read line";
+    let copy = Waiting::start(Command::new("unshare").args(["-Urm", "sh", "-c", script]));
+    let (pid, daemon) = (copy.id(), scratch.daemon().id.as_raw_nonzero());
+    let ran = umount(&scratch.image());
+    ran.refused(OPERATIONAL, &format!("of process {pid} (sh), of user 0: the kernel lets nobody"));
+    ran.refused(OPERATIONAL, &format!("kill {pid}; or `kill {daemon}` closes the volume"));
+    assert!(scratch.daemon().is_alive());
+    scratch.daemon().signal(Signal::TERM);
+    assert!(scratch.daemon().ended(), "a signal does not close the volume");
+    // The kernel may keep the device until the copy is gone.
+    copy.end();
+    scratch.expect_closed();
+    scratch.check();
 }
 
 #[test]

@@ -18,6 +18,7 @@ use clap::{Args, ValueEnum};
 use device::{MountEntry, process_name};
 use mount::{MountError, Unmounter};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
@@ -159,15 +160,29 @@ pub fn unmount_patiently(
     }
 }
 
+/// How an attempt to remove mounts ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detached {
+    Done,
+    /// The namespace is that of a user who may not remove what it was copied with (`MNT_LOCKED` in
+    /// mount_namespaces(7)), and so nobody may.
+    Locked,
+}
+
+/// Exit status of `onejournal detach` for [`Detached::Locked`].
+const LOCKED_STATUS: u8 = 77;
+
 /// Removes the mounts of `device` in `namespace`, through a process of its own.
-pub fn detach(namespace: File, device: (u32, u32), manner: Manner) -> Result<()> {
+pub fn detach(namespace: File, device: (u32, u32), manner: Manner) -> Result<Detached> {
     let (major, minor) = device;
     let mut command = Command::new("/proc/self/exe");
     command.arg("detach").arg(format!("{major}:{minor}")).arg(manner.name());
     let output = command.stdin(namespace).output();
     let output = output.map_err(|error| CliError::new(format!("/proc/self/exe: {error}")))?;
-    if output.status.success() {
-        return Ok(());
+    match output.status.code() {
+        Some(0) => return Ok(Detached::Done),
+        Some(code) if code == i32::from(LOCKED_STATUS) => return Ok(Detached::Locked),
+        _ => {}
     }
     let text = String::from_utf8_lossy(&output.stderr);
     Err(CliError::new(text.trim().trim_start_matches("onejournal: ")))
@@ -202,15 +217,18 @@ pub fn run_detach(args: &DetachArgs) -> Result<u8> {
         .map_err(|error| CliError::new(error.to_string()))?;
     // The topmost first.
     let mounts = device::parse_mounts(&text).into_iter().rev();
-    mounts
+    let unmounted = mounts
         .filter(|entry| entry.device == args.device && entry.is_volume())
         .try_for_each(|entry| match args.manner {
             Manner::AtOnce => in_place::unmount(&entry.dir, false),
             Manner::Patiently => unmount_patiently(|| in_place::unmount(&entry.dir, false)),
             Manner::Lazily => in_place::unmount(&entry.dir, true),
-        })
-        .map_err(|error: MountError| CliError::new(error.to_string()))?;
-    Ok(0)
+        });
+    match unmounted {
+        Ok(()) => Ok(0),
+        Err(MountError::System { errno: Errno::INVAL, .. }) => Ok(LOCKED_STATUS),
+        Err(error) => Err(CliError::new(error.to_string())),
+    }
 }
 
 /// Unmounts for the daemon, through a process of its own.
@@ -222,6 +240,9 @@ impl Unmounter for ByProcess {
         let failed = |why| MountError::Unmounter { why };
         let own = of_process("self").map_err(|error| failed(error.to_string()))?;
         let manner = if lazily { Manner::Lazily } else { Manner::AtOnce };
-        detach(own, device, manner).map_err(|error| failed(error.text))
+        match detach(own, device, manner).map_err(|error| failed(error.text))? {
+            Detached::Done => Ok(()),
+            Detached::Locked => Err(failed(Errno::INVAL.to_string())),
+        }
     }
 }

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use crate::counters::Counters;
 use crate::inventory::{MountState, Subject, ask_once};
-use crate::namespaces::{self, Manner, NamespaceId};
+use crate::namespaces::{self, Detached, Holder, Manner, NamespaceId};
 use crate::volumes::{Daemon, ServedVolume};
 use crate::{CliError, Result, in_place};
 
@@ -40,7 +40,7 @@ pub fn run(path: &Path, only_dead: bool) -> Result<u8> {
     for dir in volume.dirs.iter().rev() {
         take_away(dir)?;
     }
-    let elsewhere = if is_target { take_away_elsewhere(&volume)? } else { 0 };
+    let elsewhere = if is_target { take_away_elsewhere(&volume, daemon.as_ref())? } else { 0 };
     match &daemon {
         Some(daemon) => wait_for_end(path, &volume, daemon)?,
         None if volume.dirs.is_empty() && elsewhere == 0 => {
@@ -138,10 +138,12 @@ fn left_open(volume: &Path, has_failed: bool) -> Option<String> {
     }
 }
 
-/// Removes the mounts in other namespaces. Returns their number.
-fn take_away_elsewhere(volume: &ServedVolume) -> Result<usize> {
+/// Removes the mounts in other namespaces. Returns their number. One that nobody may remove is an
+/// error after the others.
+fn take_away_elsewhere(volume: &ServedVolume, daemon: Option<&Daemon>) -> Result<usize> {
     let own = NamespaceId::own().map_err(|error| CliError::new(error.to_string()))?;
     let mut count = 0;
+    let mut locked = None;
     for (holder, device) in volume.holders() {
         if holder.namespace == own {
             continue;
@@ -154,10 +156,30 @@ fn take_away_elsewhere(volume: &ServedVolume) -> Result<usize> {
             true => Manner::Lazily,
             false => Manner::Patiently,
         };
-        namespaces::detach(namespace, device, manner).map_err(|error| failed(error.text))?;
-        count += 1;
+        let detached = namespaces::detach(namespace, device, manner);
+        match detached.map_err(|error| failed(error.text))? {
+            Detached::Done => count += 1,
+            Detached::Locked => locked = Some(holder),
+        }
     }
-    Ok(count)
+    locked.map_or(Ok(count), |holder| Err(CliError::new(what_ends(&holder, daemon))))
+}
+
+/// What ends a mount that nobody may remove. A signal closes the volume when its daemon's own mount
+/// is gone.
+fn what_ends(locked: &Holder, daemon: Option<&Daemon>) -> String {
+    let (place, pid) = (locked.place(), locked.pid);
+    let user = device::process_owner(pid).map_or("unknown".into(), |(user, _)| user.to_string());
+    let closing = daemon.map_or(String::new(), |daemon| {
+        format!(
+            "; or `kill {}` closes the volume, and programs that use it there get errors",
+            daemon.pid
+        )
+    });
+    format!(
+        "{place}, of user {user}: the kernel lets nobody unmount there, because that namespace is \
+         in a user namespace. End that process, and others in its namespace: kill {pid}{closing}"
+    )
 }
 
 /// A dead mount also while programs use it: they get nothing but errors.

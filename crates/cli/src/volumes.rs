@@ -85,6 +85,15 @@ impl Medium {
         }
         Medium::at(&entry.source).into_iter().collect()
     }
+
+    /// The same for a mount that `users` are believed about. Another user can name any source, also
+    /// one that never answers; only a device is the kernel's word.
+    fn of_believed(entry: &MountEntry, users: &[u32]) -> Vec<Medium> {
+        match entry.kind.starts_with("fuseblk") || entry.is_of(users) {
+            true => Medium::of_mount(entry),
+            false => Vec::new(),
+        }
+    }
 }
 
 /// The path of the backing file of a loop device.
@@ -153,8 +162,10 @@ impl ServedVolume {
                 media.extend(devices.iter().copied().map(Medium::Block));
             }
         }
+        let believed = believed(path);
         let mounts = mounts()?.into_iter().filter(|entry| {
-            entry.is_volume() && Medium::of_mount(entry).iter().any(|found| media.contains(found))
+            entry.is_volume()
+                && Medium::of_believed(entry, &believed).iter().any(|found| media.contains(found))
         });
         let mut dirs = Vec::new();
         let mut other_users = Vec::from_iter(owner_of(path));
@@ -162,6 +173,7 @@ impl ServedVolume {
             if !devices.contains(&entry.device) {
                 devices.push(entry.device);
             }
+            // Of a device, which only root can have mounted for a user, or of a believed user.
             other_users.extend(entry.user());
             dirs.push(entry.dir);
         }
@@ -288,14 +300,30 @@ pub fn media_of(pid: i32) -> Vec<PathBuf> {
     open_media(pid).filter_map(|(link, _)| fs::read_link(link).ok()).collect()
 }
 
-/// Whether the process has the medium of one of these mounts open, by its path here or in the mount's namespace.
+/// Whether the process has the medium of one of these mounts open, by its path here or in the
+/// mount's namespace. The source of another user's mount is only compared as text: it may be a path
+/// that never answers. In a user namespace any user is shown as root.
 pub fn serves_any(pid: i32, mounts: &[(Holder, MountEntry)]) -> bool {
+    let users = [ROOT, geteuid().as_raw()];
+    let is_believed = |(holder, entry): &&(Holder, MountEntry)| {
+        entry.kind.starts_with("fuseblk") || entry.is_of(&users) && belongs_to(holder.pid, &users)
+    };
+    let (believed, others): (Vec<_>, Vec<_>) = mounts.iter().partition(is_believed);
+    let open = media_of(pid);
+    if others.iter().any(|(_, entry)| open.contains(&entry.source)) {
+        return true;
+    }
     let of = |(holder, entry): &(Holder, MountEntry)| {
         let root = Path::new("/proc").join(holder.pid.to_string()).join("root");
         let there = root.join(entry.source.strip_prefix("/").unwrap_or(&entry.source));
         Medium::of_mount(entry).into_iter().chain(Medium::at(&there)).collect::<Vec<_>>()
     };
-    has_open(pid, &mounts.iter().flat_map(of).collect::<Vec<_>>())
+    has_open(pid, &believed.into_iter().flat_map(of).collect::<Vec<_>>())
+}
+
+/// The users whose mounts say truthfully what was mounted: root, this one, and the target's owner.
+fn believed(target: &Path) -> Vec<u32> {
+    [ROOT, geteuid().as_raw()].into_iter().chain(owner_of(target)).collect()
 }
 
 /// The owner of an image or device.
@@ -389,10 +417,11 @@ impl Daemon {
         )))
     }
 
-    /// Whether its volume is mounted in this namespace, by any path.
-    fn is_mounted_here(&self) -> Result<bool> {
+    /// Whether its volume, that of `target`, is mounted in this namespace, by any path.
+    fn is_mounted_here(&self, target: &Path) -> Result<bool> {
+        let users = believed(target);
         let mut volumes = mounts()?.into_iter().filter(MountEntry::is_volume);
-        Ok(volumes.any(|entry| has_open(self.pid, &Medium::of_mount(&entry))))
+        Ok(volumes.any(|entry| has_open(self.pid, &Medium::of_believed(&entry, &users))))
     }
 
     /// Waits a short time. Returns whether the daemon has ended.
@@ -461,7 +490,7 @@ impl User {
 pub fn user_of(path: &Path) -> Result<Option<User>> {
     let Some(volume) = ServedVolume::on_target(path)? else { return Ok(None) };
     let Some(daemon) = volume.daemon()? else { return Ok(None) };
-    let is_mounted_here = daemon.is_mounted_here()?;
+    let is_mounted_here = daemon.is_mounted_here(path)?;
     Ok(Some(User { daemon, volume, is_mounted_here }))
 }
 
@@ -532,6 +561,24 @@ mod tests {
             listed.peek().is_none()
                 || listed.any(|entry| is_there(entry.unwrap().file_name().to_str().unwrap()))
         );
+    }
+
+    #[test]
+    fn regression_the_source_of_another_users_mount_is_not_believed() {
+        let image = tempfile::NamedTempFile::new().unwrap();
+        let medium = Medium::at(image.path()).unwrap();
+        let own = geteuid().as_raw();
+        let media = |user: u32| {
+            let source = image.path().display();
+            let line = format!(
+                "31 20 0:66 / /mnt rw - fuse.onejournal {source} rw,user_id={user},group_id=0\n"
+            );
+            let entry = device::parse_mounts(line.as_bytes()).remove(0);
+            Medium::of_believed(&entry, &believed(image.path()))
+        };
+        assert_eq!(media(own), [medium]);
+        assert_eq!(media(ROOT), [medium]);
+        assert_eq!(media(own + 1), []);
     }
 
     #[test]

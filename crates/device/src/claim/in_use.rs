@@ -7,21 +7,24 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::process::geteuid;
+
 use super::proc_locks::Lock;
 use crate::below::backing::{Backing, Root};
 use crate::below::mount_table::{MountEntry, mounts_in, own_mounts};
 use crate::below::sysfs::node_path;
 use crate::error::InUse;
-use crate::process::processes::{process_name, processes};
+use crate::process::processes::{process_name, process_owner, processes};
 
 /// The message about the disk `disk` at `path`. `through`: the block device that was found to be in
 /// use.
 pub(crate) fn describe(path: &Path, disk: &Backing, through: Option<u64>) -> InUse {
-    let is_it = |entry: &MountEntry| is_mount_of(entry, disk, through);
+    let users = believed(path);
+    let is_it = |entry: &MountEntry| is_mount_of(entry, disk, through, &users);
     let mounted = own_mounts().unwrap_or_default().into_iter().find(is_it);
     let process = holder(disk);
     let is_held_by_kernel = through.is_some() && mounted.is_none() && process.is_none();
-    let text = sentence(path, through, is_it, mounted.as_ref(), process);
+    let text = sentence(path, through, (is_it, &users), mounted.as_ref(), process);
     InUse { path: path.to_owned(), text, is_held_by_kernel }
 }
 
@@ -32,12 +35,13 @@ pub(crate) fn describe_swap(path: &Path, area: &Path) -> InUse {
     InUse { path: path.to_owned(), text, is_held_by_kernel: false }
 }
 
-/// The message as one sentence. `mounted`: the mount in this namespace. `process`: a process with a
+/// The message as one sentence. `is_it` finds its mounts, of
+/// which those of `users` are believed. `mounted`: the mount in this namespace. `process`: a process with a
 /// lock on the disk.
 fn sentence(
     path: &Path,
     through: Option<u64>,
-    is_it: impl Fn(&MountEntry) -> bool,
+    (is_it, users): (impl Fn(&MountEntry) -> bool, &[u32]),
     mounted: Option<&MountEntry>,
     process: Option<i32>,
 ) -> String {
@@ -58,7 +62,7 @@ fn sentence(
             }
         };
     }
-    let elsewhere = find_elsewhere(is_it).map(|(id, entry)| {
+    let elsewhere = find_elsewhere(is_it, users).map(|(id, entry)| {
         let dir = entry.dir.display();
         format!("mounted on {dir} in the mount namespace of process {id} ({})", name_of(id))
     });
@@ -80,8 +84,14 @@ fn sentence(
     }
 }
 
+/// The users whose mounts say truthfully what was mounted: root, this one, and the disk's owner.
+fn believed(path: &Path) -> Vec<u32> {
+    let owner = fs::metadata(path).ok().map(|found| found.uid());
+    [0, geteuid().as_raw()].into_iter().chain(owner).collect()
+}
+
 /// A volume's mount in another mount namespace, and the first process there.
-fn find_elsewhere(is_it: impl Fn(&MountEntry) -> bool) -> Option<(i32, MountEntry)> {
+fn find_elsewhere(is_it: impl Fn(&MountEntry) -> bool, users: &[u32]) -> Option<(i32, MountEntry)> {
     let namespace = |id: &i32| fs::metadata(format!("/proc/{id}/ns/mnt")).map(|found| found.ino());
     let mut seen = HashSet::new();
     let mut is_new = |id: &i32| namespace(id).is_ok_and(|namespace| seen.insert(namespace));
@@ -91,10 +101,14 @@ fn find_elsewhere(is_it: impl Fn(&MountEntry) -> bool) -> Option<(i32, MountEntr
         let table = mounts_in(Path::new(&format!("/proc/{id}/mountinfo")));
         table.unwrap_or_default().into_iter().map(move |entry| (id, entry))
     });
-    entries.find(|(_, entry)| entry.is_volume() && is_it(entry))
+    // In a user namespace any user is shown as root. The kernel's device numbers are believed.
+    let is_believed = |id, entry: &MountEntry| {
+        entry.device.0 != 0 || process_owner(id).is_some_and(|(user, _)| users.contains(&user))
+    };
+    entries.find(|(id, entry)| entry.is_volume() && is_believed(*id, entry) && is_it(entry))
 }
 
-fn is_mount_of(entry: &MountEntry, disk: &Backing, through: Option<u64>) -> bool {
+fn is_mount_of(entry: &MountEntry, disk: &Backing, through: Option<u64>, users: &[u32]) -> bool {
     if Some(entry.device_number()) == through {
         return true;
     }
@@ -103,7 +117,11 @@ fn is_mount_of(entry: &MountEntry, disk: &Backing, through: Option<u64>) -> bool
         // What is a file on that device is no use of the device's own bytes.
         return backing.is_ok_and(|backing| backing.overlaps(disk));
     }
-    entry.is_volume() && entry.source.is_absolute() && is_file(&entry.source, disk)
+    // Another user's source may be a path that never answers.
+    entry.is_volume()
+        && entry.is_of(users)
+        && entry.source.is_absolute()
+        && is_file(&entry.source, disk)
 }
 
 fn is_file(path: &Path, disk: &Backing) -> bool {
