@@ -23,6 +23,8 @@ use crate::surroundings;
 const OPTION: &str = "--aside";
 /// How long a process may take to start on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(30);
+/// How long the end of a process is waited for.
+const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// The last line of a process that has told everything.
 pub const ALL: &str = "all";
@@ -76,11 +78,25 @@ pub fn told_within(
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else { return Told::default() };
     let told = lines_of(&mut child).map(|lines| told_by(&lines, limit)).unwrap_or_default();
+    end(child);
+    told
+}
+
+/// Ends the process, and waits for a moment until it has ended: so long it has its own copy of each
+/// mount of its namespace.
+fn end(mut child: Child) {
+    const PAUSE: Duration = Duration::from_millis(1);
     let _ = child.kill();
+    let give_up = Instant::now() + END_LIMIT;
+    while Instant::now() < give_up {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
     // Without a thread it stays as a zombie.
     let reaper = std::thread::Builder::new().name("oj-reaper".into());
     let _ = reaper.spawn(move || child.wait());
-    told
 }
 
 /// The lines that the process prints, from a thread of its own.

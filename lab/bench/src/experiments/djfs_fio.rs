@@ -24,8 +24,8 @@ pub const EXPERIMENT: Experiment = Experiment {
             checkpoints that a commit waits for: all journals are in memory and have 32 MiB, and \
             fio runs long enough to go through each several times. They are the explicit \
             checkpoints that jbd2 traces for ext4, and for OneJournal the commits that waited for \
-            room, beside the regions that went home. *OneJournal delta, NVRAM* (four regions) is not DJFS: it \
-            logs changed bytes, not a compressed XOR, and brings a region home when its room is \
+            room, beside the regions that went home. *OneJournal delta, NVRAM* (four regions) is \
+            not DJFS: it logs changed bytes, not a compressed XOR, and brings a region home when its room is \
             needed, not as soon as it uses the next one. *as in DJFS* is OneJournal with both as \
             DJFS has them, with two and four regions; *checkpoint=early* has DJFS' policy alone, \
             with 2, 4 and 8 regions. *NVRAM journaling as in DJFS* logs whole blocks without \
