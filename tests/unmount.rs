@@ -75,7 +75,7 @@ fn a_copy_in_another_namespace_is_named_and_taken_off() {
 
 /// Every user can copy the mounts into a user namespace, where the kernel keeps them.
 #[test]
-fn regression_a_copy_that_nobody_may_take_off_is_named_with_what_ends_it() {
+fn regression_a_copy_that_no_user_may_take_off_is_named_with_what_ends_it() {
     let _alone = alone();
     let Some(mut scratch) = Scratch::mounted("").filter(|_| has_namespaces()) else { return };
     let mut command = Command::new("unshare");
@@ -87,7 +87,7 @@ fn regression_a_copy_that_nobody_may_take_off_is_named_with_what_ends_it() {
     let copy = Waiting::start(Command::new("unshare").args(["-Urm", "sh", "-c", script]));
     let (pid, daemon) = (copy.id(), scratch.daemon().id.as_raw_nonzero());
     let ran = umount(&scratch.image());
-    ran.refused(OPERATIONAL, &format!("of process {pid} (sh), of user 0: the kernel lets nobody"));
+    ran.refused(OPERATIONAL, &format!("of process {pid} (sh), of user 0: the kernel lets no user"));
     ran.refused(OPERATIONAL, &format!("kill {pid}; or `kill {daemon}` closes the volume"));
     assert!(scratch.daemon().is_alive());
     scratch.daemon().signal(Signal::TERM);

@@ -54,7 +54,7 @@ pub fn begin() -> Result<()> {
         .map_err(|errno| CliError::new(format!("prctl: {errno}")))
 }
 
-/// What another process has told.
+/// The lines that another process has told.
 #[derive(Debug, Default)]
 pub struct Told {
     pub lines: Vec<String>,
@@ -62,7 +62,7 @@ pub struct Told {
     pub is_all: bool,
 }
 
-/// What this command tells with `arguments` within `limit`. It prints an empty line when it has
+/// The answer of this command to `arguments` within `limit`. It prints an empty line when it has
 /// started, and at the end [`ALL`] or [`SOME`]. A process that cannot be ended is left behind.
 pub fn told_within(
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,

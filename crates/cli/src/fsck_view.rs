@@ -170,7 +170,7 @@ impl TemporaryDir {
 
 impl Drop for TemporaryDir {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.0); // Left behind, it is empty.
+        let _ = std::fs::remove_dir(&self.0); // If it stays, it is empty.
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regression_nobody_can_take_all_names_of_a_temporary_directory() {
+    fn regression_no_user_can_take_all_names_of_a_temporary_directory() {
         let parent = tempfile::tempdir().unwrap();
         for number in 0..1000 {
             let name = format!("onejournal-fsck-{}-{number}", std::process::id());

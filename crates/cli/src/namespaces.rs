@@ -165,7 +165,7 @@ pub fn unmount_patiently(
 pub enum Detached {
     Done,
     /// The namespace is that of a user who may not remove what it was copied with (`MNT_LOCKED` in
-    /// mount_namespaces(7)), and so nobody may.
+    /// mount_namespaces(7)), and so no user may.
     Locked,
 }
 
@@ -193,7 +193,7 @@ pub struct DetachArgs {
     /// The number of the device, MAJOR:MINOR
     #[arg(value_parser = fusectl::parse_device)]
     device: (u32, u32),
-    /// What to do about mounts that programs use
+    /// The advice about mounts that programs use
     manner: Manner,
 }
 

@@ -37,7 +37,7 @@ impl<Found: Send + 'static> ProcessLooks<Found> {
         ProcessLooks::default()
     }
 
-    /// What `look` finds at all processes within `limit`, and whether that is everything. A user
+    /// The finds of `look` at all processes within `limit`, and whether that is everything. A user
     /// whose thread has not come back from the last look is left out.
     pub fn look(
         &mut self,

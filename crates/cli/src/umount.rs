@@ -138,7 +138,7 @@ fn left_open(volume: &Path, has_failed: bool) -> Option<String> {
     }
 }
 
-/// Removes the mounts in other namespaces. Returns their number. One that nobody may remove is an
+/// Removes the mounts in other namespaces. Returns their number. One that no user may remove is an
 /// error after the others.
 fn take_away_elsewhere(volume: &ServedVolume, daemon: Option<&Daemon>) -> Result<usize> {
     let own = NamespaceId::own().map_err(|error| CliError::new(error.to_string()))?;
@@ -165,7 +165,7 @@ fn take_away_elsewhere(volume: &ServedVolume, daemon: Option<&Daemon>) -> Result
     locked.map_or(Ok(count), |holder| Err(CliError::new(what_ends(&holder, daemon))))
 }
 
-/// What ends a mount that nobody may remove. A signal closes the volume when its daemon's own mount
+/// The end of a mount that no user may remove. A signal closes the volume if its daemon's mount
 /// is gone.
 fn what_ends(locked: &Holder, daemon: Option<&Daemon>) -> String {
     let (place, pid) = (locked.place(), locked.pid);
@@ -177,7 +177,7 @@ fn what_ends(locked: &Holder, daemon: Option<&Daemon>) -> String {
         )
     });
     format!(
-        "{place}, of user {user}: the kernel lets nobody unmount there, because that namespace is \
+        "{place}, of user {user}: the kernel lets no user unmount there, because that namespace is \
          in a user namespace. End that process, and others in its namespace: kill {pid}{closing}"
     )
 }

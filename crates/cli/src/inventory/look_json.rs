@@ -1,4 +1,4 @@
-//! What a log's directory says, as JSON. For `#[serde(with)]`.
+//! A look at a log's directory, as JSON. For `#[serde(with)]`.
 
 use std::path::PathBuf;
 

@@ -35,9 +35,8 @@ pub(crate) fn describe_swap(path: &Path, area: &Path) -> InUse {
     InUse { path: path.to_owned(), text, is_held_by_kernel: false }
 }
 
-/// The message as one sentence. `is_it` finds its mounts, of
-/// which those of `users` are believed. `mounted`: the mount in this namespace. `process`: a process with a
-/// lock on the disk.
+/// The message as one sentence. `is_it` finds its mounts, of which those of `users` are believed.
+/// `mounted`: the mount in this namespace. `process`: a process with a lock on the disk.
 fn sentence(
     path: &Path,
     through: Option<u64>,

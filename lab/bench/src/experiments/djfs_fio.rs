@@ -25,9 +25,9 @@ pub const EXPERIMENT: Experiment = Experiment {
             fio runs long enough to go through each several times. They are the explicit \
             checkpoints that jbd2 traces for ext4, and for OneJournal the commits that waited for \
             room, beside the regions that went home. *OneJournal delta, NVRAM* (four regions) is \
-            not DJFS: it logs changed bytes, not a compressed XOR, and brings a region home when its room is \
-            needed, not as soon as it uses the next one. *as in DJFS* is OneJournal with both as \
-            DJFS has them, with two and four regions; *checkpoint=early* has DJFS' policy alone, \
+            not DJFS: it logs changed bytes, not a compressed XOR, and brings a region home when \
+            its room is needed, not as soon as it uses the next one. *as in DJFS* is OneJournal \
+            with both as DJFS has them, with two and four regions; *checkpoint=early* has DJFS' policy alone, \
             with 2, 4 and 8 regions. *NVRAM journaling as in DJFS* logs whole blocks without \
             compression; it is the peer of the paper's 1.8 times. *ext4 journal, journal in \
             memory* is the kernel's ext4, whose journal of 64 MiB is behind a block device; the \
