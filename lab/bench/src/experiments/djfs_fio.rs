@@ -27,10 +27,10 @@ pub const EXPERIMENT: Experiment = Experiment {
             room, beside the regions that went home. *OneJournal delta, NVRAM* (four regions) is \
             not DJFS: it logs changed bytes, not a compressed XOR, and brings a region home when \
             its room is needed, not as soon as it uses the next one. *as in DJFS* is OneJournal \
-            with both as DJFS has them, with two and four regions; *checkpoint=early* has DJFS' policy alone, \
-            with 2, 4 and 8 regions. *NVRAM journaling as in DJFS* logs whole blocks without \
-            compression; it is the peer of the paper's 1.8 times. *ext4 journal, journal in \
-            memory* is the kernel's ext4, whose journal of 64 MiB is behind a block device; the \
+            with both as DJFS has them, with two and four regions; *checkpoint=early* has DJFS' \
+            policy alone, with 2, 4 and 8 regions. *NVRAM journaling as in DJFS* logs whole blocks \
+            without compression; it is the peer of the paper's 1.8 times. *ext4 journal, journal \
+            in memory* is the kernel's ext4, whose journal of 64 MiB is behind a block device; the \
             paper stores to 128 MB of memory. With *order=sync* the kernel collects writes between \
             syncs. fio writes random bytes: the worst case for deltas.",
     paper_claim: "With fsync up to 5.1 times as many writes a second as ext4 ordered and journal \
