@@ -14,7 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
 
 use crate::error::{CliError, Result};
 use crate::surroundings;
@@ -24,7 +25,7 @@ const OPTION: &str = "--aside";
 /// How long a process may take to start on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// How long the end of a process is waited for.
-const END_LIMIT: Duration = Duration::from_millis(500);
+const END_LIMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// The last line of a process that has told everything.
 pub const ALL: &str = "all";
@@ -62,8 +63,9 @@ pub struct Told {
     pub is_all: bool,
 }
 
-/// The answer of this command to `arguments` within `limit`. It prints an empty line when it has
-/// started, and at the end [`ALL`] or [`SOME`]. A process that cannot be ended is left behind.
+/// Runs this command with `arguments`, and returns the lines that it prints within `limit`. It
+/// prints an empty line when it has started, and at the end [`ALL`] or [`SOME`]. A process that
+/// cannot be ended is left behind.
 pub fn told_within(
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     limit: Duration,
@@ -85,14 +87,10 @@ pub fn told_within(
 /// Ends the process, and waits for a moment until it has ended: so long it has its own copy of each
 /// mount of its namespace.
 fn end(mut child: Child) {
-    const PAUSE: Duration = Duration::from_millis(1);
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
     let _ = child.kill();
-    let give_up = Instant::now() + END_LIMIT;
-    while Instant::now() < give_up {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
-        std::thread::sleep(PAUSE);
+    if let Ok(process) = process {
+        let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&END_LIMIT));
     }
     // Without a thread it stays as a zombie.
     let reaper = std::thread::Builder::new().name("oj-reaper".into());

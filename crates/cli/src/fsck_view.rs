@@ -15,8 +15,6 @@ use rustix::io::Errno;
 use crate::error::{CliError, Result};
 
 const BLOCK: u64 = 4096;
-/// How many names a temporary directory is tried with.
-const TRY_COUNT: usize = 100;
 
 /// The volume together with what was written to the view.
 pub struct View {
@@ -156,15 +154,10 @@ impl TemporaryDir {
 
     /// Its name is random: every user may make directories there, and must not take all names.
     fn within(parent: &Path) -> Result<TemporaryDir> {
-        for _ in 0..TRY_COUNT {
-            let path = parent.join(format!("onejournal-fsck-{:016x}", fastrand::u64(..)));
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(TemporaryDir(path)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(CliError::at(&path, error)),
-            }
-        }
-        Err(CliError::at(parent, "is full of directories of earlier runs: onejournal-fsck-*"))
+        let path = parent.join(format!("onejournal-fsck-{:016x}", fastrand::u64(..)));
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| CliError::at(&path, error))?;
+        Ok(TemporaryDir(path))
     }
 }
 

@@ -193,7 +193,7 @@ pub struct DetachArgs {
     /// The number of the device, MAJOR:MINOR
     #[arg(value_parser = fusectl::parse_device)]
     device: (u32, u32),
-    /// The advice about mounts that programs use
+    /// How mounts are removed that programs use
     manner: Manner,
 }
 

@@ -37,8 +37,8 @@ impl<Found: Send + 'static> ProcessLooks<Found> {
         ProcessLooks::default()
     }
 
-    /// The finds of `look` at all processes within `limit`, and whether that is everything. A user
-    /// whose thread has not come back from the last look is left out.
+    /// Everything that `look` finds within `limit`, and whether all processes were looked at. A
+    /// user whose thread has not come back from the last look is left out.
     pub fn look(
         &mut self,
         limit: Duration,

@@ -100,7 +100,7 @@ fn wait_for_end(path: &Path, volume: &ServedVolume, daemon: &Daemon) -> Result<(
         let is_closing = daemon.is_closing_after(waited);
         let is_closing = is_closing
             .map_err(|error| CliError::at(path, format!("unmounted, but not closed: {error}")))?;
-        if !is_closing && waited > volume.patience() {
+        if !is_closing && !volume.may_serve_after(waited) {
             let is_held = !volume.holders().is_empty();
             let (pid, whereabouts) = (daemon.pid, volume.whereabouts());
             let what_to_do = if is_held {
@@ -165,7 +165,7 @@ fn take_away_elsewhere(volume: &ServedVolume, daemon: Option<&Daemon>) -> Result
     locked.map_or(Ok(count), |holder| Err(CliError::new(what_ends(&holder, daemon))))
 }
 
-/// The end of a mount that no user may remove. A signal closes the volume if its daemon's mount
+/// Says how a mount ends that no user may remove. A signal closes the volume if its daemon's mount
 /// is gone.
 fn what_ends(locked: &Holder, daemon: Option<&Daemon>) -> String {
     let (place, pid) = (locked.place(), locked.pid);

@@ -244,9 +244,10 @@ impl ServedVolume {
         self.devices.first().copied()
     }
 
-    /// How long its daemon may continue to serve after the volume was unmounted in this namespace.
-    pub fn patience(&self) -> Duration {
-        if self.holders().is_empty() { UNSEEN_PATIENCE } else { HELD_PATIENCE }
+    /// Whether its daemon may still serve when `waited` has passed since the volume was unmounted
+    /// in this namespace. Looks for other mounts, which takes a process, only when that decides.
+    pub fn may_serve_after(&self, waited: Duration) -> bool {
+        waited < HELD_PATIENCE || waited < UNSEEN_PATIENCE && self.holders().is_empty()
     }
 
     /// The places where it is mounted, as text for the user.
@@ -481,7 +482,7 @@ impl User {
     /// # Errors
     /// It brings everything home and has taken too long.
     pub fn is_leaving(&self, waited: Duration) -> Result<bool> {
-        let is_about_to = || !self.is_mounted_here && waited < self.volume.patience();
+        let is_about_to = || !self.is_mounted_here && self.volume.may_serve_after(waited);
         Ok(self.daemon.is_closing_after(waited)? || is_about_to())
     }
 }
