@@ -262,8 +262,12 @@ fn plots(section: &mut Section, device: &Device, rates: &[Rate]) {
 
 fn judge(section: &mut Section, samples: &Samples, device: &Device, rates: &[Rate]) -> Result<()> {
     let (ours, wasteless) = (okeanos::ours(), okeanos::wasteless());
+    let of_paper = [
+        okeanos::wasteless_as_in_paper().journal(Journal::SameKind).name(),
+        okeanos::selective_as_in_paper().journal(Journal::SameKind).name(),
+    ];
     let slow = Key::at(panel(device, &rates[0]), f64::from(rates[0].streams[0]));
-    for system in [&ours, &wasteless] {
+    for system in [&ours, &wasteless, &of_paper[0], &of_paper[1]] {
         let ratio = samples.ratio(&slow, JOURNAL, system, &okeanos::data_journaling())?;
         section.verdicts.push(Verdict {
             claim: format!("{device}: {system} writes a tenth of data journaling's journal traffic, 100 streams of 1 Kb/s"),
@@ -328,7 +332,8 @@ fn judge_asynchronous(
 ) -> Result<()> {
     let streams = *rate.streams.last().expect("some streams");
     let key = Key::at(panel(device, rate), f64::from(streams));
-    for system in [okeanos::wasteless(), collecting().name()] {
+    let of_paper = okeanos::wasteless_as_in_paper().journal(Journal::SameKind).name();
+    for system in [of_paper, okeanos::wasteless(), collecting().name()] {
         for other in [okeanos::ordered(), okeanos::data_journaling()] {
             let ratio = samples.ratio(&key, LATENCY, &other, &system)?;
             let claim = format!(

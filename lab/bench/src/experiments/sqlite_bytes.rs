@@ -1,5 +1,7 @@
 //! What a transaction of SQLite writes to the device, of values that do not compress and of prose.
 
+use std::time::Duration;
+
 use super::sqlite_clients::transactions;
 use super::{Experiment, Scale};
 use crate::error::{Error, Result};
@@ -23,9 +25,9 @@ pub const EXPERIMENT: Experiment = Experiment {
             checkpoint. Two runs on new databases differ only in the number of transactions; each \
             ends with the database closed and the file system unmounted. The difference of their \
             bytes, divided by the difference of their transactions, is what a transaction costs, \
-            without the setup and with all that comes home later. There are no pauses between the \
-            transactions; with pauses the kernel also writes the pages of a WAL that the extension \
-            did not sync, and [the extension saves less](../databases/sd-card.md#is-it-worth-it). \
+            without the setup and with all that comes home later. Most cases have no pause between \
+            transactions. *A commit every 0.25 s* has one after each, for 65 seconds; there the \
+            kernel also writes the pages of a WAL that the extension did not sync. \
             All file systems have blocks of 4 KiB. SQLite was built with \
             `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`, which most \
             distributions leave out. With the extension on ext4 it writes no rollback journal in \
@@ -56,26 +58,40 @@ struct State {
     autocheckpoint: &'static str,
     /// Whether the WAL is in use before them.
     is_wal_in_use: bool,
+    /// After each transaction.
+    pause: Option<Duration>,
     /// Transactions of the two runs.
     short: usize,
     long: usize,
 }
 
-fn states(scale: &Scale) -> [State; 3] {
+fn states(scale: &Scale) -> [State; 4] {
     [
         State {
             name: "WAL in use",
             journal_mode: "WAL",
             autocheckpoint: "1000",
             is_wal_in_use: true,
+            pause: None,
             short: 100,
             long: scale.pick(600, 3100),
+        },
+        State {
+            name: "WAL in use, a commit every 0.25 s",
+            journal_mode: "WAL",
+            autocheckpoint: "1000",
+            is_wal_in_use: true,
+            pause: Some(Duration::from_millis(250)),
+            short: scale.pick(1, 20),
+            // The kernel writes a page that has been changed for 30 seconds.
+            long: scale.pick(5, 260),
         },
         State {
             name: "WAL that grows",
             journal_mode: "WAL",
             autocheckpoint: "0",
             is_wal_in_use: false,
+            pause: None,
             short: 50,
             long: scale.pick(150, 350),
         },
@@ -84,6 +100,7 @@ fn states(scale: &Scale) -> [State; 3] {
             journal_mode: "DELETE",
             autocheckpoint: "1000",
             is_wal_in_use: false,
+            pause: None,
             short: scale.pick(50, 200),
             long: scale.pick(150, 1700),
         },
@@ -151,7 +168,7 @@ struct Case<'a> {
     values: &'static str,
 }
 
-/// A quick run has one case of English words.
+/// A quick run has one case of English words, and one with pauses, which have no words.
 fn cases<'a>(scale: &Scale, device: &Device, state: &'a State) -> Vec<Case<'a>> {
     let of = |operation, values| {
         let panel = match scale_name(device) {
@@ -162,10 +179,16 @@ fn cases<'a>(scale: &Scale, device: &Device, state: &'a State) -> Vec<Case<'a>> 
     };
     let [insert, update] = OPERATIONS;
     let all = VALUES.into_iter().flat_map(|values| [of(insert, values), of(update, values)]);
-    let is_in_quick = |case: &Case<'_>| {
-        case.values == VALUES[0] || (state.is_wal_in_use && case.operation == update)
+    let is_there = |case: &Case<'_>| {
+        let (is_random, is_update) = (case.values == VALUES[0], case.operation == update);
+        match (state.pause, scale.is_quick) {
+            (None, false) => true,
+            (None, true) => is_random || (state.is_wal_in_use && is_update),
+            (Some(_), false) => is_random,
+            (Some(_), true) => is_random && !is_update,
+        }
     };
-    all.filter(|case| !scale.is_quick || is_in_quick(case)).collect()
+    all.filter(is_there).collect()
 }
 
 /// The device's name where it is not the usual one.
@@ -174,6 +197,7 @@ fn scale_name(device: &Device) -> Option<String> {
 }
 
 impl Case<'_> {
+    /// Systems take turns; with pauses all go at the same pace, each on its device.
     fn round(
         &self,
         lab: &Lab,
@@ -182,23 +206,35 @@ impl Case<'_> {
         samples: &mut Samples,
     ) -> Result<()> {
         let seed = lab.next_seed();
-        let mut systems: Vec<&Running> = running.iter().collect();
-        measure::in_turns(rng, &mut systems, |_, system| {
-            let short = self.written(lab, system, seed, self.state.short)?;
-            let long = self.written(lab, system, seed, self.state.long)?;
+        let together = if self.state.pause.is_some() { running.len() } else { 1 };
+        let mut turns: Vec<&[Running]> = running.chunks(together).collect();
+        measure::in_turns(rng, &mut turns, |_, systems| {
+            let short = self.written(lab, systems, seed, self.state.short)?;
+            let long = self.written(lab, systems, seed, self.state.long)?;
             let transactions = (self.state.long - self.state.short) as f64;
-            let kib = (long as f64 - short as f64) / 1024.0 / transactions;
-            samples.add(&self.key, &system.name, BYTES, kib);
+            for ((system, short), long) in systems.iter().zip(short).zip(long) {
+                let kib = (long as f64 - short as f64) / 1024.0 / transactions;
+                samples.add(&self.key, &system.name, BYTES, kib);
+            }
             Ok(())
         })
     }
 
-    /// The bytes that a new database and so many transactions write, until all are home.
-    fn written(&self, lab: &Lab, system: &Running, seed: u64, transactions: usize) -> Result<u64> {
-        interrupt::check()?;
-        let dir = system.dir.join("bytes");
-        std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
-        let counts = system.until_home(|| {
+    /// The bytes that a new database and so many transactions write on each system, until all are
+    /// home.
+    fn written(
+        &self,
+        lab: &Lab,
+        systems: &[Running],
+        seed: u64,
+        transactions: usize,
+    ) -> Result<Vec<u64>> {
+        let mut started = Vec::new();
+        for system in systems {
+            system.remount()?;
+            let before = system.counts()?;
+            let dir = system.dir.join("bytes");
+            std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
             let client = system.client.apply_to_sqlite(lab.client("sqlite"));
             let client = client
                 .args(["--journal-mode", self.state.journal_mode])
@@ -207,14 +243,28 @@ impl Case<'_> {
                 .args(["--seed", &seed.to_string()]);
             let mut client = client.arg(dir.join("test.db")).start()?;
             client.wait_until_ready()?;
-            let before = if self.state.is_wal_in_use { until_wal_is_in_use() } else { Vec::new() };
-            for line in before.into_iter().chain(self.lines(seed, transactions)) {
-                client.ask(&line)?;
+            started.push((before, dir, client));
+        }
+        let before = if self.state.is_wal_in_use { until_wal_is_in_use() } else { Vec::new() };
+        for line in before {
+            started.iter_mut().try_for_each(|(.., client)| client.ask(&line).map(drop))?;
+        }
+        for line in self.lines(seed, transactions) {
+            interrupt::check()?;
+            started.iter_mut().try_for_each(|(.., client)| client.ask(&line).map(drop))?;
+            if let Some(pause) = self.state.pause {
+                std::thread::sleep(pause);
             }
-            client.finish().map(drop)
-        })?;
-        std::fs::remove_dir_all(&dir).map_err(Error::at(&dir))?;
-        Ok(counts.write_bytes)
+        }
+        let ended = systems.iter().zip(started).map(|(system, (before, dir, client))| {
+            client.finish()?;
+            system.unmount()?;
+            let written = (system.counts()? - before).total().write_bytes;
+            system.mount_again()?;
+            std::fs::remove_dir_all(&dir).map_err(Error::at(&dir))?;
+            Ok(written)
+        });
+        ended.collect()
     }
 
     /// The shorter list is the beginning of the longer one.
