@@ -21,7 +21,10 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use support::{ONEJOURNAL, Scratch, onejournal, run, scratch_dir, spawn, system, text, wait_until};
+use support::{
+    ClaimedMount, ONEJOURNAL, Scratch, onejournal, run, scratch_dir, spawn, system, text,
+    wait_until,
+};
 
 /// Characters that a terminal acts on: sequences of 7 and of 8 bits, a line break, and a letter that turns the
 /// order around.
@@ -364,4 +367,33 @@ fn regression_a_process_that_runs_a_program_without_end_keeps_no_daemon_from_its
     scratch.expect_ended();
     stuck.end();
     scratch.check();
+}
+
+#[test]
+fn regression_a_process_that_runs_a_program_without_end_keeps_no_refusal_waiting() {
+    let Some(stuck) = Stuck::start() else { return };
+    let Some(scratch) = Scratch::mounted("") else { return };
+    let image = scratch.image();
+    for arguments in [&["mkfs", "--force", text(&image)][..], &["fsck", text(&image)]] {
+        let mut command = Command::new(ONEJOURNAL);
+        let mut child = spawn(command.args(arguments).stderr(Stdio::null())).unwrap();
+        assert_eq!(status_of(&mut child).code(), Some(8), "{arguments:?}");
+    }
+    stuck.end();
+    scratch.close_and_check();
+}
+
+/// Every user can mount a server that names any target, also one below a mount that never answers.
+#[test]
+fn regression_a_target_that_another_user_names_is_not_followed() {
+    if !can_mount_fuse() || !is_root() {
+        return;
+    }
+    let scratch = scratch_dir();
+    let silent = ClaimedMount::of_all(Path::new("none"), &scratch.path().join("silent"));
+    let target = silent.dir.join("image");
+    let claimed = ClaimedMount::new(&target, &scratch.path().join("claimed"));
+    let mut command = Command::new(ONEJOURNAL);
+    let mut child = spawn(command.args(["umount", text(&claimed.dir)])).unwrap();
+    assert_eq!(status_of(&mut child).code(), Some(0));
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports)] // each suite uses a part of it
 
 pub mod beside;
+mod claimed;
 mod emulated_disk;
 mod held;
 mod logd;
@@ -23,6 +24,7 @@ use onejournal_testing::{Need, can_mount_fuse, has_loop_devices, has_program, sk
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
 
+pub use claimed::ClaimedMount;
 pub use emulated_disk::EmulatedDisk;
 pub use held::{HeldDevice, wait_until};
 pub use logd::Logd;

@@ -12,9 +12,9 @@
 //! ```text
 //!   helpers                    what mount(8) and fsck(8) start
 //!   daemon logd                the commands that serve: `mount` and `logd`
-//!   mkfs fsck dump umount remount mode set_journal mount_options sync
+//!   mkfs fsck dump umount remount mode set_journal mount_options sync looks
 //!                              the other commands for volumes, and the options of a mount
-//!   ls stat/ top/ probe/ log_commands looks
+//!   ls stat/ top/ probe/ log_commands
 //!                              the commands that show, measure, and manage logs
 //!   own_journal fsck_view watch log_metrics
 //!                              parts of one command

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::namespaces::NamespaceId;
 use crate::output::{print_line, say_json};
 use crate::process_looks::{LOOK_LIMIT, ProcessLooks};
-use crate::{fusectl, inventory, log_commands, users, volumes};
+use crate::{fusectl, inventory, log_commands, umount, users, volumes};
 
 #[derive(Args)]
 pub struct LookArgs {
@@ -33,6 +33,13 @@ enum Subject {
     Namespaces,
     /// Detached volumes
     Detached,
+    /// The advice for an unmounted volume that was not closed
+    LeftOpen {
+        /// Its mount had failed
+        #[arg(long)]
+        has_failed: bool,
+        target: PathBuf,
+    },
 }
 
 pub fn run(args: LookArgs) -> Result<u8> {
@@ -45,6 +52,9 @@ pub fn run(args: LookArgs) -> Result<u8> {
             Vec::from_iter(NamespaceId::of_process(pid).map(|namespace| (pid, namespace)))
         })),
         Subject::Detached => json(inventory::look_for_detached()),
+        Subject::LeftOpen { has_failed, target } => {
+            json((Vec::from_iter(umount::left_open(&target, has_failed)), true))
+        }
     };
     for line in lines {
         say_json!(line);

@@ -5,10 +5,11 @@
 //! removed, in every namespace. Nothing depends on the root directory of the volume, which may be
 //! damaged.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use device::{Access, BlockDevice, Disk};
 use ext4::Survey;
@@ -19,9 +20,12 @@ use crate::counters::Counters;
 use crate::inventory::{MountState, Subject, ask_once};
 use crate::namespaces::{self, Detached, Holder, Manner, NamespaceId};
 use crate::volumes::{Daemon, ServedVolume};
-use crate::{CliError, Result, in_place};
+use crate::{CliError, Result, aside, in_place};
 
 const MOUNTED_ARE: &str = "to list the mounted volumes: onejournal ls";
+/// How long an unmounted volume may take to tell whether it was closed, on a slow disk.
+const CLOSED_LIMIT: Duration = Duration::from_secs(30);
+const HAS_FAILED: &str = "--has-failed";
 
 /// With `only_dead` a mount that serves stays.
 pub fn run(path: &Path, only_dead: bool) -> Result<u8> {
@@ -48,8 +52,11 @@ pub fn run(path: &Path, only_dead: bool) -> Result<u8> {
         }
         None => {}
     }
+    if !volume.has_target(daemon.as_ref()) {
+        return Ok(0);
+    }
     let has_failed = why.is_some() || volume.is_pulled();
-    let Some(left) = left_open(&volume.target, has_failed) else { return Ok(0) };
+    let Some(left) = ask_left_open(&volume.target, has_failed) else { return Ok(0) };
     let why = why.map_or(String::new(), |why| format!(" ({why})"));
     Err(CliError::at(&volume.target, format!("unmounted, but not closed{why}: {left}")))
 }
@@ -117,9 +124,25 @@ fn wait_for_end(path: &Path, volume: &ServedVolume, daemon: &Daemon) -> Result<(
     Ok(())
 }
 
+/// Asks another process for [`left_open`]: the target may be another user's, and its path one that
+/// never answers.
+fn ask_left_open(target: &Path, has_failed: bool) -> Option<String> {
+    let failed = has_failed.then_some(OsStr::new(HAS_FAILED));
+    let look = [OsStr::new("look"), OsStr::new("left-open")].into_iter().chain(failed);
+    let arguments = look.chain([OsStr::new("--"), target.as_os_str()]);
+    let told = aside::told_within(arguments, CLOSED_LIMIT);
+    if !told.is_all {
+        let seconds = CLOSED_LIMIT.as_secs();
+        return Some(format!(
+            "whether it was closed is not known, because a look at it took {seconds} s"
+        ));
+    }
+    told.lines.first().and_then(|line| serde_json::from_str(line).ok())
+}
+
 /// The advice for a volume that was not closed. `None`: it was closed, or is in use again; or it is
-/// gone, and its mount had not failed.
-fn left_open(volume: &Path, has_failed: bool) -> Option<String> {
+/// gone, and its mount had not failed. May wait without an end.
+pub fn left_open(volume: &Path, has_failed: bool) -> Option<String> {
     let device: Arc<dyn BlockDevice> = match Disk::open(volume, Access::ReadOnly) {
         Ok(disk) => Arc::new(disk),
         Err(error) if has_failed && error.source.kind() == io::ErrorKind::NotFound => {

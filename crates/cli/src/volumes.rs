@@ -124,6 +124,9 @@ pub struct ServedVolume {
     pub target: PathBuf,
     /// The users besides root and this one who can have mounted it.
     other_users: Vec<u32>,
+    /// Whether another user named the target. Then it is compared with what daemons of that user
+    /// have open, and not followed: it may be a path that never answers.
+    is_claimed: bool,
 }
 
 impl ServedVolume {
@@ -138,12 +141,16 @@ impl ServedVolume {
             .find_map(|dir| table.iter().rev().find(|entry| entry.dir == *dir));
         let Some(entry) = entry.filter(|entry| entry.is_volume()) else { return Ok(None) };
         let target = backing_file(entry.device).unwrap_or_else(|| entry.source.clone());
+        let users = [ROOT, geteuid().as_raw()];
+        let is_claimed = !(entry.kind.starts_with("fuseblk") || entry.is_of(&users));
+        let owner = if is_claimed { None } else { owner_of(&target) };
         Ok(Some(ServedVolume {
-            media: Medium::of_mount(entry),
+            media: Medium::of_believed(entry, &users),
             dirs: vec![entry.dir.clone()],
             devices: vec![entry.device],
-            other_users: entry.user().into_iter().chain(owner_of(&target)).collect(),
+            other_users: entry.user().into_iter().chain(owner).collect(),
             target,
+            is_claimed,
         }))
     }
 
@@ -177,12 +184,18 @@ impl ServedVolume {
             other_users.extend(entry.user());
             dirs.push(entry.dir);
         }
-        Ok(Some(ServedVolume { media, dirs, devices, target: path.to_owned(), other_users }))
+        let target = path.to_owned();
+        Ok(Some(ServedVolume { media, dirs, devices, target, other_users, is_claimed: false }))
     }
 
     /// Whether it is on one of the media of `other`.
     pub fn is_on(&self, other: &ServedVolume) -> bool {
         self.media.iter().any(|medium| other.media.contains(medium))
+    }
+
+    /// Whether its target may be opened: it is not only another user's word, or `daemon` has it.
+    pub fn has_target(&self, daemon: Option<&Daemon>) -> bool {
+        !self.is_claimed || daemon.is_some()
     }
 
     /// Whether it was on a disk that the kernel does not know any more.
@@ -220,10 +233,12 @@ impl ServedVolume {
         }
         let told = aside::told_within(["look", "daemons"], TELL_LIMIT).lines;
         let mut told = told.iter().filter_map(|line| serde_json::from_str(line).ok());
-        let serves = |found: &LikeDaemon| {
-            self.other_users.contains(&found.user)
-                && found.media.iter().any(|medium| self.media.contains(medium))
+        let target = self.target.to_string_lossy();
+        let has_open = |found: &LikeDaemon| match self.is_claimed {
+            true => found.paths.iter().any(|path| *path == target),
+            false => found.media.iter().any(|medium| self.media.contains(medium)),
         };
+        let serves = |found: &LikeDaemon| self.other_users.contains(&found.user) && has_open(found);
         told.find(serves).map(|found| found.pid)
     }
 
@@ -343,12 +358,19 @@ pub struct LikeDaemon {
     pid: i32,
     user: u32,
     media: Vec<Medium>,
+    /// Their paths, as text.
+    paths: Vec<String>,
 }
 
 /// The process, if it looks like a daemon. May wait without an end.
 pub fn looks_like_daemon(pid: i32) -> Option<LikeDaemon> {
     let (user, _) = device::process_owner(pid).filter(|_| is_daemon(pid))?;
-    Some(LikeDaemon { pid, user, media: open_media(pid).map(|(_, medium)| medium).collect() })
+    let open = open_media(pid).filter_map(|(link, medium)| {
+        let path = fs::read_link(link).ok()?;
+        Some((medium, path.to_string_lossy().into_owned()))
+    });
+    let (media, paths) = open.unzip();
+    Some(LikeDaemon { pid, user, media, paths })
 }
 
 /// Whether the process looks like a `mount` command that serves a volume, and is not closing it.
@@ -549,6 +571,7 @@ mod tests {
             devices: Vec::new(),
             target: PathBuf::new(),
             other_users: Vec::new(),
+            is_claimed: false,
         };
         assert!(on(Medium::Block((4095, 7))).is_pulled());
         assert!(!on(Medium::File { device: 4095, inode: 7 }).is_pulled());

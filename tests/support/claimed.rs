@@ -1,0 +1,49 @@
+//! A mount of another user that says that it is a volume. Its server never answers.
+
+use std::ffi::CString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+/// The user `nobody`.
+const USER: u32 = 65_534;
+
+/// Taken away with the value.
+pub struct ClaimedMount {
+    pub dir: PathBuf,
+    _server: OwnedFd,
+}
+
+impl ClaimedMount {
+    /// On `dir`, which is made. Says that it serves `target`. The kernel refuses other users at
+    /// once.
+    pub fn new(target: &Path, dir: &Path) -> ClaimedMount {
+        ClaimedMount::with(target, dir, "")
+    }
+
+    /// The same, which lets all users wait for an answer.
+    pub fn of_all(target: &Path, dir: &Path) -> ClaimedMount {
+        ClaimedMount::with(target, dir, ",allow_other")
+    }
+
+    fn with(target: &Path, dir: &Path, option: &str) -> ClaimedMount {
+        fs::create_dir(dir).unwrap();
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let server = rustix::fs::open("/dev/fuse", flags, Mode::empty()).unwrap();
+        let fd = server.as_raw_fd();
+        let data = format!("fd={fd},rootmode=40000,user_id={USER},group_id={USER}{option}");
+        let data = CString::new(data).unwrap();
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        mount(target, dir, "fuse.onejournal", flags, data.as_c_str()).unwrap();
+        ClaimedMount { dir: dir.to_owned(), _server: server }
+    }
+}
+
+impl Drop for ClaimedMount {
+    fn drop(&mut self) {
+        let _ = unmount(&self.dir, UnmountFlags::DETACH);
+    }
+}
