@@ -1,13 +1,15 @@
 # Two commands for users: `make demo` shows it, `make test` checks it. `make bench` measures it.
 
 CARGO ?= cargo
-# rust-toolchain.toml pins the compiler. Where rustup cannot download it, the stable one that is installed is used.
+# rust-toolchain.toml pins the compiler. Where rustup cannot download it, the stable one that is
+# installed is used.
 ifeq (,$(shell $(CARGO) --version 2>/dev/null))
 export RUSTUP_TOOLCHAIN := stable
 endif
 
-.PHONY: build install uninstall demo test test-long test-release bench bench-quick bench-full report \
-	fuzz fuzz-crashes lint setup clean plugins test-plugins test-sqlite-suite test-databases bench-plugins python-wheel book
+.PHONY: build install uninstall demo test test-long test-release bench bench-quick \
+	bench-full report fuzz fuzz-crashes lint setup clean plugins test-plugins \
+	test-sqlite-suite test-databases bench-plugins python-wheel book
 .PHONY: test-plugins-asan
 
 # What is installed; the other crates only test it.
@@ -19,10 +21,12 @@ build: setup
 setup:
 	@scripts/setup
 
-# What `make` (and `make plugins`) built: make install PREFIX=/usr DESTDIR=/tmp/package. scripts/install has the other places.
+# What `make` (and `make plugins`) built: make install PREFIX=/usr DESTDIR=/tmp/package.
+# scripts/install has the other places.
 PREFIX ?= /usr/local
 PROFILE ?= release
-export PREFIX DESTDIR PROFILE PAGES SBINDIR BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR UNITDIR SYSUSERSDIR
+export PREFIX DESTDIR PROFILE PAGES SBINDIR BINDIR LIBDIR INCLUDEDIR DATADIR MANDIR UNITDIR
+export SYSUSERSDIR
 install uninstall:
 	@scripts/install $@
 
@@ -30,7 +34,8 @@ demo: setup
 	@$(CARGO) build --release -p onejournal-cli
 	@scripts/demo
 
-# The gate in a quarter of an hour; a night's search from random seeds; and what a release needs, for a day.
+# The gate in a quarter of an hour; a night's search from random seeds; and what a release needs,
+# for a day.
 test: setup
 	@scripts/test
 
@@ -106,7 +111,8 @@ test-plugins-asan: setup
 test-sqlite-suite: setup
 	@scripts/test-sqlite-suite $(WAYS)
 
-# Power cuts under database servers, and the canaries of that test; as root, on Debian or Ubuntu. CUTS=20 for each kind of run.
+# Power cuts under database servers, and the canaries of that test; as root, on Debian or Ubuntu.
+# CUTS=20 for each kind of run.
 test-databases: setup
 	@scripts/test-databases
 
@@ -115,7 +121,8 @@ PYTHON ?= /usr/bin/python3
 python-wheel: setup
 	@# One module each time: Debian's pip, imported first, makes its setuptools fail.
 	@for module in pip setuptools wheel; do $(PYTHON) -c "import $$module" 2>/dev/null || { \
-	echo "python-wheel: $(PYTHON) needs $$module. On Debian or Ubuntu: sudo apt-get install python3-$$module" >&2; \
+	echo "python-wheel: $(PYTHON) needs $$module. On Debian or Ubuntu:" \
+	"sudo apt-get install python3-$$module" >&2; \
 	exit 1; }; done
 	$(PYTHON) -m pip wheel --no-deps --no-build-isolation --wheel-dir $(BUILT)/wheels ./plugins/python
 

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Peer, Scratch, spawn};
 
-/// No commit but those that are asked for.
+/// The interval is longer than any test, so commits happen only when a test asks for them.
 const OPTIONS: &str = "atomic_writes,commit=300";
 
 /// For a peer: the ioctls, and a file that is read through another descriptor each time.
@@ -86,7 +86,10 @@ fn an_abort_restores_what_everybody_sees() {
         let old = r#"[10000,"a"]"#;
         let new = r#"[20000,"ab"]"#;
         one.good("fd = make('f', b'a' * 10000)");
-        two.good("import mmap; kept = open('f', 'rb'); m = mmap.mmap(kept.fileno(), 10000, prot=mmap.PROT_READ)");
+        two.good(
+            "import mmap; kept = open('f', 'rb'); \
+             m = mmap.mmap(kept.fileno(), 10000, prot=mmap.PROT_READ)",
+        );
         for _ in 0..3 {
             one.good("fcntl.ioctl(fd, START); os.pwrite(fd, b'b' * 12000, 8000)");
             assert_eq!(two.good("r = look('f')").to_string(), new);
@@ -126,7 +129,7 @@ fn the_end_of_the_holder_aborts() {
             } else {
                 one.good("os.close(fd)");
             }
-            // Whoever gets the lock next sees nothing of it any more.
+            // The next holder of the lock sees nothing of the aborted transaction.
             two.good("fcntl.lockf(k, fcntl.LOCK_EX); r = look('f'); os.close(k)");
             assert_eq!(two.good("r = look('f')").to_string(), r#"[10000,"a"]"#);
         }
@@ -183,7 +186,7 @@ fn others_may_not_change_the_content_meanwhile() {
 }
 
 #[test]
-fn what_no_transaction_can_hold_is_refused_and_leaves_the_rest() {
+fn a_write_that_overflows_a_transaction_is_refused_and_leaves_the_rest() {
     let _alone = ALONE.lock();
     each_transport(|scratch, _| {
         let Some(mut one) = peer(scratch) else { return };
@@ -230,7 +233,7 @@ r = all(pair[0] == pair[1] for pair in seen)
 ";
 
 #[test]
-fn who_takes_the_lock_never_sees_what_was_aborted() {
+fn a_process_that_takes_the_lock_never_sees_aborted_writes() {
     let _alone = ALONE.lock();
     each_transport(|scratch, _| {
         let Some(mut writer) = peer(scratch) else { return };

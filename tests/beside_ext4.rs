@@ -1,5 +1,5 @@
-//! The same program on a volume of ours and on the kernel's ext4, made with the same options: what it is told must be the
-//! same, line by line.
+//! The same program on a volume of ours and on the kernel's ext4, made with the same options: what
+//! it is told must be the same, line by line.
 
 use crate::support;
 
@@ -82,7 +82,8 @@ fn a_full_volume_is_full_for_the_same_users_and_the_same_calls() {
     }
 }
 
-/// The user and the group that the superblock names may use the reserved blocks, and members of the group.
+/// The user and the group that the superblock names may use the reserved blocks, and members of the
+/// group.
 #[test]
 fn reserved_blocks_may_be_those_of_another_user_and_group() {
     let Some(mut ours) = Ours::new("64M", &["-m", "5"], "order=history") else { return };
@@ -143,7 +144,8 @@ fn pages_that_are_written_back_use_the_space_of_the_files_owner() {
     }
 }
 
-/// Who changes the owner or the group of something takes its set-user-ID and set-group-ID, but not a directory's.
+/// Who changes the owner or the group of something takes its set-user-ID and set-group-ID, but not
+/// a directory's.
 const CHOWN: &str = r#"
 os.chmod('.', 0o777)
 def make_file(name): os.close(os.open(name, os.O_CREAT | os.O_WRONLY))

@@ -74,7 +74,7 @@ fn declared(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_is_declared_is_exported_and_nothing_else() {
+fn the_library_exports_exactly_the_declared_functions() {
     let text = std::fs::read_to_string(header()).expect("header");
     let output = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));
     let symbols = String::from_utf8(output.stdout).expect("text");

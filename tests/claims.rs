@@ -91,7 +91,8 @@ fn regression_an_image_is_mounted_once_by_whatever_way() {
     scratch.close_and_check();
 }
 
-/// The kernel may keep partitions of a file that was attached earlier. They are busy while all of the device is mounted.
+/// The kernel may keep partitions of a file that was attached earlier. They are busy while all of
+/// the device is mounted.
 #[test]
 fn regression_a_dead_mount_of_a_device_with_partitions_does_not_keep_the_image() {
     let Some(mut scratch) = Scratch::new().filter(|_| has_program("addpart")) else { return };
@@ -341,7 +342,7 @@ fn a_claim_holds_across_namespaces() {
 
 /// The claim is kept while e2fsprogs are at work, not only before.
 #[test]
-fn regression_nobody_gets_a_volume_while_it_is_checked_or_made() {
+fn regression_a_volume_cannot_be_mounted_while_it_is_checked_or_made() {
     let Some(scratch) = Scratch::new() else { return };
     if !has_namespaces() {
         return;
@@ -353,7 +354,8 @@ fn regression_nobody_gets_a_volume_while_it_is_checked_or_made() {
         let real = Path::new(real.trim());
         fs::copy(real, root.join("real")).unwrap();
         let script = format!(
-            "#!/bin/sh\nfor way in {} {}; do\nif {ONEJOURNAL} mount $way {}; then exit 99; fi\ndone\n\
+            "#!/bin/sh\nfor way in {} {}; do\n\
+             if {ONEJOURNAL} mount $way {}; then exit 99; fi\ndone\n\
              exec -a {tool} {} \"$@\"\n",
             image.display(),
             device.path.display(),
@@ -477,7 +479,7 @@ fn a_volume_of_another_machine_is_refused_until_it_is_taken_over() {
 }
 
 #[test]
-fn what_this_machine_left_is_recovered_without_a_question() {
+fn a_volume_that_this_machine_left_is_recovered_without_a_question() {
     let Some(mut scratch) = Scratch::new() else { return };
     if !has_namespaces() || !may_name_machine() {
         return;
@@ -530,7 +532,7 @@ fn a_living_process_keeps_even_a_copy() {
     assert_eq!(onejournal(["fsck", text(&copy)]).code, Some(1), "it has ended");
 }
 
-/// Without being asked, a volume that nobody uses is not written to; with a heartbeat it is.
+/// The daemon writes to an idle volume only with `heartbeat`.
 #[test]
 fn an_idle_volume_writes_nothing_unless_its_heart_beats() {
     let Some(mut scratch) = Scratch::mounted("commit=1") else { return };

@@ -151,8 +151,8 @@ fn a_block_device_is_mounted_once() {
     scratch.umount();
 }
 
-/// Nobody holds a lock on a file that is mounted with `-o loop`: it was said to need e2fsck, and
-/// when mounted read-only it was mounted a second time.
+/// The kernel holds no lock on a file that it mounts with `-o loop`. Such a file was said to need
+/// e2fsck, and one that was mounted read-only was mounted a second time.
 #[test]
 fn regression_an_image_that_the_kernel_has_mounted_is_in_use() {
     let Some(mut scratch) = Scratch::new() else { return };
@@ -280,7 +280,8 @@ fn a_full_disk_below_loses_nothing_that_was_acknowledged() {
 
 #[test]
 fn a_plain_umount_leaves_a_clean_volume() {
-    // In a namespace of its own, of which no other process makes a copy: such a copy keeps the volume open.
+    // In a namespace of its own, of which no other process makes a copy: such a copy keeps the
+    // volume open.
     let script = format!(
         r#"set -e; {LET_GO}
         for round in 1 2 3; do
@@ -359,9 +360,10 @@ fn signals_unmount() {
     scratch.close_and_check();
 }
 
-/// Its parent was killed during a long recovery. It waited for itself to answer the end of its mount.
+/// The daemon's parent was killed during a long recovery. The daemon waited for itself to answer
+/// the end of its mount.
 #[test]
-fn regression_a_daemon_that_nobody_hears_takes_its_mount_back() {
+fn regression_a_daemon_without_its_parent_takes_its_mount_back() {
     let Some(scratch) = Scratch::new() else { return };
     for options in ["io_uring=off", "io_uring=off,atomic_writes"] {
         let (nobody, output) = std::io::pipe().unwrap();

@@ -1,5 +1,5 @@
-//! What container storage needs: files without a name, whiteouts, and the upper directory of an overlay on them.
-//! Each program also runs on the kernel's ext4 and must be told the same there.
+//! What container storage needs: files without a name, whiteouts, and the upper directory of an
+//! overlay on them. Each program also runs on the kernel's ext4 and must be told the same there.
 
 use crate::support;
 

@@ -12,8 +12,8 @@ use support::{Peer, Scratch};
 /// Longer than any test: nothing is committed but by a sync.
 const OPTIONS: &str = "commit=300";
 
-/// Of a size for which mke2fs makes a journal in one piece: where a commit crosses from one extent
-/// to the next it takes a write for each.
+/// A volume of a size for which mke2fs makes the journal in one piece: a commit that crosses from
+/// one extent to the next takes a write for each.
 fn mounted(options: &str) -> Option<Scratch> {
     let mut scratch = Scratch::with_size("256M")?;
     scratch.mount(options);
@@ -59,8 +59,8 @@ fn a_new_file_in_new_directories_is_one_write() {
     scratch.close_and_check();
 }
 
-/// The data go home, the record has their checksums, and one flush covers both. The journal does not
-/// get the data.
+/// The data go home, the record has their checksums, and one flush covers both. The journal does
+/// not get the data.
 #[test]
 fn a_large_append_and_its_sync_are_two_writes_and_one_flush() {
     let Some(scratch) = mounted(OPTIONS) else { return };
@@ -128,7 +128,7 @@ fn nothing_for_a_sync_with_nothing_new() {
     other.sync_all().unwrap(); // committed together with the first
     File::open(scratch.dir()).unwrap().sync_all().unwrap();
     assert_eq!(cost(&scratch, &before), (0, 0));
-    // What somebody else changed is not this file's business.
+    // A sync of a file without changes does not commit those of another file.
     fs::write(scratch.path("new"), "z").unwrap();
     file.sync_data().unwrap();
     assert_eq!(cost(&scratch, &before), (0, 0));
@@ -193,8 +193,8 @@ fn a_transaction_of_sqlite_is_one_flush() {
     scratch.close_and_check();
 }
 
-/// The read-ahead is set where a `fuseblk` mount has it: with the kernel's own, 128 KiB, these would be
-/// twice as many.
+/// The read-ahead is set where a `fuseblk` mount has it: with the kernel's own, 128 KiB, these
+/// would be twice as many.
 #[test]
 fn regression_a_cold_sequential_read_takes_large_requests() {
     let Some(mut scratch) = mounted("commit=300,data=ordered") else { return };
@@ -217,9 +217,10 @@ fn requests_each(scratch: &Scratch, count: u64, mut call: impl FnMut(u64)) -> f6
     (scratch.counter("requests") - before) as f64 / count as f64
 }
 
-/// What many links to one file cost is requests: a LOOKUP of the new name, a GETATTR of the directory (whose attributes
-/// the kernel forgets at each change) and the LINK. To remove one costs a LOOKUP only if the kernel has forgotten the name,
-/// which it may do at any time to get memory back. It does not grow with their number, in requests or in bytes of the journal.
+/// What many links to one file cost is requests: a LOOKUP of the new name, a GETATTR of the
+/// directory (whose attributes the kernel forgets at each change) and the LINK. To remove one costs
+/// a LOOKUP only if the kernel has forgotten the name, which it may do at any time to get memory
+/// back. It does not grow with their number, in requests or in bytes of the journal.
 #[test]
 fn a_link_costs_the_same_however_many_there_are() {
     let Some(scratch) = mounted("commit=300,order=history") else { return };

@@ -1,20 +1,23 @@
-//! The documents: every link and anchor leads somewhere, the book names every page, and every command of the README, the
-//! tutorials, the how-to pages and the pages on databases runs.
+//! The documents: every link and anchor leads somewhere, the book names every page, and every
+//! command of the README, the tutorials, the how-to pages and the pages on databases runs.
 //!
 //! A fenced block of a language of [`PROGRAMS`] belongs to one of these, by the comment in the line
 //! before its fence:
 //!
-//! - no comment, and `sh`: it is run. The blocks of a page run in order, in one shell, as root, in an empty directory;
-//!   commands in a comment that begins with `<!-- setup` run, too, and readers do not see them;
+//! - no comment, and `sh`: it is run. The blocks of a page run in order, in one shell, as root, in
+//!   an empty directory; commands in a comment that begins with `<!-- setup` run, too, and readers
+//!   do not see them;
 //! - a `text` block right after one that is run is the end of what it prints;
 //! - `<!-- file: NAME -->`: it is saved as NAME there;
-//! - `<!-- same as: PATH -->`: it equals the file of that path in the repository, which other tests compile;
+//! - `<!-- same as: PATH -->`: it equals the file of that path in the repository, which other tests
+//!   compile;
 //! - `<!-- not run: REASON -->`: it is not run; [`blocks_that_are_not_run_say_why`] lists them;
 //! - `<!-- needs: PROGRAM ... -->` before the first block, or before one of them: the page, or the
-//!   block, is left out where a program is missing; `python3:NAME`, `node:NAME` and so on are modules
-//!   ([`has_module`]), and a path that begins with `/` is a file.
+//!   block, is left out where a program is missing; `python3:NAME`, `node:NAME` and so on are
+//!   modules ([`has_module`]), and a path that begins with `/` is a file.
 //!
-//! `ONEJOURNAL_PAGES=databases/redis cargo test -p onejournal-cli --test it docs::every_command -- --nocapture` runs only pages
+//! With `ONEJOURNAL_PAGES=databases/redis` in the environment,
+//! `cargo test -p onejournal-cli --test it docs::every_command -- --nocapture` runs only pages
 //! whose path contains this word.
 
 use crate::support;
@@ -146,7 +149,8 @@ fn every_link_leads_somewhere() {
 #[test]
 fn a_dead_link_is_found() {
     let page = root().join("docs/SUMMARY.md");
-    let text = "# A `b` c\n[good](#a-b-c) [bad](#nothing)\n[gone](gone.md) `[code](code.md)`\n[x](known-defects.md#none)\n";
+    let text = "# A `b` c\n[good](#a-b-c) [bad](#nothing)\n[gone](gone.md) `[code](code.md)`\n\
+                [x](known-defects.md#none)\n";
     assert_eq!(dead_links(&page, text).len(), 3, "{:?}", dead_links(&page, text));
 }
 
@@ -338,7 +342,8 @@ fn compared(commands: &str, shown: &str) -> String {
     let line_count = shown.lines().count();
     format!(
         "{{\n{commands}}} >../printed\n\
-         tail -n {line_count} ../printed | diff - /dev/fd/4 4<<'END OF TEXT' >&2\n{shown}END OF TEXT\n"
+         tail -n {line_count} ../printed | diff - /dev/fd/4 4<<'END OF TEXT' >&2\n\
+         {shown}END OF TEXT\n"
     )
 }
 
@@ -363,8 +368,8 @@ fn has_needed(name: &str) -> bool {
     }
 }
 
-/// Everything that a page's commands find, in a directory of their own, which other users may enter: a server runs as its
-/// own user.
+/// Everything that a page's commands find, in a directory of their own, which other users may
+/// enter: a server runs as its own user.
 struct Place {
     dir: tempfile::TempDir,
 }
@@ -481,9 +486,8 @@ fn a_command_that_fails_is_found() {
     let run = |text: &str| Place::new().run(&script(&page, &blocks(text).1));
     let ran = run("```sh\ntrue\n```\n\n```sh\nfalse\ntrue\n```\n");
     assert_eq!((ran.code, ran.err.as_str()), (Some(1), "== docs/x.md:2\n== docs/x.md:6\n"));
-    let ran = run(
-        "<!-- file: a -->\n```c\nb\n```\n<!-- not run: no -->\n```sh\nfalse\n```\n```sh\ncat a\n```\n",
-    );
+    let ran = run("<!-- file: a -->\n```c\nb\n```\n<!-- not run: no -->\n```sh\nfalse\n```\n\
+         ```sh\ncat a\n```\n");
     assert_eq!(ran.good(), "b\n");
     let shows = |text: &str| {
         run(&format!("```sh\necho a\necho b\n```\n\nIt prints:\n\n```text\n{text}\n```\n"))
@@ -492,14 +496,16 @@ fn a_command_that_fails_is_found() {
     assert_eq!(shows("c").code, Some(1));
 }
 
-/// The server that a page started is gone when a command after it has failed: it holds no lock any more.
+/// The server that a page started is gone when a command after it has failed: it holds no lock any
+/// more.
 #[test]
 fn servers_end_with_their_page() {
     if !can_run_pages() || !has_program("setsid") {
         return;
     }
     let (page, place) = (root().join("docs/x.md"), Place::new());
-    let text = "```sh\nsetsid flock lock sh -c 'echo > held; exec sleep 1000' </dev/null >/dev/null 2>&1 &\n\
+    let text = "```sh\nsetsid flock lock sh -c 'echo > held; exec sleep 1000' \
+                </dev/null >/dev/null 2>&1 &\n\
                 until [ -e held ]; do sleep 0.01; done\nfalse\n```\n";
     let ran = place.run(&script(&page, &blocks(text).1));
     assert_eq!(ran.code, Some(1), "{ran:?}");

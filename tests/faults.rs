@@ -1,5 +1,5 @@
-//! Faults that tests switch on are in no release build. A program with one is compiled as a release and
-//! as a test build. `scripts/check-release` looks into the product itself.
+//! Faults that tests switch on are in no release build. A program with one is compiled as a release
+//! and as a test build. `scripts/check-release` looks into the product itself.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! `onejournal mount -f`, what it says to the terminal and to the service manager; and what a daemon says to syslog.
+//! `onejournal mount -f`, what it says to the terminal and to the service manager; and what a
+//! daemon says to syslog.
 
 use crate::support;
 
@@ -100,7 +101,7 @@ fn the_service_manager_learns_when_it_is_ready_and_when_it_stops() {
 
 impl Drop for Foreground {
     fn drop(&mut self) {
-        // Of a test that failed.
+        // The process still runs only if the test failed.
         if let Ok(None) = self.child.try_wait() {
             let _ = unmount(&self.dir, UnmountFlags::DETACH);
             let _ = self.child.kill();
@@ -170,7 +171,7 @@ fn a_daemons_messages_go_to_syslog_by_level() {
 }
 
 #[test]
-fn what_goes_wrong_in_a_daemon_is_in_syslog() {
+fn an_error_of_a_daemon_is_in_syslog() {
     let _alone = alone();
     let Some(scratch) = Scratch::empty().filter(|_| has_namespaces()) else { return };
     let ram =

@@ -26,8 +26,8 @@ use support::{
     wait_until,
 };
 
-/// Characters that a terminal acts on: sequences of 7 and of 8 bits, a line break, and a letter that turns the
-/// order around.
+/// Characters that a terminal acts on: sequences of 7 and of 8 bits, a line break, and a letter
+/// that turns the order around.
 const ACTIVE: &str = "/x\x1b]0;title\x07\u{9b}2J\u{7f}\n\u{202e}y";
 
 /// Which requests are not answered until the test ends.

@@ -295,12 +295,12 @@ fn random_operation(dir: &Path, rng: &mut Rng) -> io::Result<()> {
     }
 }
 
-/// What is seen of a mount whose daemon was killed.
+/// The errors of a mount whose daemon was killed.
 const DEAD: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
 
 /// Whether the error is that of a mount whose daemon was killed. A request that the daemon was just
-/// taking when it died fails with what stopped the copying: EIO through `/dev/fuse`, EINTR through a
-/// ring. Before it is killed neither must be seen.
+/// taking when it died fails with what stopped the copying: EIO through `/dev/fuse`, EINTR through
+/// a ring. Before it is killed neither must be seen.
 fn is_dead(errno: Errno, killed: &AtomicBool) -> bool {
     let while_taken = errno == Errno::IO || errno == Errno::INTR;
     DEAD.contains(&errno) || while_taken && killed.load(Ordering::SeqCst)
@@ -466,7 +466,7 @@ fn content(who: usize, index: usize) -> Vec<u8> {
 
 /// Commits are shared by threads; and to sync a new file is enough, its directory need not be.
 #[test]
-fn what_was_acknowledged_to_any_of_four_threads_is_there() {
+fn files_acknowledged_to_any_of_four_threads_survive_a_kill() {
     let seed = tier::seed_of(test_name!());
     let mut rng = Rng::with_seed(seed);
     for round in 0..tier::count(8) {

@@ -1,5 +1,6 @@
-//! The table of `docs/reference/semantics.md` that says what a FUSE file system cannot offer: each row is run, and what a program is
-//! told is what the row says. On the kernel's ext4 the same call works, or the row says so.
+//! The table of `docs/reference/semantics.md` that says what a FUSE file system cannot offer: each
+//! row is run, and what a program is told is what the row says. On the kernel's ext4 the same call
+//! works, or the row says so.
 
 use crate::support;
 
@@ -161,7 +162,7 @@ tell(outcome(set_label, b'second'), label())
     let wanted =
         "first\nok sixteen letters!\nEINVAL sixteen letters!\nEPERM sixteen letters!\nok second\n";
     assert_eq!(told, wanted);
-    // What was set is durable.
+    // The label is durable.
     ours.scratch.kill();
     ours.scratch.mount("");
     ours.scratch.umount();

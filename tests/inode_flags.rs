@@ -1,5 +1,5 @@
-//! Immutable and append-only files, case by case beside the kernel's ext4; who may set these flags; and
-//! what was written before they were set.
+//! Immutable and append-only files, case by case beside the kernel's ext4; who may set these flags;
+//! and what was written before they were set.
 
 use crate::support;
 
@@ -185,7 +185,7 @@ fn a_capability_allows_by_ioctl_what_it_is_for() {
     assert_eq!(as_user("", &["chattr", "+d", file]), failed);
     assert_eq!(as_user("+linux_immutable", &["chattr", "+d", file]), failed);
     assert_eq!(as_user("+fowner", &["chattr", "+d", file]), Some(0));
-    // One's own file: these two flags are nobody's to change without the capability.
+    // One's own file: its owner needs the capability for these two flags only.
     std::os::unix::fs::chown(&path, Some(1000), Some(1000)).unwrap();
     assert_eq!(as_user("", &["chattr", "+A", file]), Some(0));
     for flag in ["i", "a"] {
@@ -259,7 +259,7 @@ view.close(); os.close(IMM); IMM = -1
     }
 }
 
-/// Many at a time: those that wait leave a thread to answer what they wait for.
+/// Many at a time: the ioctls that wait leave a thread for the requests that they wait for.
 #[test]
 fn files_become_immutable_side_by_side() {
     if !has_program("chattr") {

@@ -1,5 +1,5 @@
-//! `make install`, from the build of these tests: what it installs works from where it is installed,
-//! and `make uninstall` takes all of it away.
+//! `make install`, from the build of these tests: what it installs works from where it is
+//! installed, and `make uninstall` takes all of it away.
 
 use crate::support;
 
@@ -21,7 +21,7 @@ fn make(action: &str, root: &Path, variables: &[(&str, &str)]) -> Ran {
     command.arg(format!("DESTDIR={}", root.display()));
     command.args(variables.iter().map(|(name, value)| format!("{name}={value}")));
     command.env("CARGO_TARGET_DIR", target).env("PROFILE", profile);
-    // Of a `make test` that runs this.
+    // `make test` sets these variables when it runs this test.
     run(command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"))
 }
 
@@ -91,7 +91,8 @@ fn the_python_package_is_built_where_its_tools_are_and_names_the_one_that_is_mis
     let place = scratch_dir();
     let python = place.path().join("python");
     // A Python with the modules of `$HAS`, of which two cannot be imported in one statement.
-    let script = "#!/bin/sh\ncase \"$2\" in\n*,*) exit 1;;\nimport\\ *) case \" $HAS \" in *\" ${2#import } \"*) ;; *) exit 1;; esac;;\n\
+    let script = "#!/bin/sh\ncase \"$2\" in\n*,*) exit 1;;\n\
+                  import\\ *) case \" $HAS \" in *\" ${2#import } \"*) ;; *) exit 1;; esac;;\n\
                   pip) echo \"made: $*\";;\nesac\n";
     fs::write(&python, script).unwrap();
     fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
@@ -106,7 +107,8 @@ fn the_python_package_is_built_where_its_tools_are_and_names_the_one_that_is_mis
     wheel("setuptools wheel").refused(2, "apt-get install python3-pip");
 }
 
-/// The plug-ins are not built for this test, so it reads the headers: what they include in quotes must be installed, too.
+/// The plug-ins are not built for this test, so it reads the headers: what they include in quotes
+/// must be installed, too.
 #[test]
 fn headers_of_plugins_include_only_installed_headers() {
     let script = fs::read_to_string(source().join("scripts/install")).unwrap();
@@ -173,7 +175,7 @@ fn an_installation_is_stripped_complete_and_removed_again() {
     }
     make("uninstall", root, &[]).good();
     assert_eq!(files(root), BTreeSet::new());
-    // What is not built is said, and nothing half installed.
+    // Without a build the script says so, and installs nothing.
     let mut command = Command::new(source().join("scripts/install"));
     command.arg("install").env("DESTDIR", root).env("PROFILE", "none");
     run(&mut command).refused(1, "run cargo build --profile none first");

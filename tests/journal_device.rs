@@ -315,7 +315,7 @@ fn another_device_or_an_old_copy_is_not_taken_for_it() {
     world.detach();
     mount(&world.scratch, &image, &given(&other.path)).refused(OPERATIONAL, "empty");
     world.refused("no block device has its journal");
-    // Of another volume.
+    // The journal of another volume.
     let another = world.scratch.root().join("another");
     let words = ["mkfs", "--size", "16M", "--journal", text(&other.path), text(&another)];
     onejournal(words).good();

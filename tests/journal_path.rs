@@ -210,7 +210,7 @@ fn a_journal_in_a_file_and_on_a_device() {
 }
 
 #[test]
-fn what_is_not_this_volumes_journal_is_refused() {
+fn a_file_that_is_not_this_volumes_journal_is_refused() {
     let (Some(mut scratch), Some(another)) = (Scratch::new(), Scratch::new()) else { return };
     let journal = OnTmpfs::new();
     scratch.mount(&journal.options());

@@ -1,8 +1,10 @@
-//! Daemons that are killed, alone or with everything around them, in mount namespaces of their own as containers have.
+//! Daemons that are killed, alone or with everything around them, in mount namespaces of their own
+//! as containers have.
 //!
-//! What is guarded against hangs a machine: a process that drops the last mount of a volume, and is itself the one that
-//! has to answer the kernel then, can be killed no more, and every `sync` waits for it. So each test has a [`Watchdog`]
-//! in another mount namespace, which cuts the connection after a while, whatever happens.
+//! What is guarded against hangs a machine: a process that drops the last mount of a volume, and is
+//! itself the one that has to answer the kernel then, can be killed no more, and every `sync` waits
+//! for it. So each test has a [`Watchdog`] in another mount namespace, which cuts the connection
+//! after a while, whatever happens.
 
 use crate::support;
 
@@ -22,8 +24,8 @@ use support::{
     Daemon, EmulatedDisk, LET_GO, ONEJOURNAL, Ran, Scratch, alone, onejournal, run, spawn, text,
 };
 
-/// A process that after `$2` seconds, for as many again, aborts every connection of the volume in `$1`, unless it was
-/// killed before. It says by its exit code whether it had to.
+/// A process that after `$2` seconds, for as many again, aborts every connection of the volume in
+/// `$1`, unless it was killed before. It says by its exit code whether it had to.
 const WATCHDOG: &str = r#"
     connections=/sys/fs/fuse/connections
     # systemd mounts it on most machines.
@@ -137,7 +139,8 @@ fn volume() -> Option<Scratch> {
     has_namespaces().then(Scratch::new).flatten()
 }
 
-/// Waits until nobody has the volume locked; then everything of it is free, and what was acknowledged is there.
+/// Waits until the volume's lock is free. Then the volume can be mounted, has the acknowledged
+/// files, and is sound.
 #[track_caller]
 fn expect_all(scratch: &mut Scratch, names: &[&str]) {
     let image = File::open(scratch.image()).unwrap();
@@ -266,7 +269,8 @@ fn a_daemon_may_be_killed_while_it_unmounts() {
     watchdog.rest();
 }
 
-/// Waits until a thread of the process is in the state D: it waits in the kernel, and no signal ends that.
+/// Waits until a thread of the process is in the state D: it waits in the kernel, and no signal
+/// ends that.
 #[track_caller]
 fn await_blocked_thread(daemon: &Daemon) {
     let begun = Instant::now();
@@ -293,7 +297,8 @@ fn kernel_stacks(daemon: &Daemon) -> String {
     tasks.flatten().map(of_task).collect()
 }
 
-/// The kernel waits for a page that is being read, and the daemon that has it dropped waits for the kernel.
+/// The kernel waits for a page that is being read, and the daemon that has it dropped waits for the
+/// kernel.
 #[test]
 fn a_daemon_may_be_killed_while_it_has_pages_dropped() {
     let _alone = alone();
@@ -334,7 +339,8 @@ fn a_daemon_may_be_killed_while_it_has_pages_dropped() {
     support::check_clean(&disk.path());
 }
 
-/// A process that is killed is gone only when its disk has answered; until then it has the volume locked.
+/// A process that is killed is gone only when its disk has answered; until then it has the volume
+/// locked.
 #[test]
 fn a_mount_waits_for_a_daemon_that_was_killed() {
     wait_for_a_killed_daemon(|_, disk, dir| onejournal(["mount", text(disk), text(dir)]));
@@ -380,8 +386,9 @@ fn wait_for_a_killed_daemon(mount: impl FnOnce(&Path, &Path, &Path) -> Ran) {
     fs::write(scratch.path("f"), [7; 1 << 20]).unwrap();
     scratch.umount();
     scratch.mount_target(&disk.path(), "");
-    // Not this process: a child that it starts would close the file, and wait for the killed daemon. It is started
-    // before the disk is held: a child that waits for the disk could not be stopped and continued.
+    // Not this process: a child that it starts would close the file, and wait for the killed
+    // daemon. It is started before the disk is held: a child that waits for the disk could not be
+    // stopped and continued.
     let mut command = Command::new("sh");
     command.args(["-c", "read go && exec cat \"$0\""]).arg(scratch.path("f"));
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -415,7 +422,8 @@ fn wait_for_a_killed_daemon(mount: impl FnOnce(&Path, &Path, &Path) -> Ran) {
     support::check_clean(&disk.path());
 }
 
-/// The end of the mount waits for the volume to be closed, and so does the process that unmounts: not the daemon.
+/// The end of the mount waits for the volume to be closed, and so does the process that unmounts:
+/// not the daemon.
 #[test]
 fn a_daemon_may_be_killed_while_it_closes_what_it_unmounts() {
     let _alone = alone();

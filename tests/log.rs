@@ -279,7 +279,7 @@ fn damage_is_shown_and_given_up() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_sentence() {
+fn log_commands_that_cannot_work_are_refused() {
     let daemon = Daemon::start();
     let nowhere = daemon.directories.root.path().join("nowhere");
     let output = Command::new(PROGRAM).args(["log", "ls", "--dir"]).arg(&nowhere).output();
@@ -294,7 +294,7 @@ fn what_cannot_be_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn what_a_killed_daemon_left_is_brought_home() {
+fn records_that_a_killed_daemon_left_in_memory_are_brought_home() {
     let mut daemon = Daemon::start();
     append(&daemon.directories.socket(), "one", 0..3);
     let gc = |more: &[&str]| {

@@ -1,4 +1,5 @@
-//! What the command says when it cannot: the path it is about once, what to do, with the real path in it.
+//! What the command says when it cannot: the path it is about once, what to do, with the real path
+//! in it.
 
 use crate::support;
 
@@ -48,7 +49,8 @@ fn volumes_that_cannot_be_mounted_say_what_to_do() {
     let place = scratch_dir();
     let at = |name: &str| place.path().join(name);
     fs::create_dir(at("mnt")).unwrap();
-    // What mke2fs is given, and the features by which tune2fs makes it a volume of ours, where it can.
+    // What mke2fs is given, and the features by which tune2fs makes it a volume of ours, where it
+    // can.
     let ext2 = "^has_journal,^extent,^huge_file,^dir_nlink,^extra_isize,^64bit,^metadata_csum";
     let made: [(&str, &[&str], &str); 9] = [
         ("blocks", &["-b", "1024"], ""),
@@ -190,7 +192,8 @@ fn a_wrong_command_line_says_what_can_be_said() {
     }
 }
 
-/// Makes a log with one stream, `there`, of one record; its shared memory goes away with the result.
+/// Makes a log with one stream, `there`, of one record; its shared memory goes away with the
+/// result.
 fn make_log(dir: &Path) -> tempfile::TempDir {
     let memory = tmpfs_dir();
     let options = log::Options { memory: memory.path().into(), ..log::Options::default() };
@@ -234,7 +237,7 @@ fn a_reader_that_has_seen_enough_hears_no_complaint() {
     ] {
         assert_eq!(unread(&words), (Some(128 + 13), String::new()), "{words:?}");
     }
-    // What has work to do does it all the same.
+    // These commands do their work all the same.
     let words = ["mkfs", "--size", "16M", "--journal-size", "4M", text(&volume)];
     assert_eq!(unread(&words), (Some(0), String::new()));
     assert_eq!(unread(&["fsck", text(&volume)]), (Some(0), String::new()));

@@ -47,7 +47,7 @@ fn a_mode_is_set_shown_inherited_and_given_up() {
 }
 
 #[test]
-fn what_is_no_mode_is_refused() {
+fn an_unknown_mode_or_a_file_elsewhere_is_refused() {
     let Some(scratch) = Scratch::mounted("") else { return };
     let file = scratch.path("f");
     fs::write(&file, "x").unwrap();
@@ -169,7 +169,8 @@ fn auto_writes_a_large_file_once_and_small_changes_as_deltas() {
         file.write_all_at(&page, step * 4096).unwrap();
         file.sync_data().unwrap();
     }
-    // The first change of a block that is not in memory is logged whole, the second as what differs.
+    // The first change of a block that is not in memory is logged whole, the second as what
+    // differs.
     let journal_bytes = count(&scratch, "journal_bytes") - before;
     assert!(journal_bytes < 20 * (4096 + 512 + 2 * 512), "{journal_bytes} bytes");
     assert_eq!(count(&scratch, "in_place_bytes"), len_bytes);

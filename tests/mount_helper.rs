@@ -1,7 +1,8 @@
-//! A volume as mount(8), fstab, umount(8) and fsck(8) see it: by helpers, which are links to the command.
+//! A volume as mount(8), fstab, umount(8) and fsck(8) see it: by helpers, which are links to the
+//! command.
 //!
-//! mount(8) looks for helpers in `/sbin` alone. So these tests run it in a mount namespace of their own, with the links
-//! laid over that directory.
+//! mount(8) looks for helpers in `/sbin` alone. So these tests run it in a mount namespace of their
+//! own, with the links laid over that directory.
 
 use crate::support;
 
@@ -63,11 +64,13 @@ impl World {
         Command::new(self.helpers.join(name))
     }
 
-    /// Runs the shell script with the helpers in `/sbin`; `$image`, `$mnt` and `$root` are the scratch volume's.
+    /// Runs the shell script with the helpers in `/sbin`; `$image`, `$mnt` and `$root` are the
+    /// scratch volume's.
     fn shell(&self, script: &str) -> Ran {
         // A copy of other tests' mounts would keep them.
         let head = format!(
-            "{} set -e; mount -t overlay -o lowerdir=\"$helpers\":/usr/sbin overlay /usr/sbin; cd \"$root\"\n",
+            "{} set -e; mount -t overlay -o lowerdir=\"$helpers\":/usr/sbin overlay /usr/sbin; \
+             cd \"$root\"\n",
             support::LET_GO
         );
         let mut command = Command::new("unshare");
@@ -93,7 +96,8 @@ impl World {
     }
 }
 
-/// mount(8) finds the helper by the type; umount(8), which needs none, returns when the volume is closed.
+/// mount(8) finds the helper by the type; umount(8), which needs none, returns when the volume is
+/// closed.
 #[test]
 fn mount_takes_either_type_and_umount_closes_the_volume() {
     let _alone = alone();
@@ -120,7 +124,8 @@ fn an_fstab_entry_is_mounted_once_by_its_label() {
     let what = format!("LABEL={}", world.label);
     let options = "defaults,nofail,user,_netdev,x-systemd.automount,comment=mine,errors=remount-ro";
     world.write_fstab(&what, "onejournal", options);
-    let script = "mount -T fstab -a; mount -T fstab -a -v; grep -c \" $mnt \" /proc/self/mountinfo; umount $mnt";
+    let script = "mount -T fstab -a; mount -T fstab -a -v; \
+                  grep -c \" $mnt \" /proc/self/mountinfo; umount $mnt";
     let out = world.shell(script).good();
     assert!(out.contains("already mounted") && out.ends_with("\n1\n"), "{out}");
     // fsck(8) finds the type in fstab; its own options and those of systemd-fsck.
@@ -131,7 +136,8 @@ fn an_fstab_entry_is_mounted_once_by_its_label() {
     world.scratch.check();
 }
 
-/// mount(8) runs the helper as the user, who needs the image and the directory, and may take the volume off again.
+/// mount(8) runs the helper as the user, who needs the image and the directory, and may take the
+/// volume off again.
 #[test]
 fn mount_takes_the_dead_mount_of_an_fstab_entry_off() {
     let _alone = alone();
@@ -410,7 +416,8 @@ fn fsck_at_boot_recovers_and_checks_what_is_marked() {
     let forced = fsck(&world, &["-fp"]);
     assert!(forced.code == Some(0) && forced.out.contains("Pass 1"), "{forced:?}");
     assert_eq!(fsck(&world, &["-y", "-f", "-v"]).code, Some(0));
-    // A block that is in use but not marked so, which only a volume marked as damaged is searched for.
+    // A block that is in use but not marked so, which only a volume marked as damaged is searched
+    // for.
     support::system("debugfs", ["-w", "-R", "freeb 1000 20", text(&image)]).good();
     assert_eq!(fsck(&world, &["-a"]).code, Some(0));
     support::system("debugfs", ["-w", "-R", "ssv state 2", text(&image)]).good();

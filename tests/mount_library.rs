@@ -193,7 +193,7 @@ fn attributes_are_set_and_shown() {
 }
 
 #[test]
-fn a_write_by_somebody_else_takes_set_user_id_off_at_once() {
+fn a_write_by_another_user_takes_set_user_id_off_at_once() {
     let Some(mounted) = Mounted::new() else { return };
     let path = mounted.path("f");
     fs::write(&path, b"x").unwrap();

@@ -21,7 +21,8 @@ fn unpack(scratch: &Scratch, name: &str) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
 }
 
-/// Held by the test that counts requests, and by the one that runs `onejournal ls`: that asks all volumes of the machine.
+/// Held by the test that counts requests, and by the one that runs `onejournal ls`: that asks all
+/// volumes of the machine.
 static REQUESTS: Mutex<()> = Mutex::new(());
 
 /// Requests for a file of its own directory, in hundredths.

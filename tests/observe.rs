@@ -228,7 +228,7 @@ fn watching_shows_each_interval_and_ends_on_a_signal() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_refused() {
+fn a_watch_needs_an_interval_and_a_volume_and_ends_with_it() {
     let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
     onejournal(["stat", "--watch=0", scratch.dir().to_str().unwrap()]).refused(16, "seconds");
     let elsewhere = scratch.root().to_str().unwrap();
@@ -256,7 +256,7 @@ fn a_file_is_told_what_was_written_for_it() {
     std::fs::write(scratch.path("other"), "x").unwrap();
     let stat = file_stat(&scratch, "f");
     assert_eq!((number(&stat["app_bytes"]), number(&stat["fsyncs"])), (3 * 4096, 1));
-    // Three whole blocks and their tags; inodes, bitmaps and directories are nobody's.
+    // Three whole blocks and their tags; inodes, bitmaps and directories count for no file.
     let journal_bytes = number(&stat["journal_bytes"]);
     assert!((3 * 4096..3 * 4096 + 100).contains(&journal_bytes), "{stat}");
     assert_eq!(stat["journal_bytes_by_form"]["block"], stat["journal_bytes"]);
@@ -291,7 +291,7 @@ fn a_file_is_told_what_was_written_for_it() {
 }
 
 #[test]
-fn what_checkpoints_bring_home_is_the_files() {
+fn bytes_that_checkpoints_bring_home_count_for_their_file() {
     let Some(scratch) = Scratch::mounted("commit=300,regions=4,data=journal") else { return };
     let mut file = File::create(scratch.path("f")).unwrap();
     // Several times what the journal of 4 MiB holds.
@@ -309,8 +309,8 @@ fn what_checkpoints_bring_home_is_the_files() {
     scratch.close_and_check();
 }
 
-/// Listens at a loopback address that belongs to this process's test `test` (0 to 7): the port is unused by others when
-/// it is free for a moment.
+/// Listens at a loopback address that belongs to this process's test `test` (0 to 7): the port is
+/// unused by others when it is free for a moment.
 fn listen(test: u32) -> (TcpListener, SocketAddr) {
     let [_, a, b, c] = (std::process::id() << 3 | test).to_be_bytes();
     let listener = TcpListener::bind((Ipv4Addr::new(127, a, b, c), 0)).unwrap();

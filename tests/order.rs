@@ -1,6 +1,6 @@
 //! `-o order=sync`: the kernel collects writes, and a file that gets a name which a crash must not
-//! find empty has its data first. What is still in the kernel is lost when the daemon is killed, so
-//! a killed daemon shows what was fetched.
+//! find empty has its data first. Data that are still in the kernel are lost when the daemon is
+//! killed, so a kill shows which data the daemon has fetched.
 
 use crate::support;
 
@@ -118,7 +118,8 @@ fn durable_writes_are_durable_when_they_return() {
     let Some(mut peer) = support::Peer::new(&scratch.dir()) else { return };
     peer.good(
         "
-for name, flag in [('sync', os.O_SYNC), ('dsync', os.O_DSYNC), ('direct', os.O_DIRECT | os.O_DSYNC)]:
+for name, flag in [('sync', os.O_SYNC), ('dsync', os.O_DSYNC), \
+                   ('direct', os.O_DIRECT | os.O_DSYNC)]:
     fd = os.open(name, os.O_WRONLY | os.O_CREAT | flag)
     page = mmap.mmap(-1, 8192); page[:] = b'p' * 8192
     os.write(fd, page); os.write(fd, page)
@@ -164,7 +165,8 @@ for number in range(300): os.write(fd, b'%s%05d' % (NAME, number) * 20)
     scratch.close_and_check();
 }
 
-/// The kernel has the data, the volume has the blocks: each request for blocks finds the data there.
+/// The kernel has the data, the volume has the blocks: each request for blocks finds the data
+/// there.
 #[test]
 fn requests_for_blocks_see_what_was_written() {
     for options in ["order=sync", "order=sync,data=ordered", "order=sync,threads=1"] {
@@ -211,7 +213,8 @@ fn requests_for_blocks_see_what_was_written() {
     }
 }
 
-/// The data arrive after the capability was set. ext4 takes capabilities off at `write`, and so does the kernel here.
+/// The data arrive after the capability was set. ext4 takes capabilities off at `write`, and so
+/// does the kernel here.
 #[test]
 fn regression_a_capability_that_was_set_after_the_write_stays() {
     let Some(scratch) = Scratch::mounted("order=sync") else { return };
@@ -281,8 +284,8 @@ fn a_remount_to_read_only_makes_everything_durable() {
     scratch.close_and_check();
 }
 
-/// Each holds a thread until another one has answered the kernel's writes. There are more of them than threads may block
-/// at a time.
+/// Each holds a thread until another one has answered the kernel's writes. There are more of them
+/// than threads may block at a time.
 #[test]
 fn many_files_are_replaced_side_by_side() {
     const WRITER_COUNT: usize = 150;

@@ -1,5 +1,5 @@
-//! A volume that was not closed, on another medium than it was mounted on: other sectors, another file system,
-//! another kind of journal.
+//! A volume that was not closed, on another medium than it was mounted on: other sectors, another
+//! file system, another kind of journal.
 
 use crate::support;
 
@@ -73,7 +73,7 @@ fn mkfs_asks_for_force_only_where_a_device_has_a_signature() {
 }
 
 #[test]
-fn what_was_synced_is_there_at_the_other_sector_size() {
+fn synced_files_are_there_at_the_other_sector_size() {
     let Some(mut scratch) = Scratch::new() else { return };
     let image = scratch.image();
     for (written, recovered) in [(512, 4096), (4096, 512)] {
@@ -93,7 +93,7 @@ fn what_was_synced_is_there_at_the_other_sector_size() {
 }
 
 #[test]
-fn what_was_synced_is_there_on_tmpfs_and_back() {
+fn synced_files_are_there_on_tmpfs_and_back() {
     let Some(mut scratch) = Scratch::new() else { return };
     let (image, dir) = (scratch.image(), tmpfs_dir());
     let copy = dir.path().join("copy");
@@ -155,7 +155,8 @@ fn a_journal_that_was_copied_in_part_is_refused() {
     find_and_remove(&mut scratch, &image, &with(&whole));
 }
 
-/// An incarnation that is over leaves nothing to recover: the volume goes on with the sectors that it finds.
+/// An incarnation that is over leaves nothing to recover: the volume goes on with the sectors that
+/// it finds.
 #[test]
 fn a_closed_volume_takes_the_sectors_of_its_medium() {
     let Some(mut scratch) = Scratch::new() else { return };

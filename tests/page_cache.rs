@@ -1,4 +1,4 @@
-//! What the kernel has cached is what the volume holds: after direct writes of every kind, and after
+//! The kernel's cache agrees with the volume: after direct writes of every kind, and after
 //! ioctls that change an inode.
 
 use crate::support;
@@ -181,8 +181,10 @@ fn a_file_opened_with_o_noatime_keeps_its_access_time() {
     fs::write(scratch.path("f"), vec![7; 100_000]).unwrap();
     for statement in [
         "f = os.open('f', os.O_RDONLY | os.O_NOATIME); assert len(os.read(f, 200000)) == 100000",
-        "f = os.open('f', os.O_RDONLY | os.O_NOATIME); m = mmap.mmap(f, 0, prot=mmap.PROT_READ); m[50000]",
-        "f = os.open('f', os.O_RDONLY | os.O_NOATIME | os.O_DIRECT); assert len(os.read(f, 4096)) == 4096",
+        "f = os.open('f', os.O_RDONLY | os.O_NOATIME); \
+         m = mmap.mmap(f, 0, prot=mmap.PROT_READ); m[50000]",
+        "f = os.open('f', os.O_RDONLY | os.O_NOATIME | os.O_DIRECT); \
+         assert len(os.read(f, 4096)) == 4096",
     ] {
         drop(peer);
         scratch.remount(""); // nothing is cached

@@ -248,7 +248,7 @@ fn rename_keeps_to_its_matrix() {
     fs::hard_link(path("g"), path("g2")).unwrap();
     rename("g", "g2").unwrap(); // of one file: nothing happens
     assert!(path("g").exists() && path("g2").exists());
-    // Of a directory into another: `..` and the link counts follow.
+    // A directory moves into another one: `..` and the link counts follow.
     fs::create_dir_all(path("h/sub/subsub")).unwrap();
     rename("h/sub", "empty/sub").unwrap();
     let nlink = |name| fs::metadata(path(name)).unwrap().nlink();
@@ -345,7 +345,7 @@ fn an_unlinked_file_lives_on_while_it_is_open() {
     assert_eq!((file.metadata().unwrap().nlink(), second.metadata().unwrap().len()), (0, 0));
     drop((file, second));
     fs::remove_file(scratch.path("f")).unwrap();
-    // Open when the daemon dies: nobody else will free it.
+    // The file is open when the daemon dies, so the next mount must free it.
     let lost = open();
     lost.write_all_at(&[1; 1 << 20], 0).unwrap();
     fs::remove_file(scratch.path("f")).unwrap();
@@ -733,7 +733,7 @@ fn space_is_shown_and_given_back() {
     drop(file);
     fs::remove_file(scratch.path("f")).unwrap();
     File::open(scratch.dir()).unwrap().sync_all().unwrap();
-    // The kernel tells that nobody has it open any more on a way of its own, a little later.
+    // The kernel reports the last close asynchronously, a little later.
     within_a_minute(|| (space().f_bfree, space().f_ffree) == (before.f_bfree, before.f_ffree));
     fs::write(scratch.path("again"), &block).unwrap();
     scratch.close_and_check();

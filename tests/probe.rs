@@ -1,6 +1,7 @@
 //! `onejournal probe`: what it measures and refuses, and that nothing of it is left.
 //!
-//! Nothing here depends on how fast a disk is. What the figures mean is tested beside the code that judges them.
+//! Nothing here depends on how fast a disk is. What the figures mean is tested beside the code that
+//! judges them.
 
 use crate::support;
 
@@ -125,7 +126,7 @@ fn memory_is_suitable_for_nothing() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_named() {
+fn a_place_that_cannot_be_measured_is_named() {
     let dir = scratch_dir();
     let (file, none) = (dir.path().join("file"), dir.path().join("none"));
     fs::write(&file, "kept").unwrap();

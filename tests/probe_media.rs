@@ -146,7 +146,7 @@ fn a_device_is_overwritten_only_if_asked() {
 }
 
 #[test]
-fn what_a_device_holds_is_named_before_it_is_lost() {
+fn probe_names_the_content_of_a_device_before_it_destroys_it() {
     if !can_mount() {
         return;
     }

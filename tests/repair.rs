@@ -39,7 +39,7 @@ fn a_cleared_root_is_refused_and_repaired() {
     let looked = onejournal(["fsck", "-n", text(&image)]);
     assert!(looked.code.unwrap() & 4 == 4, "{looked:?}");
     assert!(fs::read(&image).unwrap() == before, "a refusal changes nothing");
-    // What is not safe is left to -y.
+    // Only -y makes repairs that are not safe.
     let left = onejournal(["fsck", text(&image)]);
     assert!(left.code.unwrap() & 4 == 4, "{left:?}");
     let repaired = onejournal(["fsck", "-y", text(&image)]);
@@ -83,8 +83,8 @@ fn a_block_device_is_repaired() {
     check_clean(&image);
 }
 
-/// As a cut in the middle of closing leaves it: the sector with the mark, and the one with the checksum,
-/// are from different writes.
+/// As a cut in the middle of closing leaves it: the sector with the mark, and the one with the
+/// checksum, are from different writes.
 #[test]
 fn a_superblock_with_a_torn_mark_is_mended_by_fsck() {
     let Some(mut scratch) = Scratch::mounted("commit=300") else { return };
@@ -133,7 +133,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn what_a_cut_mkfs_leaves_is_refused_and_made_anew() {
+fn a_volume_of_an_interrupted_mkfs_is_refused_and_made_anew() {
     let Some(scratch) = Scratch::empty() else { return };
     let (image, dir) = (scratch.image(), scratch.dir());
     onejournal(["mkfs", "--size", "160M", text(&image)]).good();

@@ -1,5 +1,5 @@
-//! A file that is cut while a volume on it, or with its journal in it, is mounted: what it held is lost, so nothing
-//! is accepted any more, and the file is not made long again.
+//! A file that is cut while a volume on it, or with its journal in it, is mounted: what it held is
+//! lost, so nothing is accepted any more, and the file is not made long again.
 
 use crate::support;
 
@@ -136,7 +136,7 @@ fn check_journal(path: PathBuf, more: &str) {
     let Some(mut scratch) = Scratch::new() else { return };
     scratch.mount(&format!("journal={},journal_size=8M,{OPTIONS}{more}", path.display()));
     sync_new_file(&scratch, "first").unwrap();
-    cut(&path, 6 << 20); // Behind all that was written to it.
+    cut(&path, 6 << 20); // All that was written to it is kept.
     let ran = assert_stopped(&mut scratch, &path, 6 << 20);
     // The commands that recover it need the journal.
     let image = scratch.image();

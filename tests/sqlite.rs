@@ -125,7 +125,8 @@ fn nothing_acknowledged_is_lost_in_a_storm_with_order_sync() {
     storm("order=sync", tier::seed_of(test_name!()));
 }
 
-/// Inserts 60 rows in transactions of its own, some rolled back, while somebody else does the same.
+/// Inserts 60 rows in transactions of its own, some rolled back, while another process does the
+/// same.
 const WORK: &str = "
 for i in range(60):
     db.execute('begin immediate')
@@ -174,7 +175,8 @@ fn two_processes_share_a_database() {
         let mut peer = Peer::new(&scratch.dir()).unwrap();
         for (mode, _) in modes {
             let check = format!(
-                "db = sqlite3.connect('{mode}'); r = db.execute('pragma integrity_check').fetchall(); db.close()"
+                "db = sqlite3.connect('{mode}'); \
+                 r = db.execute('pragma integrity_check').fetchall(); db.close()"
             );
             assert_eq!(peer.good(&check).to_string(), r#"[["ok"]]"#);
         }

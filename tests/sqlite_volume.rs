@@ -1,4 +1,5 @@
-//! The SQLite extension on a volume: no log, fewer syncs, few writes, and nothing acknowledged is lost.
+//! The SQLite extension on a volume: no log, fewer syncs, few writes, and nothing acknowledged is
+//! lost.
 
 use crate::support;
 
@@ -78,8 +79,8 @@ fn rows(connection: &Connection) -> u64 {
     connection.query_row("select count(*) from t", [], |row| row.get(0)).unwrap()
 }
 
-/// Calls of fsync that a transaction of one row takes, and flushes of the device: an fsync of the directory
-/// finds all durable already.
+/// Calls of fsync that a transaction of one row takes, and flushes of the device: an fsync of the
+/// directory finds all durable already.
 fn syncs(scratch: &Scratch, vfs: &str, journal_mode: &str) -> (u64, u64) {
     const COUNT: u64 = 10;
     let connection = open(&scratch.path(&format!("{journal_mode}-{vfs}")), vfs, journal_mode);
@@ -131,7 +132,8 @@ fn order_is_claimed_where_it_is_true_only() {
     }
 }
 
-/// SQLite does not sync a journal that was there before and that somebody gave another mode.
+/// SQLite does not sync its journal here. So the extension sets an existing journal of another mode
+/// to `auto`.
 #[test]
 fn a_journal_of_another_mode_gets_one_that_keeps_order() {
     let Some(scratch) = Scratch::mounted(OPTIONS) else { return };
@@ -293,8 +295,8 @@ fn the_records_of_a_journal_file_are_few_writes() {
     scratch.close_and_check();
 }
 
-/// What the mount did for a transaction, on average: requests, writes, syncs, flushes of the device, bytes written to
-/// the device.
+/// What the mount did for a transaction, on average: requests, writes, syncs, flushes of the
+/// device, bytes written to the device.
 fn cost(
     scratch: &Scratch,
     connection: &Connection,
@@ -326,8 +328,10 @@ fn a_transaction_of_a_rollback_mode_is_few_requests() {
             });
             connection
                 .execute_batch(
-                    "create table u(k integer primary key, v); insert into u(v) with recursive n(i) as \
-                     (select 1 union all select i + 1 from n where i < 4000) select randomblob(90) from n",
+                    "create table u(k integer primary key, v); \
+                     insert into u(v) with recursive n(i) as \
+                     (select 1 union all select i + 1 from n where i < 4000) \
+                     select randomblob(90) from n",
                 )
                 .unwrap();
             let mut rng = fastrand::Rng::with_seed(5);
@@ -342,7 +346,8 @@ fn a_transaction_of_a_rollback_mode_is_few_requests() {
             eprintln!("{journal_mode} {vfs}: {row:?} {updates:?}");
             is_sound(&connection);
             if vfs == "onejournal" {
-                // The header's page is read, and the size of the file is asked for. Then the change.
+                // The header's page is read, and the size of the file is asked for. Then the
+                // change.
                 assert!(row[0] <= 3 && row[1..4] == [1, 0, 1], "{journal_mode}: {row:?}");
                 // Some 95 pages: a part of the change for each 64 KiB.
                 assert!(updates[0] <= 12 && updates[1..3] == [1, 0], "{journal_mode}: {updates:?}");
@@ -371,7 +376,8 @@ fn a_writer_that_dies_leaves_what_was_committed() {
     let Some(mut scratch) = Scratch::with_size("256M") else { return };
     scratch.mount(OPTIONS);
     for journal_mode in ["delete", "truncate", "persist"] {
-        // With a small cache it has written pages, with a large one none. A large transaction has changed the file then.
+        // With a small cache it has written pages, with a large one none. A large transaction has
+        // changed the file then.
         for (cache_size, count) in [("5", 30), ("1000", 30), ("5", MANY), ("1000", MANY)] {
             let path = scratch.path(&format!("{journal_mode}-{cache_size}-{count}"));
             let connection = open(&path, "onejournal", journal_mode);
@@ -436,8 +442,9 @@ fn a_change_is_seen_by_who_has_the_file_cached() {
     scratch.close_and_check();
 }
 
-/// Any statements in any order, on two databases, leave what they leave without the extension, and other programs see
-/// it after each commit. (`mmap_size` is tested above: SQLite itself forgets mappings when it changes.)
+/// Any statements in any order, on two databases, leave what they leave without the extension, and
+/// other programs see it after each commit. (`mmap_size` is tested above: SQLite itself forgets
+/// mappings when it changes.)
 #[test]
 fn the_databases_are_what_they_would_be() {
     let Some(mut scratch) = Scratch::with_size("512M") else { return };
@@ -518,7 +525,8 @@ fn the_databases_are_what_they_would_be() {
             if mode.contains("off") {
                 both("pragma journal_mode=delete");
             }
-            // Another program, which has nothing cached. With `locking_mode=EXCLUSIVE` it is not let in.
+            // Another program, which has nothing cached. With `locking_mode=EXCLUSIVE` it is not
+            // let in.
             if ours.is_autocommit() && random.u8(..4) == 0 && !mode.contains("wal") {
                 let sum = "select total(id), total(length(v)) from t";
                 let stranger = Connection::open(&ours_at).unwrap();
@@ -559,8 +567,8 @@ fn the_databases_are_what_they_would_be() {
     scratch.close_and_check();
 }
 
-/// Larger than the page cache, so that frames are written, read and rewritten before the commit, and with
-/// savepoints and transactions that are rolled back.
+/// Larger than the page cache, so that frames are written, read and rewritten before the commit,
+/// and with savepoints and transactions that are rolled back.
 #[test]
 fn transactions_that_spill_are_whole() {
     let Some(scratch) = Scratch::mounted(OPTIONS) else { return };

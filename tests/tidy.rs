@@ -10,9 +10,9 @@
 //!   never raises one, unless there is no file: after files moved between folders, remove it and
 //!   write it again.
 //!
-//! The files are those that git knows, as they are in the working tree. The test needs the standard
-//! library only: `rustc --test --edition 2024 tests/tidy.rs` makes it in two seconds, and it runs
-//! anywhere below the root of the repository.
+//! The rules read the files that git knows, as they are in the working tree. The test needs the
+//! standard library only: `rustc --test --edition 2024 tests/tidy.rs` makes it in two seconds, and
+//! it runs anywhere below the root of the repository.
 
 #[path = "tidy/circles.rs"]
 mod circles;

@@ -238,7 +238,8 @@ fn waits_for(waiting: u32, pid: u32) -> bool {
     infos.filter_map(|info| fs::read_to_string(info.path()).ok()).any(|info| info.contains(&line))
 }
 
-/// A namespace that is being made has copies of all mounts, which keep a volume open for a moment after umount(8).
+/// A namespace that is being made has copies of all mounts, which keep a volume open for a moment
+/// after umount(8).
 #[test]
 fn a_mount_waits_for_a_copy_of_the_last_one() {
     let _alone = alone();
@@ -419,7 +420,8 @@ fn a_copy_of_a_dead_mount_is_named_and_taken_off() {
     scratch.check();
 }
 
-/// The attributes that tell of the daemon cannot be read then, as when the root directory is damaged.
+/// The attributes that tell of the daemon cannot be read then, as when the root directory is
+/// damaged.
 #[test]
 fn a_root_directory_that_denies_everything_is_unmounted() {
     let _alone = alone();

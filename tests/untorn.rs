@@ -1,6 +1,6 @@
-//! Untorn writes, mounted: what the mount and its files say about them, the declaration that a file needs them, and
-//! everything that would break it. That they are never torn is tested in `write_requests.rs`,
-//! `crates/ext4/tests/untorn.rs` and by crash enumeration.
+//! Untorn writes, mounted: what the mount and its files say about them, the declaration that a file
+//! needs them, and everything that would break it. That they are never torn is tested in
+//! `write_requests.rs`, `crates/ext4/tests/untorn.rs` and by crash enumeration.
 
 use crate::support;
 
@@ -215,7 +215,7 @@ fn a_declared_file_keeps_the_promise_whatever_the_default_is() {
 }
 
 #[test]
-fn what_does_not_hold_cannot_be_declared() {
+fn a_size_that_does_not_hold_cannot_be_declared() {
     let Some(mut scratch) = with_journal("4M") else { return };
     scratch.mount("order=sync");
     let file = scratch.path("file");
@@ -277,7 +277,8 @@ fn a_mount_that_would_tear_is_refused() {
     scratch.close_and_check();
 }
 
-/// The journal is elsewhere, and smaller than the one in the volume that the file was declared with.
+/// The journal is elsewhere, and smaller than the one in the volume that the file was declared
+/// with.
 #[test]
 fn a_smaller_journal_elsewhere_is_refused() {
     let Some(mut scratch) = mounted("order=history") else { return };
@@ -344,7 +345,7 @@ fn renames_and_links_change_no_declaration() {
 }
 
 #[test]
-fn who_asks_for_it_by_name_may_tear() {
+fn a_mount_with_may_tear_may_tear_declared_files() {
     let Some(mut scratch) = mounted("order=history") else { return };
     fs::write(scratch.path("file"), "x").unwrap();
     declare(&scratch, "16K", "file");
@@ -391,7 +392,7 @@ fn a_volume_forgets_when_it_is_told_to() {
     scratch.close_and_check();
 }
 
-/// Whoever may write a file could make the volume refuse mounts of another.
+/// Any user who may write a file could make the volume refuse another user's mounts.
 #[test]
 fn regression_only_the_owner_of_the_volume_declares_a_size_first() {
     use std::os::unix::fs::chown;

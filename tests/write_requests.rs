@@ -1,6 +1,6 @@
-//! Which `write`s reach the volume as one request, and so are atomic: what docs/reference/semantics.md says. The
-//! kernel decides that, so it is counted on the kernel that is running, and records are written while
-//! the daemon is killed.
+//! Which `write`s reach the volume as one request, and so are atomic: what
+//! docs/reference/semantics.md says. The kernel decides that, so it is counted on the kernel that
+//! is running, and records are written while the daemon is killed.
 
 use crate::support;
 
@@ -98,8 +98,8 @@ fn the_writes_that_are_called_atomic_are_one_request() {
     scratch.close_and_check();
 }
 
-/// What `atomic_write_bytes` says: of any size up to it, from memory at any address, over whatever the kernel has of
-/// the file.
+/// What `atomic_write_bytes` says: of any size up to it, from memory at any address, over whatever
+/// the kernel has of the file.
 #[test]
 fn aligned_pages_up_to_atomic_write_bytes_are_one_request() {
     for transport in ["off", "auto"] {
@@ -129,7 +129,8 @@ fn aligned_pages_are_one_request(scratch: &Scratch) {
         let write = format!("os.pwrite(fd, new[:{bytes}], {bytes})");
         assert_eq!(request_count(scratch, &mut peer, prepare, &write), 1, "{write}");
     }
-    // Larger ones are cut at 1 MiB from their start, if their memory begins at the beginning of a page.
+    // Larger ones are cut at 1 MiB from their start, if their memory begins at the beginning of a
+    // page.
     for prepare in ["fd = fresh()", "fd = fresh(os.O_DIRECT)"] {
         let write = "os.pwrite(fd, view[:3 << 20], 16384)";
         assert_eq!(request_count(scratch, &mut peer, prepare, write), 3, "{prepare}");
@@ -191,8 +192,8 @@ fn wait_for(counter: &AtomicUsize, count: usize) {
     }
 }
 
-/// Lets several threads write while another one syncs; kills the daemon; counts torn records, and says
-/// how many there are that were written at all.
+/// Lets several threads write while another one syncs; kills the daemon; counts torn records, and
+/// says how many there are that were written at all.
 fn torn_and_written(scratch: &mut Scratch, how: &How, pause: Duration) -> (usize, usize) {
     scratch.mount("commit=300,order=history");
     let open = |name: &str, flags: rustix::fs::OFlags| {

@@ -73,7 +73,8 @@ class Filler {
       const std::vector<Change> changes = {NextChange()};
       const auto begin = std::chrono::steady_clock::now();
       database_->Write(changes, true);
-      const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
+      const std::chrono::duration<double, std::micro> time =
+          std::chrono::steady_clock::now() - begin;
       times.all.push_back(time.count());
     }
   }
@@ -204,8 +205,10 @@ void FillWhenAsked(const Arguments& arguments, const DatabaseOptions& options) {
 // Both sides in turns.
 void FillInTurns(const char* title, const Arguments& arguments, const DatabaseOptions& ours) {
   std::printf("%s, synchronous, %zu puts a side, logs %s\n", title, arguments.puts,
-              arguments.nvram.empty() ? "through the group log on the same disk" : "on an NVRAM lane");
-  std::printf("%8s %12s %12s %8s %12s %12s %8s\n", "bytes", "plain us", "ours us", "median", "plain mean", "ours mean", "mean");
+              arguments.nvram.empty() ? "through the group log on the same disk"
+                                      : "on an NVRAM lane");
+  std::printf("%8s %12s %12s %8s %12s %12s %8s\n", "bytes", "plain us", "ours us", "median",
+              "plain mean", "ours mean", "mean");
   for (size_t value_bytes : arguments.sizes) {
     Filler theirs(arguments.directory + "/plain", {}, arguments, value_bytes);
     std::optional<Filler> with_streams;
@@ -217,13 +220,15 @@ void FillInTurns(const char* title, const Arguments& arguments, const DatabaseOp
       if (with_streams) with_streams->Fill(kBlockPuts);
     }
     if (!with_streams) {
-      std::printf("%8zu %12.1f %12s %8s %12.1f\n", value_bytes, theirs.times.Median(), "-", "-", theirs.times.Mean());
+      std::printf("%8zu %12.1f %12s %8s %12.1f\n", value_bytes, theirs.times.Median(), "-", "-",
+                  theirs.times.Mean());
       continue;
     }
     Filler& mine = *with_streams;
     const double their_median = theirs.times.Median(), my_median = mine.times.Median();
-    std::printf("%8zu %12.1f %12.1f %7.1fx %12.1f %12.1f %7.1fx\n", value_bytes, their_median, my_median,
-                their_median / my_median, theirs.times.Mean(), mine.times.Mean(), theirs.times.Mean() / mine.times.Mean());
+    std::printf("%8zu %12.1f %12.1f %7.1fx %12.1f %12.1f %7.1fx\n", value_bytes, their_median,
+                my_median, their_median / my_median, theirs.times.Mean(), mine.times.Mean(),
+                theirs.times.Mean() / mine.times.Mean());
     std::fflush(stdout);
   }
 }
@@ -235,7 +240,8 @@ int BenchMain(const char* title, int count, char** words) {
   if (!Parse(count, words, &arguments)) {
     std::fprintf(stderr,
                  "usage: bench DIR [--nvram DIR] [--puts COUNT] [--bytes VALUE_SIZE] [--plain]\n"
-                 "                 [--order fillseq|fillrandom|overwrite] [--values FILE] [--asked]\n");
+                 "                 [--order fillseq|fillrandom|overwrite] [--values FILE] "
+                 "[--asked]\n");
     return 2;
   }
   char memory[] = "/dev/shm/onejournal-bench-XXXXXX";

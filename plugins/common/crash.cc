@@ -51,7 +51,8 @@ Change ChangeOf(uint64_t number, uint64_t life) {
   Change change{"key" + std::to_string(random % kKeyCount), std::nullopt};
   if (random >> 20 & 7) {
     change.value = std::to_string(number) + "/" + std::to_string(life) + ":";
-    change.value->resize(change.value->size() + (random >> 24) % 2000, static_cast<char>('a' + number % 26));
+    change.value->resize(change.value->size() + (random >> 24) % 2000,
+                         static_cast<char>('a' + number % 26));
   }
   return change;
 }
@@ -85,7 +86,8 @@ struct Place {
 };
 
 // Writes until it is killed. A liar says synced of what it did not sync.
-[[noreturn]] void RunChild(const Place& place, const std::string& shared_path, uint64_t first, uint64_t life, bool is_liar) {
+[[noreturn]] void RunChild(const Place& place, const std::string& shared_path, uint64_t first,
+                           uint64_t life, bool is_liar) {
   Shared* shared = MapShared(shared_path);
   std::unique_ptr<Database> database = OpenDatabase(place.Path(), place.Options());
   for (uint64_t number = first;; number++) {
@@ -102,8 +104,8 @@ class Rounds {
   Rounds(const char* program, Place place, uint64_t seed, bool is_liar)
       : program_(program), place_(std::move(place)), is_liar_(is_liar), random_(seed) {}
 
-  // Kills a child; whether the database is what it must be. Ends the program when it is wrong in a way that
-  // no liar explains.
+  // Kills a child; whether the database is what it must be. Ends the program when it is wrong in a
+  // way that no liar explains.
   bool Run(bool loses_memory) {
     const std::string shared_path = place_.root / "shared";
     Shared* shared = MapShared(shared_path);
@@ -137,8 +139,9 @@ class Rounds {
     const pid_t child = fork();
     MUST(child >= 0, "fork");
     if (child == 0) {
-      execl(program_, program_, "--child", place_.root.c_str(), place_.memory.c_str(), place_.is_nvram ? "1" : "0",
-            shared_path.c_str(), first.c_str(), life.c_str(), is_liar_ ? "1" : "0", nullptr);
+      execl(program_, program_, "--child", place_.root.c_str(), place_.memory.c_str(),
+            place_.is_nvram ? "1" : "0", shared_path.c_str(), first.c_str(), life.c_str(),
+            is_liar_ ? "1" : "0", nullptr);
       _exit(127);
     }
     return child;
@@ -147,11 +150,13 @@ class Rounds {
   bool Check(uint64_t least, uint64_t most) {
     std::map<std::string, std::string> found;
     std::unique_ptr<Database> database = OpenDatabase(place_.Path(), place_.Options());
-    database->ForEach([&](const std::string& key, const std::string& value) { found[key] = value; });
+    database->ForEach(
+        [&](const std::string& key, const std::string& value) { found[key] = value; });
     const auto at = found.find("last");
     const uint64_t last = at == found.end() ? 0 : std::stoull(at->second);
     if (at != found.end()) found.erase(at);
-    const std::string range = std::to_string(last) + " of " + std::to_string(least) + " to " + std::to_string(most);
+    const std::string range =
+        std::to_string(last) + " of " + std::to_string(least) + " to " + std::to_string(most);
     MUST(last <= most, "invented: " + range);
     if (last < least) {
       MUST(is_liar_, "lost what was acknowledged: " + range);
@@ -197,14 +202,18 @@ class Scratch {
   Place place;
 };
 
-void RunPlace(const char* program, bool is_nvram, bool loses_memory, int round_count, uint64_t seed) {
+void RunPlace(const char* program, bool is_nvram, bool loses_memory, int round_count,
+              uint64_t seed) {
   Scratch scratch(is_nvram);
   Rounds rounds(program, scratch.place, seed, false);
   for (int round = 0; round < round_count; round++) MUST(rounds.Run(loses_memory), "no liar");
   MUST(rounds.last() > 0, "nothing was written");
-  std::printf("%s, %s: %d kills, %llu operations, seed %llu: nothing acknowledged was lost, nothing invented\n",
-              is_nvram ? "NVRAM lane" : "block media", loses_memory ? "memory lost" : "process ended", round_count,
-              static_cast<unsigned long long>(rounds.last()), static_cast<unsigned long long>(seed));
+  std::printf("%s, %s: %d kills, %llu operations, seed %llu: nothing acknowledged was lost, "
+              "nothing invented\n",
+              is_nvram ? "NVRAM lane" : "block media",
+              loses_memory ? "memory lost" : "process ended", round_count,
+              static_cast<unsigned long long>(rounds.last()),
+              static_cast<unsigned long long>(seed));
   std::fflush(stdout);
 }
 
@@ -226,13 +235,16 @@ void RunCanary(const char* program, uint64_t seed) {
 int CrashMain(int count, char** arguments) {
   if (count == 9 && std::string(arguments[1]) == "--child") {
     const Place place = {arguments[2], arguments[3], std::string(arguments[4]) == "1"};
-    RunChild(place, arguments[5], std::stoull(arguments[6]), std::stoull(arguments[7]), std::string(arguments[8]) == "1");
+    RunChild(place, arguments[5], std::stoull(arguments[6]), std::stoull(arguments[7]),
+             std::string(arguments[8]) == "1");
   }
   const int round_count = count > 1 ? std::atoi(arguments[1]) : 40;
   const uint64_t seed = count > 2 ? std::stoull(arguments[2]) : std::random_device()();
   const char* program = "/proc/self/exe";
   for (bool is_nvram : {false, true}) {
-    for (bool loses_memory : {false, true}) RunPlace(program, is_nvram, loses_memory, round_count, seed);
+    for (bool loses_memory : {false, true}) {
+      RunPlace(program, is_nvram, loses_memory, round_count, seed);
+    }
   }
   RunCanary(program, seed);
   return 0;

@@ -17,7 +17,8 @@
 #define MUST(condition, text)                                                                     \
   do {                                                                                            \
     if (!(condition)) {                                                                           \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, std::string(text).c_str()); \
+      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition,                     \
+                   std::string(text).c_str());                                                    \
       std::exit(1);                                                                               \
     }                                                                                             \
   } while (0)
@@ -35,7 +36,8 @@ class Database {
   virtual ~Database() = default;
   // Ends the program when it fails.
   virtual void Write(const std::vector<Change>& changes, bool sync) = 0;
-  virtual void ForEach(const std::function<void(const std::string&, const std::string&)>& visit) = 0;
+  virtual void ForEach(
+      const std::function<void(const std::string&, const std::string&)>& visit) = 0;
   virtual void Compact() = 0;
 };
 
@@ -47,11 +49,13 @@ struct DatabaseOptions {
 };
 
 // Each plugin has one of each. Opens or makes a database; the error is in *text.
-std::unique_ptr<Database> TryOpenDatabase(const std::string& path, const DatabaseOptions& options, std::string* text);
+std::unique_ptr<Database> TryOpenDatabase(const std::string& path, const DatabaseOptions& options,
+                                          std::string* text);
 void DestroyDatabase(const std::string& path, const DatabaseOptions& options);
 void ExportDatabase(const std::string& path, const DatabaseOptions& options);
 
-inline std::unique_ptr<Database> OpenDatabase(const std::string& path, const DatabaseOptions& options) {
+inline std::unique_ptr<Database> OpenDatabase(const std::string& path,
+                                              const DatabaseOptions& options) {
   std::string text;
   std::unique_ptr<Database> database = TryOpenDatabase(path, options, &text);
   MUST(database != nullptr, text);

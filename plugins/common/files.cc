@@ -20,7 +20,8 @@ Contents Fill(Database* database, int seed) {
   Contents contents;
   for (int number = 0; number < kPutCount; number++) {
     const std::string key = "key" + std::to_string(number * 7919 % kPutCount);
-    const std::string value = std::to_string(seed) + std::string(static_cast<size_t>(number % 500), 'x');
+    const std::string value =
+        std::to_string(seed) + std::string(static_cast<size_t>(number % 500), 'x');
     database->Write({{key, value}}, number % 100 == 0);
     contents[key] = value;
   }
@@ -29,7 +30,8 @@ Contents Fill(Database* database, int seed) {
 
 Contents ContentsOf(Database* database) {
   Contents contents;
-  database->ForEach([&](const std::string& key, const std::string& value) { contents[key] = value; });
+  database->ForEach(
+      [&](const std::string& key, const std::string& value) { contents[key] = value; });
   return contents;
 }
 
@@ -101,7 +103,8 @@ void TestMovingAndOtherLogs(const TestPlace& place) {
 
 void TestTwoDatabasesInOneLog(const TestPlace& place) {
   const std::string second = place.root / "second";
-  std::unique_ptr<Database> one = OpenDatabase(place.path, place.options), two = OpenDatabase(second, place.options);
+  std::unique_ptr<Database> one = OpenDatabase(place.path, place.options),
+                            two = OpenDatabase(second, place.options);
   const Contents first = Fill(one.get(), 1), other = Fill(two.get(), 2);
   one.reset();
   two.reset();
@@ -139,7 +142,7 @@ void TestStreams(const TestPlace& place) {
     const std::string part(len, static_cast<char>('a' + len % 26));
     MUST(writer->Append(part.data(), part.size()).ok(), "append");
     expected += part;
-    // What was not synced can be read, as from a file.
+    // Unsynced bytes can be read, as from a file.
     MUST(ReadAll(streams.get(), path) == expected && writer->size() == expected.size(), "read");
   }
   MUST(writer->Sync().ok(), "sync");
@@ -157,7 +160,8 @@ void TestStreams(const TestPlace& place) {
   MUST(!streams->Forget(place.path).ok(), "a directory with streams is not forgotten");
   MUST(streams->CopyToFile(path, place.path + "/copy").ok(), "copy");
   MUST(fs::file_size(place.path + "/copy") == expected.size(), "copy");
-  MUST(streams->Create(path, &writer).ok() && ReadAll(streams.get(), path).empty(), "created anew: empty");
+  MUST(streams->Create(path, &writer).ok() && ReadAll(streams.get(), path).empty(),
+       "created anew: empty");
   MUST(streams->Remove(path).ok() && streams->Exists(path).not_found(), "removed");
   MUST(!writer->Append("x", 1).ok(), "a removed file takes nothing");
 }
@@ -166,7 +170,8 @@ void TestNames() {
   for (const char* name : {"000001.log", "/a/b/123.log", "MANIFEST-000004", "x/MANIFEST-1"}) {
     MUST(Streams::IsLogName(name), name);
   }
-  for (const char* name : {"LOG", "x.log", ".log", "1.log.trash", "CURRENT", "MANIFEST-", "MANIFEST-1x", "000001.ldb"}) {
+  for (const char* name : {"LOG", "x.log", ".log", "1.log.trash", "CURRENT", "MANIFEST-",
+                           "MANIFEST-1x", "000001.ldb"}) {
     MUST(!Streams::IsLogName(name), name);
   }
 }
@@ -174,7 +179,8 @@ void TestNames() {
 }  // namespace
 
 TestPlace::TestPlace(bool is_nvram) {
-  char root_name[] = "/tmp/onejournal-files-XXXXXX", memory_name[] = "/dev/shm/onejournal-files-XXXXXX";
+  char root_name[] = "/tmp/onejournal-files-XXXXXX";
+  char memory_name[] = "/dev/shm/onejournal-files-XXXXXX";
   MUST(mkdtemp(root_name) != nullptr && mkdtemp(memory_name) != nullptr, "mkdtemp");
   root = root_name;
   memory_ = memory_name;
@@ -206,8 +212,8 @@ std::vector<std::string> TestPlace::StreamNames() const {
 void TestFiles() {
   TestNames();
   for (bool is_nvram : {false, true}) {
-    for (const auto test : {TestStreams, TestReopening, TestDestroying, TestAdoptionAndExport, TestMovingAndOtherLogs,
-                            TestTwoDatabasesInOneLog}) {
+    for (const auto test : {TestStreams, TestReopening, TestDestroying, TestAdoptionAndExport,
+                            TestMovingAndOtherLogs, TestTwoDatabasesInOneLog}) {
       test(TestPlace(is_nvram));
     }
   }

@@ -9,7 +9,8 @@
 
 namespace onejournal {
 
-// A directory of its own for each test, with a database's and a log's place in it, and shared memory.
+// A directory of its own for each test, with a database's and a log's place in it, and shared
+// memory.
 class TestPlace {
  public:
   explicit TestPlace(bool is_nvram);

@@ -1,4 +1,5 @@
-// Which log a LevelDB or RocksDB database uses. Installed beside the plug-ins' headers, which include it.
+// Which log a LevelDB or RocksDB database uses. Installed beside the plug-ins' headers, which
+// include it.
 
 #ifndef ONEJOURNAL_PLUGINS_COMMON_LOG_OPTIONS_H_
 #define ONEJOURNAL_PLUGINS_COMMON_LOG_OPTIONS_H_
@@ -10,7 +11,8 @@
 
 namespace onejournal {
 
-// Where the log is, and how it is made if it does not exist. 0 or empty means the default of onejournal_log.h.
+// Where the log is, and how it is made if it does not exist. 0 or empty means the default of
+// onejournal_log.h.
 struct LogOptions {
   std::string path;
   std::string nvram;

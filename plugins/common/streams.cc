@@ -30,7 +30,8 @@ Result SystemError(const std::string& what) {
 }
 
 bool AreDigits(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 bool StartsWith(const std::string& text, const std::string& prefix) {
@@ -147,7 +148,7 @@ Result Reader::Fill() {
   // Cursors show what is durable; a file shows what was written.
   if (end != appended) result = Checked(onejournal_flush(stream_.get()));
   if (!result.ok()) return result;
-  // Also when all is durable: some may have become so behind the first look.
+  // Looks again even if all is durable: records may have become durable after the first look.
   return Checked(onejournal_cursor_next(cursor_.get(), &rest_));
 }
 
@@ -225,7 +226,8 @@ Result Streams::Tag(const std::string& directory, std::string* tag) {
   }
   if (lines[2] != uuid_) {
     return {ONEJOURNAL_EINCOMPATIBLE,
-            directory + " has its logs in another log: it was in " + lines[3] + ", this one is in " + path_};
+            directory + " has its logs in another log: it was in " + lines[3] +
+                ", this one is in " + path_};
   }
   *tag = lines[1];
   return {};
@@ -236,7 +238,8 @@ Result Streams::MakeTag(const std::string& directory, std::string* tag) {
   Result result = Tag(directory, tag);
   if (!result.not_found()) return result;
   const std::string made = NewTag();
-  const std::string text = std::string(kFirstLine) + "\n" + made + "\n" + uuid_ + "\n" + path_ + "\n";
+  const std::string text =
+      std::string(kFirstLine) + "\n" + made + "\n" + uuid_ + "\n" + path_ + "\n";
   const std::string path = directory + "/" + kTagFile;
   result = ReplaceFile(path, [&](int fd) { return WriteAll(fd, text.data(), text.size(), path); });
   if (result.ok()) *tag = made;
@@ -331,7 +334,8 @@ Result Streams::List(const std::string& directory, std::vector<std::string>* nam
   std::vector<char> text(4096);
   size_t len = 0;
   int code;
-  while ((code = onejournal_log_list(log_.get(), text.data(), text.size(), &len)) == ONEJOURNAL_ERANGE) {
+  while ((code = onejournal_log_list(log_.get(), text.data(), text.size(), &len)) ==
+         ONEJOURNAL_ERANGE) {
     text.resize(len * 2);
   }
   if (code != 0) return Checked(code);

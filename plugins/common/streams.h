@@ -1,12 +1,14 @@
-// Streams of the log service in place of a database's log files. The LevelDB and the RocksDB plug-in share this.
+// Streams of the log service in place of a database's log files. The LevelDB and the RocksDB
+// plug-in share this.
 //
-// A file NNNNNN.log or MANIFEST-NNNNNN in directory DIR is the stream TAG.NNNNNN.log. The content of the file is the
-// payloads of the stream's records, one after the other. TAG is 32 random hexadecimal digits. The file DIR/.onejournal
-// holds it, with the identity of the log. So a database may be moved, and it is refused with another log. A name
-// without a stream is an ordinary file. So a database that was made without the plug-in can be used with it.
+// A file NNNNNN.log or MANIFEST-NNNNNN in directory DIR is the stream TAG.NNNNNN.log. The content
+// of the file is the payloads of the stream's records, one after the other. TAG is 32 random
+// hexadecimal digits. The file DIR/.onejournal holds it, with the identity of the log. So a
+// database may be moved, and it is refused with another log. A name without a stream is an ordinary
+// file. So a database that was made without the plug-in can be used with it.
 //
-// Threads: several threads may use everything here. One writer or reader is used by one thread at a time, except for
-// Writer::Sync.
+// Threads: several threads may use everything here. One writer or reader is used by one thread at a
+// time, except for Writer::Sync.
 
 #ifndef ONEJOURNAL_PLUGINS_COMMON_STREAMS_H_
 #define ONEJOURNAL_PLUGINS_COMMON_STREAMS_H_
@@ -46,15 +48,16 @@ using LogHandle = std::unique_ptr<onejournal_log, LogDeleter>;
 using StreamHandle = std::unique_ptr<onejournal_stream, StreamDeleter>;
 using CursorHandle = std::unique_ptr<onejournal_cursor, CursorDeleter>;
 
-// A file that is appended to. What was appended survives the end of the process; after Sync() what the log's
-// durability says.
+// A file that is appended to. What was appended survives the end of the process; after Sync() what
+// the log's durability says.
 class Writer {
  public:
   Writer(StreamHandle stream, uint64_t size) : stream_(std::move(stream)), size_(size) {}
   ~Writer();
 
-  // After a failure every later call fails with it, as does Sync(): the file ends there, maybe within what was to be
-  // appended. Databases go on after an error, and what they would write behind such a hole could not be read.
+  // After a failure every later call fails with it, as does Sync(): the file ends there, maybe
+  // within what was to be appended. Databases go on after an error, and what they would write
+  // behind such a hole could not be read.
   Result Append(const char* data, size_t len);
   // May be called while another thread appends.
   Result Sync();

@@ -34,7 +34,9 @@ class LevelDb final : public Database {
     leveldb::ReadOptions options;
     options.verify_checksums = true;
     std::unique_ptr<leveldb::Iterator> at(db_->NewIterator(options));
-    for (at->SeekToFirst(); at->Valid(); at->Next()) visit(at->key().ToString(), at->value().ToString());
+    for (at->SeekToFirst(); at->Valid(); at->Next()) {
+      visit(at->key().ToString(), at->value().ToString());
+    }
     MUST(at->status().ok(), at->status().ToString());
   }
 
@@ -45,7 +47,8 @@ class LevelDb final : public Database {
   const std::unique_ptr<leveldb::DB> db_;
 };
 
-leveldb::Options LevelDbOptions(const DatabaseOptions& options, std::unique_ptr<leveldb::Env>* env) {
+leveldb::Options LevelDbOptions(const DatabaseOptions& options,
+                                std::unique_ptr<leveldb::Env>* env) {
   leveldb::Options found;
   found.create_if_missing = true;
   found.paranoid_checks = true;
@@ -60,7 +63,8 @@ leveldb::Options LevelDbOptions(const DatabaseOptions& options, std::unique_ptr<
 
 }  // namespace
 
-std::unique_ptr<Database> TryOpenDatabase(const std::string& path, const DatabaseOptions& options, std::string* text) {
+std::unique_ptr<Database> TryOpenDatabase(const std::string& path, const DatabaseOptions& options,
+                                          std::string* text) {
   std::unique_ptr<leveldb::Env> env;
   leveldb::DB* db = nullptr;
   leveldb::Status status = leveldb::DB::Open(LevelDbOptions(options, &env), path, &db);

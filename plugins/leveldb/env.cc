@@ -2,14 +2,17 @@
 //
 // Three moments make something durable besides a sync of a log:
 //
-// 1. When a MANIFEST is synced, the names in its directory become durable, because the tables that it names must be
-//    there after a crash. LevelDB's own Env does this, too.
-// 2. Before a stream is removed, the names in the directory become durable. The removal is durable at once, and the
-//    table that replaces the log, or the CURRENT that names another MANIFEST, might be in memory only.
-// 3. When a log is closed, it becomes durable. LevelDB closes a log when it begins the next one. Otherwise a synchronous
-//    put in the new log could survive a power cut that earlier puts in the old log do not.
+// 1. When a MANIFEST is synced, the names in its directory become durable, because the tables that
+//    it names must be there after a crash. LevelDB's own Env does this, too.
+// 2. Before a stream is removed, the names in the directory become durable. The removal is durable
+//    at once, and the table that replaces the log, or the CURRENT that names another MANIFEST,
+//    might be in memory only.
+// 3. When a log is closed, it becomes durable. LevelDB closes a log when it begins the next one.
+//    Otherwise a synchronous put in the new log could survive a power cut that earlier puts in the
+//    old log do not.
 //
-// CURRENT is an ordinary file. LevelDB replaces it by renaming, once each time a database is opened.
+// CURRENT is an ordinary file. LevelDB replaces it by renaming, once each time a database is
+// opened.
 
 #include <leveldb/slice.h>
 
@@ -37,7 +40,8 @@ Status ToStatus(const Result& result, const std::string& path) {
   return Status::IOError(path, result.text);
 }
 
-// Which directories have names that may not be durable. One that was not seen yet may have some of an earlier process.
+// Which directories have names that may not be durable. One that was not seen yet may have some of
+// an earlier process.
 class Names {
  public:
   // To be called when the change was made.
@@ -87,7 +91,7 @@ class WritableStream final : public leveldb::WritableFile {
       : path_(std::move(path)), writer_(std::move(writer)), names_(names) {}
 
   ~WritableStream() override {
-    // Whoever wants to know calls Close.
+    // A caller that needs the result calls Close.
     if (writer_ != nullptr) WritableStream::Close();
   }
 
@@ -143,7 +147,8 @@ class StreamEnv final : public leveldb::EnvWrapper {
     Result result = streams_->Exists(path);
     if (result.not_found()) return target()->NewRandomAccessFile(path, file);
     *file = nullptr;
-    return result.ok() ? Status::NotSupported(path, "a stream is read from its beginning") : ToStatus(result, path);
+    return result.ok() ? Status::NotSupported(path, "a stream is read from its beginning")
+                       : ToStatus(result, path);
   }
 
   Status NewWritableFile(const std::string& path, leveldb::WritableFile** file) override {
@@ -173,7 +178,8 @@ class StreamEnv final : public leveldb::EnvWrapper {
     return ToStatus(result, path);
   }
 
-  // What cannot be looked at may be there: better an error when it is opened than a log that is passed over.
+  // What cannot be looked at may be there: better an error when it is opened than a log that is
+  // passed over.
   bool FileExists(const std::string& path) override {
     return !streams_->Exists(path).not_found() || target()->FileExists(path);
   }
@@ -227,7 +233,9 @@ class StreamEnv final : public leveldb::EnvWrapper {
     return result.not_found() ? Status::OK() : ToStatus(result, to);
   }
 
-  Status Export(const std::string& directory) { return ToStatus(streams_->Export(directory), directory); }
+  Status Export(const std::string& directory) {
+    return ToStatus(streams_->Export(directory), directory);
+  }
 
  private:
   leveldb::WritableFile* NewStream(const std::string& path, std::unique_ptr<Writer> writer) {

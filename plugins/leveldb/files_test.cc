@@ -17,7 +17,8 @@ bool appends_fail = false;
 }  // namespace
 
 // Stands before the library's own.
-extern "C" int onejournal_append(const onejournal_stream* stream, const void* data, size_t len, uint64_t* lsn) {
+extern "C" int onejournal_append(const onejournal_stream* stream, const void* data, size_t len,
+                                 uint64_t* lsn) {
   using Append = int(const onejournal_stream*, const void*, size_t, uint64_t*);
   static Append* const append = reinterpret_cast<Append*>(dlsym(RTLD_NEXT, "onejournal_append"));
   return appends_fail ? ONEJOURNAL_EFULL : append(stream, data, len, lsn);
@@ -48,27 +49,32 @@ void TestEnv(const TestPlace& place) {
   MUST(file->Append("end").ok() && file->Sync().ok() && file->Close().ok(), "sync");
   MUST(!file->Append("x").ok() || !file->Flush().ok(), "closed");
   delete file;
-  MUST(leveldb::WriteStringToFile(env.get(), "other", place.path + "/other").ok(), "an ordinary file");
+  MUST(leveldb::WriteStringToFile(env.get(), "other", place.path + "/other").ok(),
+       "an ordinary file");
   std::vector<std::string> names;
   MUST(env->GetChildren(place.path, &names).ok(), "children");
   std::sort(names.begin(), names.end());
-  names.erase(std::remove_if(names.begin(), names.end(), [](const std::string& name) { return name == "." || name == ".."; }),
-              names.end());
+  const auto is_dots = [](const std::string& name) { return name == "." || name == ".."; };
+  names.erase(std::remove_if(names.begin(), names.end(), is_dots), names.end());
   MUST((names == std::vector<std::string>{"000003.log", "other"}), "the directory looks complete");
   uint64_t size = 0;
-  MUST(env->FileExists(log) && env->GetFileSize(log, &size).ok() && size == text.size() + 3, "size");
+  MUST(env->FileExists(log) && env->GetFileSize(log, &size).ok() && size == text.size() + 3,
+       "size");
   MUST(!env->FileExists(place.path + "/000004.log"), "not there");
   leveldb::SequentialFile* none = nullptr;
   MUST(env->NewSequentialFile(place.path + "/000004.log", &none).IsNotFound(), "not there");
   leveldb::RandomAccessFile* random = nullptr;
   MUST(env->NewRandomAccessFile(log, &random).IsNotSupportedError(), "from the beginning only");
-  MUST(env->NewAppendableFile(log, &file).ok() && file->Append("more").ok() && file->Close().ok(), "append");
+  MUST(env->NewAppendableFile(log, &file).ok() && file->Append("more").ok() && file->Close().ok(),
+       "append");
   delete file;
   MUST(ReadFile(env.get(), log) == text + "endmore", "appended");
   MUST(env->RenameFile(log, place.path + "/aside").ok() && !env->FileExists(log), "renamed");
-  MUST(ReadFile(leveldb::Env::Default(), place.path + "/aside") == text + "endmore", "an ordinary file now");
+  MUST(ReadFile(leveldb::Env::Default(), place.path + "/aside") == text + "endmore",
+       "an ordinary file now");
   MUST(!env->RemoveDir(place.path).ok(), "not empty");
-  MUST(env->RemoveFile(place.path + "/aside").ok() && env->RemoveFile(place.path + "/other").ok(), "remove");
+  MUST(env->RemoveFile(place.path + "/aside").ok() && env->RemoveFile(place.path + "/other").ok(),
+       "remove");
   MUST(env->RemoveFile(log).IsNotFound(), "gone already");
   MUST(env->RemoveDir(place.path).ok(), "removed");
 }
@@ -96,7 +102,9 @@ void TestFailedAppend(const TestPlace& place) {
   delete db;
   MUST(leveldb::DB::Open(options, place.path, &db).ok(), "open again");
   std::string value;
-  for (const std::string& key : acknowledged) MUST(db->Get(leveldb::ReadOptions(), key, &value).ok(), key);
+  for (const std::string& key : acknowledged) {
+    MUST(db->Get(leveldb::ReadOptions(), key, &value).ok(), key);
+  }
   MUST(db->Put(sync, "after", "x").ok(), "a new log is a sound one");
   delete db;
 }
@@ -116,7 +124,8 @@ void TestRepairAndReuse(const TestPlace& place) {
     sync.sync = true;
     std::string value;
     for (int number = 0; number < life; number++) {
-      MUST(db->Get(leveldb::ReadOptions(), std::to_string(number), &value).ok() && value == "kept", "reuse");
+      MUST(db->Get(leveldb::ReadOptions(), std::to_string(number), &value).ok() && value == "kept",
+           "reuse");
     }
     MUST(db->Put(sync, std::to_string(life), "kept").ok(), "put");
     delete db;

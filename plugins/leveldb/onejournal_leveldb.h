@@ -25,8 +25,9 @@
 
 namespace onejournal {
 
-// An Env that keeps NNNNNN.log and MANIFEST-NNNNNN in the log, and all other files in base. Base, which stays the
-// caller's, must keep its files in the file system. Delete the Env after its databases.
+// An Env that keeps NNNNNN.log and MANIFEST-NNNNNN in the log, and all other files in base. Base,
+// which stays the caller's, must keep its files in the file system. Delete the Env after its
+// databases.
 leveldb::Status NewLevelDbEnv(leveldb::Env* base, const LogOptions& options, leveldb::Env** env);
 
 // Makes a closed database one that needs no plugin any more. env comes from NewLevelDbEnv.

@@ -1,4 +1,5 @@
-"""Builds the wheel: the package with the extension, which cargo builds (or ONEJOURNAL_LIBRARY names)."""
+"""Builds the wheel: the package with the extension, which cargo builds (or ONEJOURNAL_LIBRARY
+names)."""
 
 import json
 import os
@@ -23,7 +24,8 @@ def built_library():
     named = os.environ.get("ONEJOURNAL_LIBRARY")
     if named:
         return Path(named)
-    command = ["cargo", "build", "--release", "-p", "onejournal-sqlite", "--message-format=json-render-diagnostics"]
+    command = ["cargo", "build", "--release", "-p", "onejournal-sqlite"]
+    command.append("--message-format=json-render-diagnostics")
     output = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
     for line in output.splitlines():
         for name in json.loads(line).get("filenames", []):
@@ -54,4 +56,7 @@ class PlatformWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
-setup(distclass=PlatformDistribution, cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
+setup(
+    distclass=PlatformDistribution,
+    cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel},
+)

@@ -20,7 +20,8 @@ class RocksDb final : public Database {
   void Write(const std::vector<Change>& changes, bool sync) override {
     rocksdb::WriteBatch batch;
     for (const Change& change : changes) {
-      rocksdb::Status status = change.value ? batch.Put(change.key, *change.value) : batch.Delete(change.key);
+      rocksdb::Status status =
+          change.value ? batch.Put(change.key, *change.value) : batch.Delete(change.key);
       MUST(status.ok(), status.ToString());
     }
     rocksdb::WriteOptions options;
@@ -31,7 +32,9 @@ class RocksDb final : public Database {
 
   void ForEach(const std::function<void(const std::string&, const std::string&)>& visit) override {
     std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(rocksdb::ReadOptions()));
-    for (at->SeekToFirst(); at->Valid(); at->Next()) visit(at->key().ToString(), at->value().ToString());
+    for (at->SeekToFirst(); at->Valid(); at->Next()) {
+      visit(at->key().ToString(), at->value().ToString());
+    }
     MUST(at->status().ok(), at->status().ToString());
   }
 
@@ -54,7 +57,8 @@ std::string UriOf(const LogOptions& log) {
   return uri;
 }
 
-rocksdb::Options RocksDbOptions(const DatabaseOptions& options, std::unique_ptr<rocksdb::Env>* env) {
+rocksdb::Options RocksDbOptions(const DatabaseOptions& options,
+                                std::unique_ptr<rocksdb::Env>* env) {
   rocksdb::Options found;
   found.create_if_missing = true;
   found.paranoid_checks = true;
@@ -72,7 +76,8 @@ rocksdb::Options RocksDbOptions(const DatabaseOptions& options, std::unique_ptr<
 
 }  // namespace
 
-std::unique_ptr<Database> TryOpenDatabase(const std::string& path, const DatabaseOptions& options, std::string* text) {
+std::unique_ptr<Database> TryOpenDatabase(const std::string& path, const DatabaseOptions& options,
+                                          std::string* text) {
   std::unique_ptr<rocksdb::Env> env;
   rocksdb::DB* db = nullptr;
   rocksdb::Status status = rocksdb::DB::Open(RocksDbOptions(options, &env), path, &db);

@@ -1,8 +1,8 @@
 // A RocksDB FileSystem whose logs and MANIFESTs are streams.
 //
-// RocksDB syncs directories itself where order matters: before it removes a log or an older MANIFEST, CURRENT and the
-// tables that a MANIFEST names are durable. It buffers its writes itself, so each append here is an append to the
-// stream.
+// RocksDB syncs directories itself where order matters: before it removes a log or an older
+// MANIFEST, CURRENT and the tables that a MANIFEST names are durable. It buffers its writes itself,
+// so each append here is an append to the stream.
 //
 // A copy of a log or MANIFEST must be a file, because checkpoints and backups are copied
 // elsewhere. Only the options tell: RocksDB asks OptimizeForLogWrite or OptimizeForManifestWrite
@@ -42,7 +42,8 @@ class SequentialStream final : public rocksdb::FSSequentialFile {
   SequentialStream(std::string path, std::unique_ptr<Reader> reader)
       : path_(std::move(path)), reader_(std::move(reader)) {}
 
-  IOStatus Read(size_t n, const IOOptions&, Slice* result, char* scratch, IODebugContext*) override {
+  IOStatus Read(size_t n, const IOOptions&, Slice* result, char* scratch,
+                IODebugContext*) override {
     size_t got = 0;
     IOStatus status = ToStatus(reader_->Read(n, scratch, &got), path_);
     *result = Slice(scratch, got);
@@ -91,11 +92,15 @@ class WritableStream final : public rocksdb::FSWritableFile {
     return IOStatus::OK();
   }
 
-  uint64_t GetFileSize(const IOOptions&, IODebugContext*) override { return size_.load(std::memory_order_acquire); }
+  uint64_t GetFileSize(const IOOptions&, IODebugContext*) override {
+    return size_.load(std::memory_order_acquire);
+  }
 
   IOStatus InvalidateCache(size_t, size_t) override { return IOStatus::OK(); }
 
-  IOStatus RangeSync(uint64_t, uint64_t, const IOOptions&, IODebugContext*) override { return IOStatus::OK(); }
+  IOStatus RangeSync(uint64_t, uint64_t, const IOOptions&, IODebugContext*) override {
+    return IOStatus::OK();
+  }
 
  private:
   const std::string path_;
@@ -125,7 +130,8 @@ class StreamFileSystem final : public rocksdb::FileSystemWrapper {
   }
 
   IOStatus NewSequentialFile(const std::string& path, const FileOptions& options,
-                             std::unique_ptr<rocksdb::FSSequentialFile>* file, IODebugContext* dbg) override {
+                             std::unique_ptr<rocksdb::FSSequentialFile>* file,
+                             IODebugContext* dbg) override {
     std::unique_ptr<Reader> reader;
     Result result = streams_->OpenReader(path, &reader);
     if (result.not_found()) return target()->NewSequentialFile(path, options, file, dbg);
@@ -134,13 +140,15 @@ class StreamFileSystem final : public rocksdb::FileSystemWrapper {
   }
 
   IOStatus NewRandomAccessFile(const std::string& path, const FileOptions& options,
-                               std::unique_ptr<rocksdb::FSRandomAccessFile>* file, IODebugContext* dbg) override {
+                               std::unique_ptr<rocksdb::FSRandomAccessFile>* file,
+                               IODebugContext* dbg) override {
     IOStatus status = RefuseStream(path);
     return status.ok() ? target()->NewRandomAccessFile(path, options, file, dbg) : status;
   }
 
   IOStatus NewWritableFile(const std::string& path, const FileOptions& options,
-                           std::unique_ptr<rocksdb::FSWritableFile>* file, IODebugContext* dbg) override {
+                           std::unique_ptr<rocksdb::FSWritableFile>* file,
+                           IODebugContext* dbg) override {
     if (!Streams::IsLogName(path)) return target()->NewWritableFile(path, options, file, dbg);
     if (!IsOfLog(options)) {
       // The copy takes the place of a stream with its name.
@@ -155,7 +163,8 @@ class StreamFileSystem final : public rocksdb::FileSystemWrapper {
   }
 
   IOStatus ReopenWritableFile(const std::string& path, const FileOptions& options,
-                              std::unique_ptr<rocksdb::FSWritableFile>* file, IODebugContext* dbg) override {
+                              std::unique_ptr<rocksdb::FSWritableFile>* file,
+                              IODebugContext* dbg) override {
     std::unique_ptr<Writer> writer;
     Result result = streams_->Reopen(path, &writer);
     if (result.not_found()) return target()->ReopenWritableFile(path, options, file, dbg);
@@ -164,32 +173,39 @@ class StreamFileSystem final : public rocksdb::FileSystemWrapper {
   }
 
   // There is nothing to gain from an old log: a new stream takes its place.
-  IOStatus ReuseWritableFile(const std::string& path, const std::string& old_path, const FileOptions& options,
-                             std::unique_ptr<rocksdb::FSWritableFile>* file, IODebugContext* dbg) override {
-    if (!Streams::IsLogName(path)) return target()->ReuseWritableFile(path, old_path, options, file, dbg);
+  IOStatus ReuseWritableFile(const std::string& path, const std::string& old_path,
+                             const FileOptions& options,
+                             std::unique_ptr<rocksdb::FSWritableFile>* file,
+                             IODebugContext* dbg) override {
+    if (!Streams::IsLogName(path)) {
+      return target()->ReuseWritableFile(path, old_path, options, file, dbg);
+    }
     IOStatus status = DeleteFile(old_path, options.io_options, dbg);
     return status.ok() ? NewWritableFile(path, options, file, dbg) : status;
   }
 
   IOStatus NewRandomRWFile(const std::string& path, const FileOptions& options,
-                           std::unique_ptr<rocksdb::FSRandomRWFile>* file, IODebugContext* dbg) override {
+                           std::unique_ptr<rocksdb::FSRandomRWFile>* file,
+                           IODebugContext* dbg) override {
     IOStatus status = RefuseStream(path);
     return status.ok() ? target()->NewRandomRWFile(path, options, file, dbg) : status;
   }
 
-  IOStatus NewMemoryMappedFileBuffer(const std::string& path,
-                                     std::unique_ptr<rocksdb::MemoryMappedFileBuffer>* buffer) override {
+  IOStatus NewMemoryMappedFileBuffer(
+      const std::string& path,
+      std::unique_ptr<rocksdb::MemoryMappedFileBuffer>* buffer) override {
     IOStatus status = RefuseStream(path);
     return status.ok() ? target()->NewMemoryMappedFileBuffer(path, buffer) : status;
   }
 
-  IOStatus FileExists(const std::string& path, const IOOptions& options, IODebugContext* dbg) override {
+  IOStatus FileExists(const std::string& path, const IOOptions& options,
+                      IODebugContext* dbg) override {
     Result result = streams_->Exists(path);
     return result.not_found() ? target()->FileExists(path, options, dbg) : ToStatus(result, path);
   }
 
-  IOStatus GetChildren(const std::string& directory, const IOOptions& options, std::vector<std::string>* names,
-                       IODebugContext* dbg) override {
+  IOStatus GetChildren(const std::string& directory, const IOOptions& options,
+                       std::vector<std::string>* names, IODebugContext* dbg) override {
     std::vector<std::string> streams, files;
     IOStatus status = ToStatus(streams_->List(directory, &streams), directory);
     if (status.ok()) status = target()->GetChildren(directory, options, &files, dbg);
@@ -204,34 +220,40 @@ class StreamFileSystem final : public rocksdb::FileSystemWrapper {
   }
 
   IOStatus GetChildrenFileAttributes(const std::string& directory, const IOOptions& options,
-                                     std::vector<rocksdb::FileAttributes>* attributes, IODebugContext* dbg) override {
+                                     std::vector<rocksdb::FileAttributes>* attributes,
+                                     IODebugContext* dbg) override {
     // The base class asks GetChildren and GetFileSize.
     return FileSystem::GetChildrenFileAttributes(directory, options, attributes, dbg);
   }
 
-  IOStatus DeleteFile(const std::string& path, const IOOptions& options, IODebugContext* dbg) override {
+  IOStatus DeleteFile(const std::string& path, const IOOptions& options,
+                      IODebugContext* dbg) override {
     Result result = streams_->Remove(path);
     return result.not_found() ? target()->DeleteFile(path, options, dbg) : ToStatus(result, path);
   }
 
-  IOStatus Truncate(const std::string& path, size_t size, const IOOptions& options, IODebugContext* dbg) override {
+  IOStatus Truncate(const std::string& path, size_t size, const IOOptions& options,
+                    IODebugContext* dbg) override {
     IOStatus status = RefuseStream(path);
     return status.ok() ? target()->Truncate(path, size, options, dbg) : status;
   }
 
-  IOStatus DeleteDir(const std::string& directory, const IOOptions& options, IODebugContext* dbg) override {
+  IOStatus DeleteDir(const std::string& directory, const IOOptions& options,
+                     IODebugContext* dbg) override {
     Result result = streams_->Forget(directory);
     return result.ok() ? target()->DeleteDir(directory, options, dbg) : ToStatus(result, directory);
   }
 
-  IOStatus GetFileSize(const std::string& path, const IOOptions& options, uint64_t* size, IODebugContext* dbg) override {
+  IOStatus GetFileSize(const std::string& path, const IOOptions& options, uint64_t* size,
+                       IODebugContext* dbg) override {
     Result result = streams_->Size(path, size);
-    return result.not_found() ? target()->GetFileSize(path, options, size, dbg) : ToStatus(result, path);
+    return result.not_found() ? target()->GetFileSize(path, options, size, dbg)
+                              : ToStatus(result, path);
   }
 
   // A stream is a live log: it changes now.
-  IOStatus GetFileModificationTime(const std::string& path, const IOOptions& options, uint64_t* time,
-                                   IODebugContext* dbg) override {
+  IOStatus GetFileModificationTime(const std::string& path, const IOOptions& options,
+                                   uint64_t* time, IODebugContext* dbg) override {
     Result result = streams_->Exists(path);
     if (result.not_found()) return target()->GetFileModificationTime(path, options, time, dbg);
     *time = static_cast<uint64_t>(std::time(nullptr));
@@ -266,8 +288,8 @@ class StreamFileSystem final : public rocksdb::FileSystemWrapper {
     return status.ok() ? target()->NumFileLinks(path, options, count, dbg) : status;
   }
 
-  IOStatus AreFilesSame(const std::string& one, const std::string& other, const IOOptions& options, bool* are_same,
-                        IODebugContext* dbg) override {
+  IOStatus AreFilesSame(const std::string& one, const std::string& other, const IOOptions& options,
+                        bool* are_same, IODebugContext* dbg) override {
     IOStatus status = RefuseStream(one);
     if (status.ok()) status = RefuseStream(other);
     return status.ok() ? target()->AreFilesSame(one, other, options, are_same, dbg) : status;
@@ -281,7 +303,9 @@ class StreamFileSystem final : public rocksdb::FileSystemWrapper {
     return ToStatus(result, path);
   }
 
-  IOStatus Export(const std::string& directory) { return ToStatus(streams_->Export(directory), directory); }
+  IOStatus Export(const std::string& directory) {
+    return ToStatus(streams_->Export(directory), directory);
+  }
 
  private:
   // OK when the path is no stream.
@@ -297,7 +321,8 @@ class StreamFileSystem final : public rocksdb::FileSystemWrapper {
 
 }  // namespace
 
-rocksdb::Status NewRocksDbFileSystem(const std::shared_ptr<rocksdb::FileSystem>& base, const LogOptions& options,
+rocksdb::Status NewRocksDbFileSystem(const std::shared_ptr<rocksdb::FileSystem>& base,
+                                     const LogOptions& options,
                                      std::unique_ptr<rocksdb::FileSystem>* fs) {
   std::shared_ptr<Streams> streams;
   Result result = Streams::Open(options, &streams);

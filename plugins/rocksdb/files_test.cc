@@ -39,7 +39,8 @@ class Opened {
 
   void Put(int first, int last) {
     for (int number = first; number < last; number++) {
-      Check(db->Put(sync, "key" + std::to_string(number), std::string(1000, static_cast<char>('a' + number % 26))));
+      Check(db->Put(sync, "key" + std::to_string(number),
+                    std::string(1000, static_cast<char>('a' + number % 26))));
     }
   }
 
@@ -47,7 +48,8 @@ class Opened {
     std::string value;
     for (int number = first; number < last; number++) {
       Check(db->Get(rocksdb::ReadOptions(), "key" + std::to_string(number), &value));
-      MUST(value == std::string(1000, static_cast<char>('a' + number % 26)), std::to_string(number));
+      MUST(value == std::string(1000, static_cast<char>('a' + number % 26)),
+           std::to_string(number));
     }
   }
 
@@ -79,7 +81,8 @@ void TestDirectory(const TestPlace& place) {
     uint64_t time = 0;
     Opened::Check(opened.env->GetFileModificationTime(path, &time));
     std::unique_ptr<rocksdb::RandomAccessFile> random;
-    MUST(opened.env->NewRandomAccessFile(path, &random, rocksdb::EnvOptions()).IsNotSupported(), path);
+    MUST(opened.env->NewRandomAccessFile(path, &random, rocksdb::EnvOptions()).IsNotSupported(),
+         path);
     MUST(opened.env->LinkFile(path, path + "x").IsNotSupported(), path);
     bool is_directory = true;
     Opened::Check(opened.env->IsDirectory(path, &is_directory));
@@ -123,7 +126,8 @@ void TestCheckpoint(const TestPlace& place) {
   const std::unique_ptr<rocksdb::DB> copy(found);
   Opened::MustHave(copy.get(), 0, 500);
   std::string value;
-  MUST(copy->Get(rocksdb::ReadOptions(), "key550", &value).IsNotFound(), "later than the checkpoint");
+  MUST(copy->Get(rocksdb::ReadOptions(), "key550", &value).IsNotFound(),
+       "later than the checkpoint");
 }
 
 // A database without the plug-in.
@@ -240,17 +244,23 @@ void TestFileInPlaceOfStream(const TestPlace& place) {
 
 void TestUri() {
   LogOptions options;
-  Result result = ParseUri("onejournal:///a/b?nvram=/mnt/pmem&memory=/dev/shm/x&pool_bytes=123&durability=process", &options);
+  Result result = ParseUri(
+      "onejournal:///a/b?nvram=/mnt/pmem&memory=/dev/shm/x&pool_bytes=123&durability=process",
+      &options);
   MUST(result.ok(), result.text);
-  MUST(options.path == "/a/b" && options.nvram == "/mnt/pmem" && options.memory == "/dev/shm/x", "places");
+  MUST(options.path == "/a/b" && options.nvram == "/mnt/pmem" && options.memory == "/dev/shm/x",
+       "places");
   MUST(options.pool_bytes == 123 && options.durability == ONEJOURNAL_DURABILITY_PROCESS, "numbers");
-  for (const char* wrong : {"onejournal://", "onejournal://?nvram=/x", "other:///a", "onejournal:///a?b", "onejournal:///a?b=c",
-                            "onejournal:///a?pool_bytes=", "onejournal:///a?pool_bytes=-1", "onejournal:///a?durability=no"}) {
+  for (const char* wrong : {"onejournal://", "onejournal://?nvram=/x", "other:///a",
+                            "onejournal:///a?b", "onejournal:///a?b=c",
+                            "onejournal:///a?pool_bytes=", "onejournal:///a?pool_bytes=-1",
+                            "onejournal:///a?durability=no"}) {
     LogOptions none;
     MUST(!ParseUri(wrong, &none).ok(), wrong);
   }
   std::shared_ptr<rocksdb::FileSystem> fs;
-  rocksdb::Status status = rocksdb::FileSystem::CreateFromString(rocksdb::ConfigOptions(), "onejournal:///proc/x", &fs);
+  rocksdb::Status status = rocksdb::FileSystem::CreateFromString(
+      rocksdb::ConfigOptions(), "onejournal:///proc/x", &fs);
   MUST(!status.ok(), "no log can be there");
 }
 
@@ -270,10 +280,14 @@ int main() {
     TestFileInPlaceOfStream(TestPlace(is_nvram));
     TestRepair(TestPlace(is_nvram));
     TestLogs(TestPlace(is_nvram), [](rocksdb::Options*) {});
-    TestLogs(TestPlace(is_nvram), [](rocksdb::Options* options) { options->recycle_log_file_num = 2; });
-    TestLogs(TestPlace(is_nvram), [](rocksdb::Options* options) { options->WAL_ttl_seconds = 1000; });
-    TestLogs(TestPlace(is_nvram), [](rocksdb::Options* options) { options->track_and_verify_wals_in_manifest = true; });
-    TestLogs(TestPlace(is_nvram), [](rocksdb::Options* options) { options->manual_wal_flush = true; });
+    TestLogs(TestPlace(is_nvram),
+             [](rocksdb::Options* options) { options->recycle_log_file_num = 2; });
+    TestLogs(TestPlace(is_nvram),
+             [](rocksdb::Options* options) { options->WAL_ttl_seconds = 1000; });
+    TestLogs(TestPlace(is_nvram),
+             [](rocksdb::Options* options) { options->track_and_verify_wals_in_manifest = true; });
+    TestLogs(TestPlace(is_nvram),
+             [](rocksdb::Options* options) { options->manual_wal_flush = true; });
   }
   std::printf("RocksDB's FileSystem: all tests passed\n");
   return 0;

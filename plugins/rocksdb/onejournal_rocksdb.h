@@ -13,10 +13,12 @@
 // or without this header, when the library is linked or in LD_PRELOAD:
 //
 //   std::shared_ptr<rocksdb::FileSystem> fs;
-//   rocksdb::FileSystem::CreateFromString(rocksdb::ConfigOptions(), "onejournal:///var/lib/app/log", &fs);
+//   rocksdb::FileSystem::CreateFromString(rocksdb::ConfigOptions(),
+//                                         "onejournal:///var/lib/app/log", &fs);
 //
-// with options after a question mark, as in onejournal:///var/lib/app/log?nvram=/mnt/pmem/app&pool_bytes=134217728;
-// they are nvram, memory, pool_bytes and durability (power, reboot, process).
+// with options after a question mark, as in
+// onejournal:///var/lib/app/log?nvram=/mnt/pmem/app&pool_bytes=134217728; they are nvram, memory,
+// pool_bytes and durability (power, reboot, process).
 //
 // COMPILING   c++ app.cc $(pkg-config --cflags --libs onejournal-rocksdb)
 //
@@ -35,9 +37,10 @@
 
 namespace onejournal {
 
-// A FileSystem that keeps NNNNNN.log and MANIFEST-NNNNNN in the log, and all other files in base, which must keep
-// its files in the file system.
-rocksdb::Status NewRocksDbFileSystem(const std::shared_ptr<rocksdb::FileSystem>& base, const LogOptions& options,
+// A FileSystem that keeps NNNNNN.log and MANIFEST-NNNNNN in the log, and all other files in base,
+// which must keep its files in the file system.
+rocksdb::Status NewRocksDbFileSystem(const std::shared_ptr<rocksdb::FileSystem>& base,
+                                     const LogOptions& options,
                                      std::unique_ptr<rocksdb::FileSystem>* fs);
 
 // Makes a closed database one that needs no plugin any more. fs comes from NewRocksDbFileSystem.

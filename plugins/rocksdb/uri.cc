@@ -25,20 +25,26 @@ Result SetOption(const std::string& name, const std::string& value, LogOptions* 
   } else if (name == "pool_bytes") {
     char* end = nullptr;
     options->pool_bytes = std::strtoull(value.c_str(), &end, 10);
-    if (value.empty() || value[0] == '-' || *end != '\0') return Wrong("pool_bytes=" + value + " is no number");
+    if (value.empty() || value[0] == '-' || *end != '\0') {
+      return Wrong("pool_bytes=" + value + " is no number");
+    }
   } else if (name == "durability") {
     const char* const classes[] = {"", "power", "reboot", "process"};
-    for (int number = ONEJOURNAL_DURABILITY_POWER; number <= ONEJOURNAL_DURABILITY_PROCESS; number++) {
+    for (int number = ONEJOURNAL_DURABILITY_POWER; number <= ONEJOURNAL_DURABILITY_PROCESS;
+         number++) {
       if (value == classes[number]) options->durability = number;
     }
-    if (options->durability == 0) return Wrong("durability=" + value + " is none of power, reboot, process");
+    if (options->durability == 0) {
+      return Wrong("durability=" + value + " is none of power, reboot, process");
+    }
   } else {
     return Wrong("the option " + name + " is not known");
   }
   return {};
 }
 
-rocksdb::FileSystem* Make(const std::string& uri, std::unique_ptr<rocksdb::FileSystem>* guard, std::string* text) {
+rocksdb::FileSystem* Make(const std::string& uri, std::unique_ptr<rocksdb::FileSystem>* guard,
+                          std::string* text) {
   LogOptions options;
   Result result = ParseUri(uri, &options);
   if (!result.ok()) {
@@ -61,9 +67,12 @@ const bool is_registered = [] {
 
 Result ParseUri(const std::string& uri, LogOptions* options) {
   const std::string prefix = std::string(kScheme) + kSeparator;
-  if (uri.compare(0, prefix.size(), prefix) != 0) return Wrong(uri + " does not begin with " + prefix);
+  if (uri.compare(0, prefix.size(), prefix) != 0) {
+    return Wrong(uri + " does not begin with " + prefix);
+  }
   const size_t question = uri.find('?');
-  options->path = uri.substr(prefix.size(), question == std::string::npos ? question : question - prefix.size());
+  options->path = uri.substr(
+      prefix.size(), question == std::string::npos ? question : question - prefix.size());
   if (options->path.empty()) return Wrong(uri + " names no directory");
   for (size_t at = question; at != std::string::npos && at + 1 < uri.size();) {
     const size_t next = uri.find('&', at + 1);

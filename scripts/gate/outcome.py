@@ -38,7 +38,7 @@ class Outcome:
     way: str
     status: str
     seconds: float
-    # Of a failure.
+    # Why the test failed, if it did.
     reason: str = ""
     needs: Sequence[Need] = ()
     log: Path | None = None

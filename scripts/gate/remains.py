@@ -122,7 +122,8 @@ def _loops_of(run: Record) -> list[loops.Loop]:
 
 def _detach_loops(run: Record) -> list[str]:
     left = []
-    # One loop device may lie on another one: the upper one is detached in the first round.
+    # A loop device may have another one as its backing file: the first round detaches the upper
+    # one.
     for limit_seconds in (1, 10):
         left = [loop for loop in _loops_of(run) if not loops.detach(loop.number, limit_seconds)]
     return [f"/dev/loop{loop.number} on {loop.path} is in use" for loop in left]

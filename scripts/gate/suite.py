@@ -103,7 +103,7 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Tests of one package: a test by its name, those of a module, or all. And why they are named."""
+    """Tests of one package: one by its name, those of a module, or all; and why they are named."""
 
     package: str
     name: str

@@ -51,7 +51,7 @@ BUDGETS: Mapping[str, Mapping[str, int]] = {
     },
 }
 
-# Of one test; ONEJOURNAL_TEST_LIMIT changes it.
+# The limit of one test; ONEJOURNAL_TEST_LIMIT changes it.
 TEST_LIMIT_SECONDS: Mapping[str, int] = {
     "gate": 5 * MINUTE, "long": 60 * MINUTE, "release": 60 * MINUTE,
 }

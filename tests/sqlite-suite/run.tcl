@@ -2,12 +2,13 @@
 #
 #   testfixture run.tcl TESTDIR PERMUTATION [--extension LIBRARY] [FILE.test ...]
 #
-# PERMUTATION: `veryquick`, or `atomic-batch-write`, which is SQLite's own choice of the same files for systems
-# on which no journal file is written.
+# PERMUTATION: `veryquick`, or `atomic-batch-write`, which is SQLite's own choice of the same files
+# for systems on which no journal file is written.
 #
-# TESTDIR is the folder `test` of SQLite's source. Databases are made in the working directory. With files
-# named, only these of the suite are run. SQLite makes its own VFS the default again whenever a test file
-# shuts it down and starts it, so the extension is made the default before each file and after each start.
+# TESTDIR is the folder `test` of SQLite's source. Databases are made in the working directory. With
+# files named, only these of the suite are run. SQLite makes its own VFS the default again whenever
+# a test file shuts it down and starts it, so the extension is made the default before each file and
+# after each start.
 
 set testdir [file normalize [lindex $argv 0]]
 set permutation [lindex $argv 1]
@@ -45,7 +46,8 @@ if {$extension ne {}} {
     }
 }
 
-# Without what the permutation checks before each file: an empty database says nothing about batches yet.
+# Without what the permutation checks before each file: an empty database says nothing about batches
+# yet.
 array set specification $::testspec($permutation)
 set files $specification(-files)
 if {[llength $arguments] > 0} {

@@ -1,5 +1,5 @@
-//! A program that runs on a volume of ours and on the kernel's ext4, made with the same options, and must be told
-//! the same by both.
+//! A program that runs on a volume of ours and on the kernel's ext4, made with the same options,
+//! and must be told the same by both.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::process::Command;
 use super::{Scratch, TempMount, check_clean, python, run, system, text};
 use onejournal_testing::has_program;
 
-/// What every program begins with: `d` is the directory, `tell` prints a line of the table, `as_user` runs a
-/// function in a process of another user.
+/// What every program begins with: `d` is the directory, `tell` prints a line of the table,
+/// `as_user` runs a function in a process of another user.
 const PRELUDE: &str = r#"
 import ctypes, errno, mmap, os, sqlite3, stat, struct, sys
 d = sys.argv[1]

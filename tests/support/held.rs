@@ -1,5 +1,6 @@
-//! Waiting for the block device below a file system: the kernel keeps it open exclusively until the last copy of the
-//! mount is gone, and a mount namespace that any process of the machine is just making has copies of all mounts.
+//! Waiting for the block device below a file system: the kernel keeps it open exclusively until the
+//! last copy of the mount is gone, and a mount namespace that any process of the machine is just
+//! making has copies of all mounts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ pub struct HeldDevice {
 impl HeldDevice {
     /// That of the file system mounted on `dir`, if it has one.
     pub fn below(dir: &Path) -> Option<HeldDevice> {
-        // Of the file system nothing is asked: a test may depend on what the kernel remembers of it.
+        // The search asks the file system nothing: a test may depend on what the kernel has cached
+        // of it.
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let is_on_dir = |line: &&str| {
             let place = line.split(' ').nth(4).unwrap_or_default().replace("\\040", " ");

@@ -85,8 +85,8 @@ pub fn spawn(command: &mut Command) -> std::io::Result<Child> {
     onejournal_testing::spawn_without_files(command)
 }
 
-/// The writing end of a pipe that has no reader. A child that another test starts may have a copy of the reader until
-/// its exec: this waits for the last copy.
+/// The writing end of a pipe that has no reader. A child that another test starts may have a copy
+/// of the reader until its exec: this waits for the last copy.
 pub fn unread_pipe() -> PipeWriter {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

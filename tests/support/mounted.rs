@@ -9,8 +9,8 @@ use device::{Access, Disk, Metered};
 use mount::{MountHandle, Order, Session, SessionError, SessionOptions, Source, StatSource};
 use onejournal_testing::{can_mount_fuse, has_program};
 
-/// Between fork and exec a child has all open files of the process, and a mount on which one of them is open is busy:
-/// held by who starts a program, and by who unmounts.
+/// Between fork and exec a child has all open files of the process, and a mount on which one of
+/// them is open is busy: held by who starts a program, and by who unmounts.
 static NO_CHILD_STARTS: Mutex<()> = Mutex::new(());
 
 /// Runs a program to its end; every one has to be started here.

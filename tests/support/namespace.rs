@@ -14,7 +14,8 @@ pub const LET_GO: &str = r#"
     done </proc/self/mounts
 "#;
 
-/// Held by a test that makes namespaces, or that could be disturbed by one in the moment before it has let go.
+/// Held by a test that makes namespaces, or that could be disturbed by one in the moment before it
+/// has let go.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -89,7 +89,7 @@ impl Daemon {
 pub struct Scratch {
     root: TempDir,
     daemon: Option<Daemon>,
-    /// Of the last mount.
+    /// The device of the last mount.
     device: Option<HeldDevice>,
 }
 
@@ -178,7 +178,8 @@ impl Scratch {
         self.daemon.as_ref().expect("is mounted")
     }
 
-    /// `onejournal umount`, after which the daemon is gone. Returns when the kernel has closed the device, too.
+    /// `onejournal umount`, after which the daemon is gone. Returns when the kernel has closed the
+    /// device, too.
     #[track_caller]
     pub fn umount(&mut self) {
         onejournal(["umount", self.dir().to_str().unwrap()]).good();
@@ -331,7 +332,7 @@ impl Partition {
 
 impl Drop for Partition {
     fn drop(&mut self) {
-        // A program that reads all block devices may have it open for a moment. Left behind, it
+        // A program that reads all block devices may have it open for a moment. If it stayed, it
         // would be in the way of the next user of the loop device.
         let number = self.number.to_string();
         wait_until(&format!("{} stays", self.path().display()), || {

@@ -2,7 +2,7 @@
 //!
 //! A use is an import or a path in the code. A name that a module exports again counts as a use of
 //! the module that defines it. So `mod.rs` may export what its files define, and is in no circle
-//! with them. What is compiled for tests only is left out.
+//! with them. Code that is compiled for tests only is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -47,7 +47,7 @@ pub struct Use<'t> {
     pub line: usize,
     /// The path as it is written.
     pub path: Vec<&'t str>,
-    /// Whether the name was found among those that the crate's root exports.
+    /// Whether the name was found among the exports of the crate's root.
     pub is_through_root: bool,
 }
 

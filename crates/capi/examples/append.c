@@ -1,7 +1,8 @@
 /*
  * append.c: appends records to a log, syncs once for all of them, and reads them back.
  *
- *   cc append.c -I crates/capi/include -L target/release -lonejournal_log -Wl,-rpath,target/release -o append
+ *   cc append.c -I crates/capi/include -L target/release -lonejournal_log
+ *       -Wl,-rpath,target/release -o append
  *   ./append DIR
  */
 #include <onejournal_log.h>

@@ -15,7 +15,7 @@ pub(crate) struct IoVec {
 ///
 /// # Safety
 ///
-/// `text` is NULL or ends with a NUL, and nobody changes it during `'a`.
+/// `text` is NULL, or ends with a NUL and does not change during `'a`.
 pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str> {
     // SAFETY: the caller's promise is the same.
     let found = unsafe { optional_text(text, what) }?;
@@ -43,7 +43,7 @@ pub(crate) unsafe fn optional_text<'a>(text: *const c_char, what: &str) -> Resul
 ///
 /// # Safety
 ///
-/// `data` is NULL, or `len` bytes can be read there that nobody changes during `'a`.
+/// `data` is NULL, or points to `len` readable bytes that do not change during `'a`.
 pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Result<&'a [u8]> {
     if len == 0 {
         return Ok(&[]);
@@ -56,7 +56,8 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Result<&'a [u
 ///
 /// # Safety
 ///
-/// `pieces` is NULL or an array of `count`, each of which is as [`bytes`] wants it, unchanged during `'a`.
+/// `pieces` is NULL, or an array of `count` pieces that does not change during `'a`. Each piece is
+/// as [`bytes`] wants it.
 pub(crate) unsafe fn pieces<'a>(pieces: *const IoVec, count: usize) -> Result<Vec<&'a [u8]>> {
     if count == 0 {
         return Ok(Vec::new());
@@ -69,7 +70,7 @@ pub(crate) unsafe fn pieces<'a>(pieces: *const IoVec, count: usize) -> Result<Ve
 
 /// # Safety
 ///
-/// `data` is NULL, misaligned, or an array of `count` that nobody changes during `'a`.
+/// `data` is NULL, misaligned, or an array of `count` elements that do not change during `'a`.
 unsafe fn array<'a, T>(data: *const T, count: usize, what: &str) -> Result<&'a [T]> {
     let len_bytes = count.checked_mul(size_of::<T>());
     if len_bytes.is_none_or(|len_bytes| isize::try_from(len_bytes).is_err()) {
@@ -91,8 +92,8 @@ pub(crate) unsafe fn put<T>(out: *mut T, value: T, what: &str) -> Result<()> {
     if out.is_null() || !out.is_aligned() {
         return Err(Failure::usage(format!("no place for the {what}")));
     }
-    // SAFETY: not NULL and aligned; the caller says that it can be written. What was there is not read
-    // and not dropped.
+    // SAFETY: not NULL and aligned; the caller says that it can be written. `write` neither reads
+    // nor drops the value that it replaces.
     unsafe { out.write(value) };
     Ok(())
 }

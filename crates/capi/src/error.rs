@@ -58,8 +58,8 @@ thread_local! {
 
 /// Runs a call of the C interface: no panic leaves it, and its error is kept for the thread.
 pub(crate) fn guard(call: impl FnOnce() -> Result<()>) -> c_int {
-    // What a panic leaves half done is protected by the locks of the log, which do not poison and whose
-    // holders verify what they read.
+    // What a panic leaves half done is protected by the locks of the log, which do not poison and
+    // whose holders verify what they read.
     let done = catch_unwind(AssertUnwindSafe(call));
     let failure = match done {
         Ok(Ok(())) => return 0,

@@ -1,4 +1,5 @@
-//! Handles: boxes that C holds. Each begins with a magic word, which says what it is and that it is open.
+//! Handles: boxes that C holds. Each begins with a magic word, which says what it is and that it is
+//! open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,8 +44,8 @@ fn refuse<T: Kind>() -> Failure {
 ///
 /// # Safety
 ///
-/// `handle` is NULL, or points to readable memory that, if it begins with the magic word, is a handle which nobody
-/// closes while the result is used.
+/// `handle` is NULL, or points to readable memory. If that memory begins with the magic word, it is
+/// a handle that no thread closes while the result is used.
 pub(crate) unsafe fn borrow<'a, T: Kind>(handle: *const Handle<T>) -> Result<&'a T> {
     check(handle)?;
     // SAFETY: not NULL and aligned; the caller says that it can be read.
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_open_handle_is_refused() {
+    fn pointers_other_than_open_handles_are_refused() {
         let one = give(One(5));
         // SAFETY: `one` is open; NULL and misaligned pointers are refused before they are read; the
         // memory after `one` can be read as any handle's first word.

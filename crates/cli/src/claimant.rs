@@ -40,8 +40,8 @@ pub fn claimant(take_over: bool, heartbeat_s: u32) -> Result<Claimant> {
 pub fn what_to_do(error: &JournalError) -> &'static str {
     match error {
         JournalError::Damaged(_) | JournalError::NoHeader => {
-            "; copy the volume first. To see what the journal holds: onejournal dump TARGET. To give up its history from \
-             the damage on: onejournal fsck --discard-damaged TARGET"
+            "; copy the volume first. To see what the journal holds: onejournal dump TARGET. To \
+             give up its history from the damage on: onejournal fsck --discard-damaged TARGET"
         }
         _ => "",
     }

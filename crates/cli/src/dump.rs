@@ -24,9 +24,11 @@ pub fn run(args: &DumpArgs) -> Result<u8> {
     let survey = survey.map_err(|error| CliError::at(path, error))?;
     let space = survey.space.as_ref().map_err(|error| CliError::at(path, error))?;
     let scan = journal::scan(space, &survey.uuid).map_err(|error| match error {
-        journal::JournalError::NoHeader if !survey.needs_recovery => {
-            CliError::at(path, "has never been mounted by OneJournal, so there is no journal yet: onejournal mount TARGET DIR")
-        }
+        journal::JournalError::NoHeader if !survey.needs_recovery => CliError::at(
+            path,
+            "has never been mounted by OneJournal, so there is no journal yet: \
+             onejournal mount TARGET DIR",
+        ),
         error => CliError::at(path, error),
     })?;
     if args.json {

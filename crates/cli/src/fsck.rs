@@ -236,8 +236,8 @@ fn mention_lost_journal(path: &Path, device: &Arc<dyn BlockDevice>) {
     for journal in Journals::look().of_volume(&uuid) {
         let (shown, journal) = (path.display(), journal.display());
         mention!(
-            "{shown}: does not record a journal elsewhere any more, and {journal} is a journal of it; to use it \
-             again: onejournal set-journal {shown} {journal}"
+            "{shown}: does not record a journal elsewhere any more, and {journal} is a journal of \
+             it; to use it again: onejournal set-journal {shown} {journal}"
         );
     }
 }

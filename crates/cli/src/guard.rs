@@ -66,7 +66,8 @@ impl Guard for ByProcess {
             }
             Err(error) => {
                 tracing::warn!(
-                    "no guard: {error}. If this process is killed, it may have to be ended by umount -f"
+                    "no guard: {error}. If this process is killed, it may have to be ended by \
+                     umount -f"
                 );
                 Watch::None
             }
@@ -121,10 +122,11 @@ fn keep((major, minor): (u32, u32), told: &Sender<io::Result<ChildStdin>>) {
     }
 }
 
-/// `onejournal guard`: aborts the connection of the file system when the process that started this one dies.
+/// `onejournal guard`: aborts the connection of the file system when its parent process dies.
 pub fn run(args: &GuardArgs) -> Result<u8> {
     let failed = |what: &str, error: io::Error| CliError::new(format!("guard: {what}: {error}"));
-    // Those that end the daemon come to its whole group, and it may take long to end.
+    // SIGTERM, SIGINT and SIGHUP reach the daemon's whole process group. The daemon may take long
+    // to end, so the guard survives them.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]);
     let mut signals = signals.map_err(|error| failed("signals", error))?;
     let abort = open_control(args.device, "abort", OFlags::WRONLY);
@@ -145,7 +147,8 @@ pub fn run(args: &GuardArgs) -> Result<u8> {
         return Ok(0);
     }
     signals.forever().find(|signal| *signal == SIGUSR1);
-    // Nothing happens if the connection has ended: the open file belongs to it, even if the number was given away again.
+    // Nothing happens if the connection has ended: the open file belongs to it, even if the number
+    // was given away again.
     abort.write_all(b"1").map_err(|error| failed("fusectl", error))?;
     Ok(0)
 }

@@ -38,8 +38,9 @@ pub struct MountHelper {
     /// Mount in this mount namespace, a file of /proc
     #[arg(short = 'N', value_name = "NAMESPACE")]
     namespace: Option<PathBuf>,
-    /// Mount options: those of `onejournal mount` (`-o help` shows them) and those of /etc/fstab, such as defaults, noauto,
-    /// nofail, _netdev and x-*. With remount, the options of a mounted volume change
+    /// Mount options: those of `onejournal mount` (`-o help` shows them) and those of /etc/fstab,
+    /// such as defaults, noauto, nofail, _netdev and x-*. With remount, the options of a mounted
+    /// volume change
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// For mount(8): the type
@@ -53,8 +54,8 @@ pub struct MountHelper {
 
 /// `fsck.onejournal`, as fsck(8) starts it
 ///
-/// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a damaged journal, or
-/// with -n a volume that was not closed, 8 operational error, 16 usage error.
+/// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a
+/// damaged journal, or with -n a volume that was not closed, 8 operational error, 16 usage error.
 #[derive(Parser)]
 #[command(name = "fsck.onejournal", version, max_term_width = 100)]
 pub struct FsckHelper {

@@ -7,7 +7,7 @@
 //! | any other file | a block device of its blocks |
 //! | nothing | made as a file of `journal_size=` bytes, then as above |
 //!
-//! What is written to it is as private as the volume, and what is read from it is believed. So for
+//! The content of the journal is as private as the volume, and OneJournal believes it. So for
 //! writing it must belong to a trusted user ([`target::trust`]), others must not be able to write a
 //! regular file, and a link to it must have been made by a trusted user.
 

@@ -3,8 +3,8 @@
 //!
 //! Files and NVRAM cannot be searched for: `-o journal=PATH` and `--journal PATH` name them.
 //!
-//! All devices are read that this user may read, 4 KiB of each. What is on them is believed as far
-//! as a label can be: the volume checks the journal when it is opened (UUIDs, incarnation).
+//! The search reads 4 KiB of each device that this user may read. A label alone proves nothing: the
+//! volume checks the journal when it is opened (UUIDs, incarnation).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub fn locate(
         Ok(Some(recorded)) if !need.is_met_without(&recorded) => {
             Journals::look().path_of(target, &recorded).map(Some)
         }
-        // What is wrong with the volume is said when it is opened.
+        // The opening of the volume reports its errors.
         Ok(_) | Err(_) => Ok(None),
     }
 }
@@ -113,9 +113,9 @@ impl Journals {
                 let names: Vec<String> =
                     paths.iter().map(|path| path.display().to_string()).collect();
                 let why = format!(
-                    "its journal {} is on {}, so one of them is a copy: detach the copy. Or name the journal \
-                     that the volume was mounted with last: onejournal mount -o journal=PATH TARGET DIR, or \
-                     onejournal fsck --journal PATH TARGET",
+                    "its journal {} is on {}, so one of them is a copy: detach the copy. Or name \
+                     the journal that the volume was mounted with last: onejournal mount -o \
+                     journal=PATH TARGET DIR, or onejournal fsck --journal PATH TARGET",
                     uuid_text(&recorded.journal_uuid),
                     names.join(" and on ")
                 );

@@ -102,9 +102,11 @@ enum Command {
     Mkfs(MkfsArgs),
     /// Mount a volume; returns when it is ready
     Mount(MountArgs),
-    /// Unmount a volume; returns when everything is home, or says what keeps it or that it was not closed
+    /// Unmount a volume; returns when everything is home, or says what keeps it or that it was not
+    /// closed
     ///
-    /// A directory: what is mounted on it. An image or a device: all its mounts, also in other mount namespaces.
+    /// A directory: what is mounted on it. An image or a device: all its mounts, also in other
+    /// mount namespaces.
     Umount(UmountArgs),
     /// Take the mounts of a device off in the mount namespace on standard input (internal)
     #[command(hide = true)]
@@ -131,8 +133,9 @@ enum Command {
     Sync(sync::SyncArgs),
     /// Recover a volume, then check it with e2fsck
     ///
-    /// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a damaged journal, or
-    /// with -n a volume that was not closed, 8 operational error, 16 usage error.
+    /// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a
+    /// damaged journal, or with -n a volume that was not closed, 8 operational error, 16 usage
+    /// error.
     Fsck(FsckArgs),
     /// Print the journal of a volume; changes nothing
     Dump(DumpArgs),
@@ -161,7 +164,8 @@ enum Command {
     Probe(probe::ProbeArgs),
     /// List the mounted volumes and the logs in use of this machine
     ///
-    /// Logs, and processes that serve volumes, are those that /proc shows: as root all, otherwise your own.
+    /// The logs, and the processes that serve volumes, come from /proc: root sees all of them,
+    /// other users see their own.
     Ls(ls::LsArgs),
     /// Show what volumes and logs do, again and again
     ///
@@ -172,8 +176,8 @@ enum Command {
     ///
     /// The volume is not mounted, and was closed. `mount` finds a journal on a device by itself.
     SetJournal(set_journal::SetJournalArgs),
-    /// Set where and in which form the data of files are written (docs/reference/modes.md), or declare that they need
-    /// atomic writes (docs/reference/semantics.md, "Untorn writes")
+    /// Set where and in which form the data of files are written (docs/reference/modes.md), or
+    /// declare that they need atomic writes (docs/reference/semantics.md, "Untorn writes")
     ///
     /// Everything that the journal holds is brought home first. New files in a directory inherit
     /// its mode and its declaration.
@@ -195,11 +199,12 @@ struct MkfsArgs {
     /// Size of the volume (e.g. 256M, 4G): the file is made, or set to this size
     #[arg(long, value_parser = target::parse_size)]
     size: Option<u64>,
-    /// Block device for the journal, in place of the volume, which finds it there; or a file (`mount -o journal=PATH`)
+    /// Block device for the journal, in place of the volume, which finds it there; or a file
+    /// (`mount -o journal=PATH`)
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
-    /// Size of the journal, at least 4M. In the volume (default: what mke2fs chooses), or with --journal there
-    /// (default: all of the device, at most 1G; a file that does not exist is made)
+    /// Size of the journal, at least 4M. In the volume (default: what mke2fs chooses), or with
+    /// --journal there (default: all of the device, at most 1G; a file that does not exist is made)
     #[arg(long, value_parser = target::parse_size)]
     journal_size: Option<u64>,
     /// Label of the volume (at most 16 bytes)
@@ -248,7 +253,8 @@ struct FsckArgs {
     /// Change nothing: say what recovery would do, check what can be checked
     #[arg(short = 'n')]
     dry_run: bool,
-    /// Recover; check only a volume that is marked as damaged (for boots; without it all is checked)
+    /// Recover; check only a volume that is marked as damaged (for boots; without it all is
+    /// checked)
     #[arg(short = 'p', visible_short_alias = 'a', conflicts_with_all = ["dry_run", "yes"])]
     preen: bool,
     /// Answer yes to all questions of e2fsck (default: repair only what is safe)
@@ -295,8 +301,8 @@ struct SetModeArgs {
     /// Let the volume forget that it has had declared files; the owner of its root directory may
     #[arg(long)]
     forget_atomic: bool,
-    /// Without these options first a mode: ordered, writeback, journal, wasteless, selective, delta, auto, or default
-    /// (the volume's). Then files or directories of a mounted volume
+    /// Without these options first a mode: ordered, writeback, journal, wasteless, selective,
+    /// delta, auto, or default (the volume's). Then files or directories of a mounted volume
     #[arg(required = true, value_name = "FILE")]
     words: Vec<PathBuf>,
 }

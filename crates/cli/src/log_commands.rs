@@ -107,7 +107,8 @@ enum LogCommand {
     },
     /// Let a group use a stream through the daemon
     ///
-    /// The daemon must not run meanwhile: stop it, run this as its user, and start it again. Its clients wait and go on.
+    /// The daemon must not run meanwhile: stop it, run this as its user, and start it again. Its
+    /// clients wait and go on.
     Permit {
         /// Directory of the log
         #[arg(long, value_name = "DIR")]
@@ -224,7 +225,8 @@ fn collect(memory: &Path, force: &[PathBuf]) -> Result<()> {
             Outcome::GivenUp => mention!("removed {path} with all that it held"),
             Outcome::InUse => mention!("in use {path}"),
             Outcome::Kept { why } => mention!(
-                "kept {path}: {why}; to give up the records that it may hold: onejournal log gc --memory {} --force {path}",
+                "kept {path}: {why}; to give up the records that it may hold: onejournal log gc \
+                 --memory {} --force {path}",
                 memory.display()
             ),
         }
@@ -290,13 +292,15 @@ fn open(place: &Where) -> Result<Opened> {
     }
     let Some(path) = &place.dir else {
         return Err(CliError::usage(
-            "say which log: --dir DIR, the directory that the programs give (log=DIR), or, while onejournal logd \
-             serves it, --socket DIR/socket",
+            "say which log: --dir DIR, the directory that the programs give (log=DIR), or, while \
+             onejournal logd serves it, --socket DIR/socket",
         ));
     };
     if !path.join("service.json").exists() {
         let why = match std::fs::metadata(path) {
-            Ok(_) => "is no directory of a log; give the directory that the programs give, or that onejournal logd --dir serves".into(),
+            Ok(_) => "is no directory of a log; give the directory that the programs give, or \
+                      that onejournal logd --dir serves"
+                .into(),
             Err(error) => format!("{error}; give the directory of the log"),
         };
         return Err(CliError::at(path, why));
@@ -311,7 +315,8 @@ fn open(place: &Where) -> Result<Opened> {
 fn with_log(place: &Where, command: impl FnOnce(&Opened) -> Result<()>) -> Result<()> {
     let opened = open(place)?;
     let done = command(&opened);
-    // Records that cannot be brought to the log files stay in shared memory, where they were before.
+    // Records that cannot be brought to the log files stay in shared memory, where they were
+    // before.
     let _ = opened.log.close();
     done
 }

@@ -17,9 +17,9 @@ pub struct LsArgs {
 }
 
 /// The advice for a detached volume.
-const DETACHED_NOTE: &str = "A detached volume is mounted nowhere. It closes when the programs that use it have closed \
-                             its files.\nTo close it at once: kill PID. The programs get errors then; nothing that \
-                             was synced is lost.";
+const DETACHED_NOTE: &str = "A detached volume is mounted nowhere. It closes when the programs \
+                             that use it have closed its files.\nTo close it at once: kill PID. \
+                             The programs get errors then; nothing that was synced is lost.";
 
 pub fn run(args: &LsArgs) -> Result<u8> {
     let mounts = Mounts::without_files().look();

@@ -164,7 +164,8 @@ fn make(args: &MkfsArgs, disk: Disk, journal: Option<&Opened>) -> Result<Made> {
     mke2fs(args, &disk, &["-n"])?;
     ext4::begin_mkfs(&disk).map_err(|error| CliError::at(&args.target, error))?;
     mke2fs(args, &disk, &[])?;
-    // What mke2fs has made becomes a volume, which must be one that we can mount; while it is ours alone.
+    // What mke2fs has made becomes a volume, which must be one that we can mount; while it is ours
+    // alone.
     let device: Arc<dyn BlockDevice> = Arc::new(disk);
     let new = journal.map(|journal| &journal.new);
     let finished = ext4::finish_mkfs(&device, new)
@@ -195,7 +196,7 @@ fn mke2fs(args: &MkfsArgs, disk: &Disk, options: &[&str]) -> Result<()> {
     }
 }
 
-/// mke2fs with these options and those that every volume needs.
+/// The mke2fs command with `options` and the options that every volume needs.
 fn mke2fs_command(args: &MkfsArgs, options: &[&str]) -> Command {
     let mut command = in_sbin("mke2fs");
     command.args(options).args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]);
@@ -236,7 +237,8 @@ fn say_what_was_made(args: &MkfsArgs, made: &Made) {
         Some(journal) => (format!("on {}", journal.path.display()), journal.how_to_mount(path)),
     };
     mention!(
-        "{shown}: a volume of {} with blocks of 4 KiB, its journal of {} {place}{label}; to mount it: {how_to_mount}",
+        "{shown}: a volume of {} with blocks of 4 KiB, its journal of {} {place}{label}; to mount \
+         it: {how_to_mount}",
         size(made.size_bytes),
         size(made.journal_bytes)
     );
@@ -245,8 +247,9 @@ fn say_what_was_made(args: &MkfsArgs, made: &Made) {
     }
     if let Some(free_bytes) = missing_room(path) {
         complain!(
-            "onejournal: {shown}: warning: it is sparse, and its file system has only {} free: a write that finds no room \
-             there fails and stops the volume. To take the room now: fallocate -l {} {shown}",
+            "onejournal: {shown}: warning: it is sparse, and its file system has only {} free: a \
+             write that finds no room there fails and stops the volume. To take the room now: \
+             fallocate -l {} {shown}",
             size(free_bytes),
             made.size_bytes
         );

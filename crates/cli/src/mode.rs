@@ -1,5 +1,5 @@
-//! `onejournal set-mode` and `get-mode`: the data mode of a file, and the declaration that its writes must be atomic,
-//! through its attributes.
+//! `onejournal set-mode` and `get-mode`: the data mode of a file, and the declaration that its
+//! writes must be atomic, through its attributes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -137,8 +137,8 @@ fn is_for_owner_of_volume(bytes: u64, file: &Path) -> bool {
 fn why_not_mode(mode: DataMode, file: &Path) -> Option<String> {
     let bytes = declared_bytes(file)?;
     Some(format!(
-        "is declared to need atomic writes of {bytes} bytes, and writes of data mode {} are not atomic; \
-         to take the declaration off: onejournal set-mode --no-atomic {}",
+        "is declared to need atomic writes of {bytes} bytes, and writes of data mode {} are not \
+         atomic; to take the declaration off: onejournal set-mode --no-atomic {}",
         mode.name(),
         file.display()
     ))
@@ -151,7 +151,8 @@ fn why_not_atomic(bytes: u64, file: &Path) -> Option<String> {
     let mode = read_attribute(file, mount::MODE_XATTR).ok()?;
     if let Some(own) = own.filter(|own| !own.is_atomic() && own.name() == mode) {
         return Some(format!(
-            "writes of data mode {mode} are not atomic; to give it another one: onejournal set-mode auto {}",
+            "writes of data mode {mode} are not atomic; to give it another one: onejournal \
+             set-mode auto {}",
             file.display(),
             mode = own.name()
         ));

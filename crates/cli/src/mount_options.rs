@@ -33,7 +33,8 @@ pub const OPTIONS: &[(&str, &str)] = &[
     ("durability=power|reboot|process", "what a sync must survive at least (power)"),
     (
         "journal=PATH|internal",
-        "the journal on NVRAM, a block device or a file; internal: in the volume, for this mount (the volume's own)",
+        "the journal on NVRAM, a block device or a file; internal: in the volume, for this mount \
+         (the volume's own)",
     ),
     ("journal_size=SIZE", "makes the file of journal=, 4M at least"),
     ("journal_latency=NS", "slows NVRAM down by so many nanoseconds a cache line"),
@@ -533,15 +534,16 @@ mod tests {
 
     #[test]
     fn an_fstab_entry_has_options_for_others() {
-        let text = "defaults,noauto,nofail,auto,user,users=x,nouser,owner,group,_netdev,comment=a b,\
-                    x-systemd.automount,X-mount.mkdir=0755,x-gvfs-show,uhelper=onejournal,nodiratime,errors=remount-ro";
+        let text = "defaults,noauto,nofail,auto,user,users=x,nouser,owner,group,_netdev,\
+                    comment=a b,x-systemd.automount,X-mount.mkdir=0755,x-gvfs-show,\
+                    uhelper=onejournal,nodiratime,errors=remount-ro";
         let text = text.replace("users=x", "users");
         assert!(parse_text(&text).unwrap() == Parsed::default());
         assert_eq!(parse_text("log_level=debug").unwrap().log_level, tracing::Level::DEBUG);
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_name() {
+    fn malformed_and_unsupported_options_are_refused_by_name() {
         let bad = [
             "sync",
             "dirsync",

@@ -29,8 +29,8 @@ use crate::{aside, fusectl, in_place};
 /// Longest that a program may look at a mount before it counts as using it.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The interval at which a mount or a block device that is in use is tried again. The kernel gives no sign when it
-/// becomes free.
+/// The interval at which a mount or a block device that is in use is tried again. The kernel gives
+/// no sign when it becomes free.
 pub const TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// Identifies a mount namespace.
@@ -144,8 +144,8 @@ impl Manner {
     }
 }
 
-/// Unmounts. A program that only looks at a mount (`onejournal ls`, `df`) has it in use for a moment. So a mount that
-/// is in use is tried again until [`LOOK_PATIENCE`] has passed.
+/// Unmounts. A program that only looks at a mount (`onejournal ls`, `df`) has it in use for a
+/// moment. So a mount that is in use is tried again until [`LOOK_PATIENCE`] has passed.
 pub fn unmount_patiently(
     unmount: impl Fn() -> std::result::Result<(), MountError>,
 ) -> std::result::Result<(), MountError> {

@@ -89,8 +89,8 @@ impl Occupant {
         let what = match self {
             Occupant::Journal { volume_uuid } => {
                 return format!(
-                    "is the journal of volume {}; to overwrite it, with all changes that this volume may still need: \
-                     {command} TARGET",
+                    "is the journal of volume {}; to overwrite it, with all changes that this \
+                     volume may still need: {command} TARGET",
                     uuid_text(volume_uuid)
                 );
             }
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(found(HEAD_BYTES - 1, &[1]), [unknown.clone(), unknown.clone()]);
         assert_eq!(found(end - TAIL_BYTES, &[1]), [unknown.clone(), None]);
         assert_eq!(found(end - 1, &[1]), [unknown, None]);
-        // What is in between is not looked at.
+        // `Occupant` reads no byte between the head and the tail.
         assert_eq!(found(2 << 20, &[1]), [None, None]);
     }
 
@@ -190,7 +190,8 @@ mod tests {
         }
         assert_eq!(
             refusal(Occupant::Known("swap space")),
-            "is not empty: it has swap space; to overwrite what it holds: onejournal mkfs --force TARGET"
+            "is not empty: it has swap space; to overwrite what it holds: onejournal mkfs --force \
+             TARGET"
         );
         assert_eq!(
             refusal(Occupant::Unknown),

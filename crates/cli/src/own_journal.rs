@@ -97,8 +97,8 @@ impl Opened {
     pub fn warn(&self, target: &Path) {
         if self.is_on_same_disk {
             complain!(
-                "onejournal: {}: warning: it is on the same disk as {}, so it is no faster than a journal in the \
-                 volume",
+                "onejournal: {}: warning: it is on the same disk as {}, so it is no faster than a \
+                 journal in the volume",
                 self.path.display(),
                 target.display()
             );

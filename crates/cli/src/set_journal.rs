@@ -20,7 +20,8 @@ pub struct SetJournalArgs {
     /// Use the journal in the volume from now on
     #[arg(long, conflicts_with_all = ["journal_size", "force", "journal"])]
     internal: bool,
-    /// Size of the journal (default: all of the device, at most 1G; a file that does not exist is made)
+    /// Size of the journal (default: all of the device, at most 1G; a file that does not exist is
+    /// made)
     #[arg(long, value_name = "SIZE", value_parser = journal_path::parse_journal_size)]
     journal_size: Option<u64>,
     /// Overwrite what the device holds

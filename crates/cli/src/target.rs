@@ -111,8 +111,8 @@ pub enum Unopened {
     },
 }
 
-/// Calls `open_it` for the file or device `path` until it succeeds, or until there is nobody to wait
-/// for, as [`open`] does.
+/// Calls `open_it` for the file or device `path` until it succeeds. Between two calls it waits for
+/// the holders that [`open`] waits for; when there is none, it returns the error.
 pub fn patiently<T>(
     path: &Path,
     open_it: impl Fn() -> device::Result<T>,

@@ -116,7 +116,8 @@ fn wait_for_end(path: &Path, volume: &ServedVolume, daemon: &Daemon) -> Result<(
                 format!("`kill {pid}` closes the volume, and those programs get errors")
             };
             let text = format!(
-                "unmounted here, but still in use: {whereabouts}. Process {pid} serves it until then; {what_to_do}"
+                "unmounted here, but still in use: {whereabouts}. Process {pid} serves it until \
+                 then; {what_to_do}"
             );
             return Err(CliError::at(path, text));
         }

@@ -180,7 +180,8 @@ impl ServedVolume {
             if !devices.contains(&entry.device) {
                 devices.push(entry.device);
             }
-            // Of a device, which only root can have mounted for a user, or of a believed user.
+            // The entry names the true user: it is a device, which only root can mount for a user,
+            // or a mount of a believed user.
             other_users.extend(entry.user());
             dirs.push(entry.dir);
         }
@@ -461,16 +462,17 @@ impl Daemon {
     }
 }
 
-/// The name of a daemon's process: that of our executable, even if this process was started by another name for it
-/// (`fsck.onejournal`).
+/// The name of a daemon's process: that of our executable, even if this process was started by
+/// another name for it (`fsck.onejournal`).
 fn daemon_name() -> String {
     let path = own_program();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.chars().take(PROCESS_NAME_LEN).collect()
 }
 
-/// A daemon that was killed and has not ended: it has no memory any more (an empty command line), and perhaps still
-/// files open. Which volume it served cannot be seen, only that its user can have mounted `target`.
+/// A daemon that was killed and has not ended: it has no memory any more (an empty command line),
+/// and perhaps still files open. Which volume it served cannot be seen, only that its user can have
+/// mounted `target`.
 pub fn dying_daemon(target: &Path) -> Result<Option<Daemon>> {
     let own = daemon_name();
     let users = Vec::from_iter([ROOT, geteuid().as_raw()].into_iter().chain(owner_of(target)));
@@ -498,8 +500,8 @@ pub struct User {
 }
 
 impl User {
-    /// Whether it is worth while to wait for its end, `waited` having passed: it brings everything home, or it is about
-    /// to begin with that, because the volume is not mounted here any more.
+    /// Whether it is worth while to wait for its end, `waited` having passed: it brings everything
+    /// home, or it is about to begin with that, because the volume is not mounted here any more.
     ///
     /// # Errors
     /// It brings everything home and has taken too long.

@@ -17,7 +17,7 @@ use crate::signals::EndSignals;
 /// Lines of text from one heading to the next.
 const HEADING_EVERY: usize = 20;
 
-/// Prints a line every `seconds` until SIGINT or SIGTERM, or until nobody reads them any more.
+/// Prints a line every `seconds` until SIGINT, SIGTERM or a broken pipe on standard output.
 pub fn run(path: &Path, seconds: f64, as_json: bool) -> Result<u8> {
     let mut ended = EndSignals::catch()?;
     let interval = Duration::from_secs_f64(seconds);
@@ -75,7 +75,7 @@ struct Rates {
     /// Checkpoints.
     home_bytes_per_s: f64,
     in_place_bytes_per_s: f64,
-    /// Of the interval's commits, to 6 %; nothing without a commit.
+    /// The 99th percentile of the interval's commit latencies, to 6 %; nothing without a commit.
     commit_p99_ns: Option<u64>,
     stalls: u64,
 }

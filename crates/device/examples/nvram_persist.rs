@@ -2,7 +2,8 @@
 //! length from which storing past the cache is faster.
 //!
 //! ```text
-//! cargo run --release -p onejournal-device --example nvram_persist -- [PATH] [ROUNDS] [NS_PER_LINE]
+//! cargo run --release -p onejournal-device --example nvram_persist -- \
+//!     [PATH] [ROUNDS] [NS_PER_LINE]
 //! ```
 //!
 //! PATH is a DAX device or a file. It is OVERWRITTEN, so the program asks for `OVERWRITE=yes` in

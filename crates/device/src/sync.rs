@@ -56,9 +56,10 @@ impl<T: ?Sized> Mutex<T> {
 
 /// A condition variable. What threads wait for is changed under the mutex that they wait with.
 ///
-/// The standard library makes a system call for each notification. This one counts the waiting threads, and makes none if
-/// there are none: a commit notifies twice, and most have no waiter. A thread counts itself while it holds the mutex. So a
-/// notifier that does not see it changed the state before the thread took the mutex, and the thread sees the change.
+/// The standard library makes a system call for each notification. This one counts the waiting
+/// threads, and makes none if there are none: a commit notifies twice, and most have no waiter. A
+/// thread counts itself while it holds the mutex. So a notifier that does not see it changed the
+/// state before the thread took the mutex, and the thread sees the change.
 #[derive(Debug, Default)]
 pub struct Condvar {
     inner: std::sync::Condvar,
@@ -71,7 +72,8 @@ impl Condvar {
         Self { inner: std::sync::Condvar::new(), waiting_count: AtomicU32::new(0) }
     }
 
-    /// Releases the lock, waits for a notification, and takes the lock again. It may return without a notification.
+    /// Releases the lock, waits for a notification, and takes the lock again. It may return without
+    /// a notification.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.waiting_count.fetch_add(1, SeqCst);
         let guard = self.inner.wait(guard).unwrap_or_else(PoisonError::into_inner);
@@ -116,8 +118,8 @@ impl Condvar {
     }
 }
 
-/// A readers-writer lock that is not poisoned. A waiting writer keeps new readers out, so a thread must not take it for
-/// reading twice.
+/// A readers-writer lock that is not poisoned. A waiting writer keeps new readers out, so a thread
+/// must not take it for reading twice.
 #[derive(Debug, Default)]
 pub struct RwLock<T: ?Sized>(std::sync::RwLock<T>);
 

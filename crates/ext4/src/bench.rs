@@ -1,4 +1,5 @@
-//! What the unit tests stand on: a volume in memory that `mke2fs` made and `e2fsck` and `debugfs` judge.
+//! What the unit tests stand on: a volume in memory that `mke2fs` made and `e2fsck` and `debugfs`
+//! judge.
 
 use std::process::Command;
 use std::sync::Arc;

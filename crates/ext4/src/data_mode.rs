@@ -98,8 +98,8 @@ pub(crate) struct Asked {
     pub(crate) declared_bytes: Option<u64>,
 }
 
-/// Bits of the mode in [`Asked::code`]. The bits above have the declaration: how often its bytes are
-/// twice [`HALF_OF_SMALLEST`], or 0.
+/// Bits of the mode in [`Asked::code`]. The bits above have the declaration: how often its bytes
+/// are twice [`HALF_OF_SMALLEST`], or 0.
 const MODE_BITS: u32 = 3;
 const HALF_OF_SMALLEST: u64 = *DECLARED_BYTES.start() / 2;
 
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_fits_into_a_byte() {
+    fn every_mode_and_declaration_fits_into_seven_bits() {
         for mode in DataMode::ALL.into_iter().map(Some).chain([None]) {
             let sizes = (12..=20).map(|log2| Some(1 << log2));
             for declared_bytes in sizes.chain([None]) {

@@ -77,10 +77,10 @@
 //! Readers are not part of this order: they read published blocks.
 //!
 //! Locks, in the order in which they are taken:
-//! 1. `InCoreInode::content` of **one regular file** (shared: read, seek; exclusive: write, truncate,
-//!    fallocate, freeing its blocks), held from before the handle until after it.
-//! 2. `InCoreInode::xattr` of one inode (shared: get, list, looking up the data mode; exclusive: set,
-//!    remove), the same way.
+//! 1. `InCoreInode::content` of **one regular file** (shared: read, seek; exclusive: write,
+//!    truncate, fallocate, freeing its blocks), held from before the handle until after it.
+//! 2. `InCoreInode::xattr` of one inode (shared: get, list, looking up the data mode; exclusive:
+//!    set, remove), the same way.
 //! 3. the journal handle.
 //! 4. `InCoreInode::content` of **directories**: exclusive, by ascending inode number, only while a
 //!    finished operation is published (`Op::finish`). Readers (lookup, readdir) hold it shared and

@@ -137,7 +137,8 @@ pub struct SetAttr {
     pub kill_suid_sgid: bool,
     /// With it, clear set-group-ID in any case (a change by a stranger to the group).
     pub kill_sgid: bool,
-    /// `FS_*_FL` flags that users may set (immutable, append, noatime, nodump, sync, dirsync, journal-data).
+    /// `FS_*_FL` flags that users may set (immutable, append, noatime, nodump, sync, dirsync,
+    /// journal-data).
     pub flags: Option<u32>,
 }
 

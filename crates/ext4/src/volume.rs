@@ -77,9 +77,8 @@ impl Volume {
         self.mounted().read_dir(ino, cursor, each)
     }
 
-    /// Makes an inode with a name. `permissions` are those that the caller asked for, without its
-    /// `umask`. The `umask` is used only if the directory has no default access control list. Pins
-    /// the inode.
+    /// Makes an inode with a name, and pins it. The caller does not apply `umask` to `permissions`.
+    /// This call does, if the directory has no default access control list.
     pub fn make(
         &self,
         parent: InodeNo,
@@ -262,8 +261,8 @@ impl Volume {
         self.mounted().write_accepting(ino, offset, data, kill, accepted)
     }
 
-    /// The most blocks that [`Volume::write_atomic`] can write at once, if it allocates blocks in few
-    /// block groups only. 0 if it is not supported.
+    /// The most blocks that [`Volume::write_atomic`] can write at once, if it allocates blocks in
+    /// few block groups only. 0 if it is not supported.
     pub fn atomic_block_limit(&self) -> usize {
         self.mounted().atomic_block_limit()
     }
@@ -298,9 +297,10 @@ impl Volume {
         self.mounted().data_mode_of(ino)
     }
 
-    /// Sets the mode of a file or directory; `None`: the volume's. What the journal holds is brought
-    /// home first, so that no block's history mixes modes (FAST'14 §2.2). [`crate::Error::WouldTear`]
-    /// if the inode is declared to need atomic writes, and the mode does not give them.
+    /// Sets the mode of a file or directory; `None`: the volume's. What the journal holds is
+    /// brought home first, so that no block's history mixes modes (FAST'14 §2.2).
+    /// [`crate::Error::WouldTear`] if the inode is declared to need atomic writes, and the mode
+    /// does not give them.
     pub fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
         self.mounted().set_data_mode(ino, mode)
     }

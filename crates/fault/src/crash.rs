@@ -1,5 +1,5 @@
-//! Crash points: moments at which a simulated process may crash, such as each access to a shared word or
-//! to a medium.
+//! Crash points: moments at which a simulated process may crash, such as each access to a shared
+//! word or to a medium.
 //!
 //! Several simulated processes take turns in one thread ([`run_process`]). The test names one of
 //! them and the crash point at which it crashes ([`crash_after`]). A crash is a panic, and no code

@@ -1,8 +1,8 @@
 //! Faults that tests switch on, and points at which a simulated process may crash.
 //!
-//! A *fault* is a mistake that the engine makes on purpose, so that a check can be seen to find it. Each
-//! crate lists its own faults in its file `faults.rs`: an enum with one sentence for each, and one line
-//! that makes the functions which its production code calls:
+//! A *fault* is a mistake that the engine makes on purpose, so that a check can be seen to find it.
+//! Each crate lists its own faults in its file `faults.rs`: an enum with one sentence for each, and
+//! one line that makes the functions which its production code calls:
 //!
 //! ```
 //! mod faults {
@@ -25,13 +25,13 @@
 //! onejournal_fault::with(Fault::CommitNotDurable, || { /* the check must fail here */ });
 //! ```
 //!
-//! A fault is on for the thread that called [`with`], until that call returns, and for the threads that
-//! this thread started with `carry` meanwhile. Tests that run in parallel in one process do not see each
-//! other's faults.
+//! A fault is on for the thread that called [`with`], until that call returns, and for the threads
+//! that this thread started with `carry` meanwhile. Tests that run in parallel in one process do
+//! not see each other's faults.
 //!
-//! Faults exist in builds with debug assertions ([`CAN_FAIL`]), which are those that tests are made
-//! with. In a release build `is` is the constant `false`, `carry` returns its argument, and the
-//! compiler removes both; [`with`] panics.
+//! Faults exist in builds with debug assertions ([`CAN_FAIL`]), with which tests are built. In a
+//! release build `is` is the constant `false`, `carry` returns its argument, and the compiler
+//! removes both; [`with`] panics.
 //!
 //! # Storeys
 //!
@@ -45,14 +45,15 @@ pub mod crash;
 mod scope;
 
 /// Whether faults can be switched on in this build. A constant of the profile and not a feature:
-/// Cargo would switch a feature on for the product, too, when it builds it together with a test that
-/// asks for it. Nor is it a matter of the environment, which a daemon of root gets from its caller.
+/// Cargo would switch a feature on for the product, too, when it builds it together with a test
+/// that asks for it. It is no environment variable either: a daemon of root gets its environment
+/// from its caller.
 pub const CAN_FAIL: bool = cfg!(debug_assertions);
 
 pub use scope::{Fault, Inherited, carry, for_process, inherited, is, is_any, with};
 
-/// Defines `is`, `carry` and `crash_point` for a crate's production code. `$fault` is the crate's enum of
-/// faults.
+/// Defines `is`, `carry` and `crash_point` for a crate's production code. `$fault` is the crate's
+/// enum of faults.
 #[macro_export]
 macro_rules! switches {
     ($fault:ty) => {

@@ -38,8 +38,8 @@ pub fn is_any() -> bool {
     HERE.with_borrow(|here| here.is_some()) || EVERYWHERE.get().is_some()
 }
 
-/// Switches `fault` on while `f` runs, in this thread and in those that inherit from it. An inner
-/// scope replaces the outer one.
+/// Switches `fault` on while `f` runs, in this thread and in the threads that inherit from it. An
+/// inner scope replaces the outer one.
 ///
 /// # Panics
 ///

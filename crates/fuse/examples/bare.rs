@@ -2,10 +2,10 @@
 //! 4 KiB and syncs, again and again.
 //!
 //! `bare serve DIR THREADS [DEVICE]` mounts on DIR until it is unmounted (with a block device as
-//! `fuseblk`; the device is not touched); `bare client FILE COUNT` prints
-//! the microseconds of one write and fdatasync (two round trips); `bare stream FILE` (as root) prints
-//! the seconds of writing 1 GiB in pieces of 1 MiB, and of reading it with the caches dropped. Run both
-//! under `taskset` to see what crossing CPUs costs.
+//! `fuseblk`; the device is not touched); `bare client FILE COUNT` prints the microseconds of one
+//! write and fdatasync (two round trips); `bare stream FILE` (as root) prints the seconds of
+//! writing 1 GiB in pieces of 1 MiB, and of reading it with the caches dropped. Run both under
+//! `taskset` to see what crossing CPUs costs.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;

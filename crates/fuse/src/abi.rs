@@ -58,7 +58,8 @@ pub mod fattr {
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
 
-/// [`OpenOut::open_flags`]: nothing of the file is cached, and its size does not bound what is read.
+/// [`OpenOut::open_flags`]: nothing of the file is cached, and its size does not bound what is
+/// read.
 pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
 /// [`OpenOut::open_flags`]: the kernel keeps what it has cached of the file.
 pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
@@ -204,8 +205,8 @@ wire! {
         mtimensec: u32, ctimensec: u32, mode: u32, nlink: u32, uid: u32, gid: u32, rdev: u32,
         blksize: u32, flags: u32,
     }
-    /// Answer to LOOKUP and to all that make a name; in READDIRPLUS before each [`Dirent`]. Node 0: there is
-    /// no such name, which the kernel may remember for `entry_valid` seconds.
+    /// Answer to LOOKUP and to all that make a name; in READDIRPLUS before each [`Dirent`]. Node 0:
+    /// there is no such name, which the kernel may remember for `entry_valid` seconds.
     EntryOut[128] {
         nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64, entry_valid_nsec: u32,
         attr_valid_nsec: u32, attr: FuseAttr,
@@ -248,7 +249,8 @@ wire! {
     ReleaseIn[24] { fh: u64, flags: u32, release_flags: u32, lock_owner: u64, }
     /// Bytes of a node that are to be dropped from the cache, and its attributes.
     NotifyInvalInodeOut[24] { ino: u64, off: u64, len: u64, }
-    /// Body of READ, READDIR and READDIRPLUS; of the latter two `offset` is the cursor of a [`Dirent`], 0 at first.
+    /// Body of READ, READDIR and READDIRPLUS; of the latter two `offset` is the cursor of a
+    /// [`Dirent`], 0 at first.
     ReadIn[40] {
         fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32,
     }
@@ -297,7 +299,7 @@ wire! {
         btime: SxTime, ctime: SxTime, mtime: SxTime, rdev_major: u32, rdev_minor: u32,
         dev_major: u32, dev_minor: u32, spare2: [u64; 14],
     }
-    /// Of a ring entry: which request it holds (`commit_id`), and how many bytes its payload has.
+    /// The request that a ring entry holds (`commit_id`), and how many bytes its payload has.
     UringEntInOut[32] { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64, }
     /// Command of a ring entry.
     UringCmdReq[24] { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6], }

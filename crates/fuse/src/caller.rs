@@ -50,8 +50,8 @@ impl Caller {
         found
     }
 
-    /// Whether the sender has the capability with this number. Where its capabilities are not known,
-    /// root has all and other users have none.
+    /// Whether the sender has the capability with this number. Where its capabilities are not
+    /// known, root has all and other users have none.
     pub fn has_capability(&self, number: u32) -> bool {
         match self.capabilities {
             Some(capabilities) => capabilities & 1 << number != 0,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_the_header_is_not_believed() {
+    fn a_process_that_does_not_fit_the_header_is_not_believed() {
         let pid = std::process::id();
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         let header = InHeader { pid, uid: uid.as_raw(), gid: gid.as_raw(), ..InHeader::default() };

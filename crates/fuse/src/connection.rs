@@ -24,7 +24,7 @@ pub struct Connection {
     device: Arc<OwnedFd>,
     handle: MountHandle,
     max_thread_count: usize,
-    /// Of each queue, as asked for.
+    /// The fewest threads of each queue, as asked for.
     least_count: usize,
     stand_in_count: usize,
     agreed_flags: u64,
@@ -159,8 +159,8 @@ impl Connection {
         self.rings.as_ref().map_or(self.max_thread_count, Rings::threads_per_queue)
     }
 
-    /// Serves until the file system is unmounted, in this thread and others that it starts. They have
-    /// ended on return.
+    /// Serves until the file system is unmounted, in this thread and others that it starts. They
+    /// have ended on return.
     pub fn run(mut self, server: &impl FileSystem) -> Result<(), MountError> {
         self.taken_back.0 = None;
         let served = self.serve(server);

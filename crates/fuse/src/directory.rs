@@ -19,8 +19,8 @@ pub fn dirent_bytes(name_bytes: usize) -> usize {
 }
 
 impl Reply<'_> {
-    /// Appends the record of one name. `cursor` is where a listing goes on after it, `kind` a `DT_*`
-    /// value of readdir(3) (0: unknown). `EOVERFLOW`: the buffer is full.
+    /// Appends the record of one name. `cursor` is where a listing goes on after it, `kind` a
+    /// `DT_*` value of readdir(3) (0: unknown). `EOVERFLOW`: the buffer is full.
     pub fn push_dirent(
         &mut self,
         ino: u64,

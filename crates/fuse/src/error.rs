@@ -42,7 +42,11 @@ pub enum MountError {
         errno: Errno,
     },
     /// The kernel refused to change a mount.
-    #[error("{}: remount: {errno}{}", dir.display(), if *errno == Errno::PERM { " (needs root)" } else { "" })]
+    #[error(
+        "{}: remount: {errno}{}",
+        dir.display(),
+        if *errno == Errno::PERM { " (needs root)" } else { "" }
+    )]
     Remount {
         /// The directory.
         dir: PathBuf,
@@ -57,8 +61,9 @@ pub enum MountError {
     Fusermount(String),
     /// fusermount3 could not open /dev/fuse, and said this.
     #[error(
-        "fusermount3: {0}; as root, let users open it (chmod 666 /dev/fuse; if it is missing: modprobe fuse), or mount as \
-         root; in a container, give it the device (docker run --device /dev/fuse)"
+        "fusermount3: {0}; as root, let users open it (chmod 666 /dev/fuse; if it is missing: \
+         modprobe fuse), or mount as root; in a container, give it the device (docker run --device \
+         /dev/fuse)"
     )]
     FuseDenied(String),
     /// `allow_other` without permission for it.
@@ -69,7 +74,8 @@ pub enum MountError {
     Protocol(String),
     /// io_uring was asked for by name and cannot be had.
     #[error(
-        "io_uring=on: {0}; it needs Linux 6.14 and {ENABLE_URING} set to Y (leave the option out to do without)"
+        "io_uring=on: {0}; it needs Linux 6.14 and {ENABLE_URING} set to Y (leave the option out \
+         to do without)"
     )]
     NoIoUring(String),
     /// The process that was to unmount could not.

@@ -14,7 +14,8 @@ use std::sync::{Arc, OnceLock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Starts the guard of a connection: a process that aborts the connection (through
-/// `/sys/fs/fuse/connections`) when the serving process dies. See [`crate::Connection::guarded_by`].
+/// `/sys/fs/fuse/connections`) when the serving process dies. See
+/// [`crate::Connection::guarded_by`].
 pub trait Guard: fmt::Debug + Send + Sync {
     /// Returns when a guard watches over the connection of the file system with the number `device`
     /// (major, minor), or could not be started. Does nothing while one watches.

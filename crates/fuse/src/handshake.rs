@@ -11,8 +11,8 @@ use crate::options::MountOptions;
 use crate::request::Request;
 use crate::transport::receive::{MAX_TRANSFER_BYTES, WRITE_HEAD_BYTES, read_request};
 
-/// Answers the kernel's INIT, and returns the flags that both sides agreed on: of `wanted` those
-/// that the kernel offers.
+/// Answers the kernel's INIT, and returns the flags that both sides agreed on: the flags in
+/// `wanted` that the kernel offers.
 pub(crate) fn shake_hands(device: &OwnedFd, wanted: u64) -> Result<u64, MountError> {
     let mut input = AlignedBuf::zeroed(WRITE_HEAD_BYTES + MAX_TRANSFER_BYTES);
     loop {
@@ -78,7 +78,7 @@ fn negotiate(request: &Request<'_>, wanted: u64) -> Result<Handshake, MountError
         congestion_threshold: 48,
         max_write: MAX_TRANSFER_BYTES as u32,
         time_gran: 1,
-        // Of the kernel's pages, which need not be ours.
+        // Counted in pages of the kernel, which may be larger than `PAGE_BYTES`.
         max_pages: (MAX_TRANSFER_BYTES / rustix::param::page_size()).max(1) as u16,
         ..InitOut::default()
     }))
@@ -86,9 +86,10 @@ fn negotiate(request: &Request<'_>, wanted: u64) -> Result<Handshake, MountError
 
 /// The flags that a connection with these options asks for.
 ///
-/// Without `ASYNC_DIO`: the kernel drops no pages when an asynchronous direct write ends, and a page that was
-/// read meanwhile would stay. Telling it to drop them is no way out: a daemon that is killed while the kernel
-/// waits for such a page ends only by its guard ([`crate::guard`]), which may be killed with it.
+/// Without `ASYNC_DIO`: the kernel drops no pages when an asynchronous direct write ends, and a
+/// page that was read meanwhile would stay. Telling it to drop them is no way out: a daemon that is
+/// killed while the kernel waits for such a page ends only by its guard ([`crate::guard`]), which
+/// may be killed with it.
 pub(crate) fn wanted_flags(options: &MountOptions) -> u64 {
     let mut wanted = init::ASYNC_READ
         | init::EXPORT_SUPPORT

@@ -1,7 +1,7 @@
 //! File systems in user space on Linux: the FUSE protocol through `/dev/fuse` and io_uring.
 //!
-//! The crate mounts, agrees with the kernel on the protocol, takes requests and carries answers.
-//! A file system gets the requests as the kernel sends them: what the operations mean, node numbers,
+//! The crate mounts, agrees with the kernel on the protocol, takes requests and carries answers. A
+//! file system gets the requests as the kernel sends them: what the operations mean, node numbers,
 //! handles and lookup counts are its own. The data of a WRITE are in the buffer in which they
 //! arrived, and the payload of a READ is built in the buffer from which it is sent.
 //!
@@ -29,7 +29,9 @@
 //! impl FileSystem for Empty {
 //!     fn serve(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
 //!         let pushed = match request.opcode {
-//!             Some(Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt) => return Answer::Silent,
+//!             Some(Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt) => {
+//!                 return Answer::Silent;
+//!             }
 //!             Some(Opcode::Getattr) => {
 //!                 let attr = FuseAttr::made_up(ROOT_NODE, 0o040_755, 0);
 //!                 reply.push(&AttrOut { attr_valid: 3600, attr, ..AttrOut::default() })
@@ -53,7 +55,7 @@
 //! # Protocol
 //!
 //! Version 7.34 (Linux 5.14) to 7.42 ([`abi::OLDEST_MINOR`], [`abi::MINOR`]); a newer kernel speaks
-//! 7.42 with us. A connection asks for these flags of INIT, of which the kernel grants those that it
+//! 7.42 with us. A connection asks for these flags of INIT, and the kernel grants the flags that it
 //! knows ([`Connection::agreed_flags`]). Some of them oblige the file system:
 //!
 //! | flag | what the file system does |
@@ -76,11 +78,12 @@
 //!
 //! # io_uring
 //!
-//! With [`IoUring::Auto`] requests come through io_uring where the kernel offers it: Linux 6.14 with
-//! `CONFIG_FUSE_IO_URING`, and the parameter `/sys/module/fuse/parameters/enable_uring` set to `Y`
-//! before the mount. [`IoUring::On`] sets the parameter (as root; it stays set, for all mounts of the
-//! machine). Machines with more than 256 possible CPUs, or 64 that are online, get `/dev/fuse`.
-//! Memory is bounded: 2 MiB for each thread of a queue, and 2 MiB for each large write under way.
+//! With [`IoUring::Auto`] requests come through io_uring where the kernel offers it: Linux 6.14
+//! with `CONFIG_FUSE_IO_URING`, and the parameter `/sys/module/fuse/parameters/enable_uring` set to
+//! `Y` before the mount. [`IoUring::On`] sets the parameter (as root; it stays set, for all mounts
+//! of the machine). Machines with more than 256 possible CPUs, or 64 that are online, get
+//! `/dev/fuse`. Memory is bounded: 2 MiB for each thread of a queue, and 2 MiB for each large write
+//! under way.
 //!
 //! # Threads
 //!

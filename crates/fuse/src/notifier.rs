@@ -66,7 +66,8 @@ impl Notifier {
         Notifier::guarded(send, guarded)
     }
 
-    /// A notifier without a connection: it hands each message to `send`. For tests of a file system.
+    /// A notifier without a connection: it hands each message to `send`. For tests of a file
+    /// system.
     pub fn start(send: impl Fn(&[u8]) + Send + Sync + 'static) -> io::Result<Notifier> {
         Notifier::guarded(send, Guarded::default())
     }
@@ -106,14 +107,14 @@ impl Notifier {
         (self.send)(&message(node, range));
     }
 
-    /// [`Notifier::drop_attributes`] in the notifier's thread. For a thread that the kernel waits for: dropping waits for a
-    /// node that is being removed.
+    /// [`Notifier::drop_attributes`] in the notifier's thread. For a thread that the kernel waits
+    /// for: dropping waits for a node that is being removed.
     pub fn drop_attributes_later(&self, node: u64) {
         drop(self.drop_pages(node, vec![ATTRIBUTES]));
     }
 
-    /// Drops the attributes of a node: the kernel asks for them when it needs them again. Any thread
-    /// may call it.
+    /// Drops the attributes of a node: the kernel asks for them when it needs them again. Any
+    /// thread may call it.
     pub fn drop_attributes(&self, node: u64) {
         (self.send)(&message(node, ATTRIBUTES));
     }

@@ -25,7 +25,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Let the kernel check permissions and access lists. Without, the file system checks them.
     pub default_permissions: bool,
-    /// With `default_permissions`: let the kernel check access lists, too, which it asks the file system for.
+    /// With `default_permissions`: let the kernel check access lists, too, which it asks the file
+    /// system for.
     pub posix_acl: bool,
     /// Ignore set-user-ID bits.
     pub nosuid: bool,
@@ -33,16 +34,16 @@ pub struct MountOptions {
     pub nodev: bool,
     /// Execute nothing.
     pub noexec: bool,
-    /// Shown in the mount table. The kernel leaves access times to a FUSE server, so the file system
-    /// must keep them as they are by itself.
+    /// Shown in the mount table. The kernel leaves access times to a FUSE server, so the file
+    /// system must keep them as they are by itself.
     pub noatime: bool,
     /// Let the kernel collect writes. Small writes are faster; the file system gets them later, in
     /// the kernel's order, and also after close.
     pub writeback_cache: bool,
     /// How requests come from the kernel.
     pub io_uring: IoUring,
-    /// Most threads that answer requests at a time. With io_uring each CPU has its share of them, at
-    /// least two.
+    /// Most threads that answer requests at a time. With io_uring each CPU has its share of them,
+    /// at least two.
     pub thread_count: usize,
     /// Threads of each queue, at least (one queue for each CPU with io_uring, else one in all). A
     /// file system whose requests wait for other requests of the same queue needs more than one.

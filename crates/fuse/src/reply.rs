@@ -15,8 +15,9 @@ pub enum Answer {
     Done,
     /// Failure: send this errno alone.
     Failed(Errno),
-    /// [`Reply::block_in_place`] could not block, and nothing was changed. The transport serves the request again when one
-    /// of the blocked threads is back. Through io_uring the request fails with `EBUSY`.
+    /// [`Reply::block_in_place`] could not block, and nothing was changed. The transport serves the
+    /// request again when one of the blocked threads is back. Through io_uring the request fails
+    /// with `EBUSY`.
     Later,
     /// The kernel expects no answer (FORGET, BATCH_FORGET, INTERRUPT).
     Silent,
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn data_that_do_not_fit_are_refused() {
         let mut room = [0; 8];
         let mut reply = Reply::new(&mut room);
         assert!(reply.spare(9).is_err());

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_or_lies_about_its_length_is_refused() {
+    fn a_short_request_or_one_with_a_wrong_length_is_refused() {
         assert!(Request::parse(&[0; 39]).is_err());
         let mut bytes = request(b"x");
         bytes.push(0);

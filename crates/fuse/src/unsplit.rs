@@ -1,21 +1,23 @@
 //! The largest write of a program that the kernel passes on as one request.
 //!
-//! A request has a limited number of bytes, and of pages of memory. Memory that does not begin at a page boundary is
-//! on one page more than its length needs. So an aligned write from any memory is half as large as a request.
+//! A request has a limited number of bytes, and of pages of memory. Memory that does not begin at a
+//! page boundary is on one page more than its length needs. So an aligned write from any memory is
+//! half as large as a request.
 
 use crate::transport::receive::MAX_TRANSFER_BYTES;
 
-/// The most pages of a request, for all FUSE mounts of the machine (Linux 6.13). An older kernel has a fixed limit of
-/// [`USUAL_PAGE_COUNT`].
+/// The most pages of a request, for all FUSE mounts of the machine (Linux 6.13). An older kernel
+/// has a fixed limit of [`USUAL_PAGE_COUNT`].
 const PAGE_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
 const USUAL_PAGE_COUNT: usize = 256;
 
-/// Bytes, a power of two: a `write` of at most so many bytes that is aligned in the file (it begins at a multiple of its
-/// size, which is a power of two) reaches the file system of a new connection as one request. 0: there is no such size.
+/// Bytes, a power of two: a `write` of at most so many bytes that is aligned in the file (it begins
+/// at a multiple of its size, which is a power of two) reaches the file system of a new connection
+/// as one request. 0: there is no such size.
 ///
-/// It holds for memory at any address with `O_DIRECT`. Without `O_DIRECT` the kernel copies the data, and splits a write
-/// where it meets a page of memory that is not resident, unless the memory begins at a page boundary. It does not hold
-/// with [`crate::MountOptions::writeback_cache`].
+/// It holds for memory at any address with `O_DIRECT`. Without `O_DIRECT` the kernel copies the
+/// data, and splits a write where it meets a page of memory that is not resident, unless the memory
+/// begins at a page boundary. It does not hold with [`crate::MountOptions::writeback_cache`].
 pub fn unsplit_write_bytes() -> usize {
     let limit = std::fs::read_to_string(PAGE_LIMIT).ok();
     let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(USUAL_PAGE_COUNT);

@@ -1,7 +1,8 @@
 //! Measures a commit to NVRAM: the cost of the engine on a medium that costs almost nothing.
 //!
 //! ```text
-//! cargo run --release -p onejournal-journal --example nvram_commit -- [PATH] [ROUNDS] [NS_PER_LINE]
+//! cargo run --release -p onejournal-journal --example nvram_commit -- \
+//!     [PATH] [ROUNDS] [NS_PER_LINE]
 //! ```
 //!
 //! Without a PATH, or with `-`, the journal is in this process's memory. Otherwise the program

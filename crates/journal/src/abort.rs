@@ -1,8 +1,9 @@
 //! The abort latch. Once it is set, the journal accepts no change and acknowledges no sync.
 //!
-//! Threads that wait for something check the latch when they wake. So the latch knows who may have waiting
-//! threads ([`Wake`]), and wakes them after it is set. A waiting thread checks the latch while it holds the lock
-//! with which it then waits; `wake_all` takes that lock, so no wake-up is missed.
+//! Threads that wait for something check the latch when they wake. So the latch knows who may have
+//! waiting threads ([`Wake`]), and wakes them after it is set. A waiting thread checks the latch
+//! while it holds the lock with which it then waits; `wake_all` takes that lock, so no wake-up is
+//! missed.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,10 +5,10 @@
 //! was closed serves it, or it leads the next commit. Before a commit begins, its leader waits for
 //! callers that are about to come back ([`crate::gathering`]).
 //!
-//! Phases, each a function: close the running transaction ([`Committer::close`]); bring its data in place home
-//! ([`Committer::settle_in_place`]); lay out the record and reserve its space in a region
-//! ([`Committer::lay_out`]); write the record ([`Committer::write`]); publish ([`Committer::publish`]). A failure
-//! in any of them aborts the journal.
+//! Phases, each a function: close the running transaction ([`Committer::close`]); bring its data in
+//! place home ([`Committer::settle_in_place`]); lay out the record and reserve its space in a
+//! region ([`Committer::lay_out`]); write the record ([`Committer::write`]); publish
+//! ([`Committer::publish`]). A failure in any of them aborts the journal.
 //!
 //! An operation may free any number of blocks, so there may be more revokes than a record can hold.
 //! Then everything that the journal holds is brought home first, and nothing is left to revoke.
@@ -495,11 +495,13 @@ impl Committer {
         self.parts.checks.note_committed(transaction.tid);
         let cancelled = ring.lock().end_commit(encoded.changes);
         Counters::add_alone(&context.counters.cancelled_blocks, cancelled);
-        // The regions come first: a thread that finds the transaction committed must find its records there.
+        // The regions come first: a thread that finds the transaction committed must find its
+        // records there.
         let mut progress = self.progress.lock();
         assert!(progress.committed.next() == transaction.tid, "transactions commit in their order");
         progress.committed = transaction.tid;
-        // A commit has a caller, even if its transaction was empty when that one first looked.
+        // The commit serves at least its leader. The leader is no longer counted as waiting if an
+        // earlier leader found the transaction empty.
         let sync_count = progress.take_waiting(transaction.tid).max(1);
         let counts = (sync_count, progress.waiting_count());
         progress.gathering.note_commit(counts, took, Instant::now());

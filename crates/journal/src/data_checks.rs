@@ -9,10 +9,11 @@
 //! So nothing may change checked data in place as long as their record may be the newest one. The
 //! rules:
 //!
-//! 1. Only data in blocks that no file had before are checked: data that a caller writes directly, and
-//!    long runs of fresh blocks that the commit takes out of what it logs. A transaction with other data in
-//!    place, with more than [`BLOCKS_MAX`] blocks or [`CHECKS_MAX`] checks, or with a checked block
-//!    that was written twice or that it also logs, is flushed before its record, as a whole.
+//! 1. Only data in blocks that no file had before are checked: data that a caller writes directly,
+//!    and long runs of fresh blocks that the commit takes out of what it logs. A transaction with
+//!    other data in place, with more than [`BLOCKS_MAX`] blocks or [`CHECKS_MAX`] checks, or with a
+//!    checked block that was written twice or that it also logs, is flushed before its record, as a
+//!    whole.
 //! 2. A write in place over checked blocks of a transaction that is not committed makes that
 //!    transaction one of the kind that is flushed before its record ([`DataChecks::clear_way`]).
 //!    If its record is already being written, the write waits for the commit.
@@ -39,8 +40,8 @@ use crate::{BLOCK_BYTES, HomeBlock, Result, Tid};
 
 /// The most checks of a record.
 pub(crate) const CHECKS_MAX: usize = 64;
-/// The most checked blocks of a transaction: 4 MiB. For more data a flush costs little in comparison, and
-/// recovery would have much to read.
+/// The most checked blocks of a transaction: 4 MiB. For more data a flush costs little in
+/// comparison, and recovery would have much to read.
 pub(crate) const BLOCKS_MAX: u64 = 1024;
 
 /// The checksum of adjacent blocks that were written in place.
@@ -156,8 +157,8 @@ impl DataChecks {
     }
 
     /// Whether `block_count` more blocks of the transaction may be checked. If not, the transaction
-    /// is flushed before its record. Other threads may add theirs first, so [`DataChecks::add`] looks
-    /// again.
+    /// is flushed before its record. Other threads may add theirs first, so [`DataChecks::add`]
+    /// looks again.
     pub(crate) fn may_add(&self, tid: Tid, block_count: u64) -> bool {
         if !self.is_possible {
             return false;

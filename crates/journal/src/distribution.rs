@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_found() {
+    fn added_commits_are_found() {
         let both = Distributions::new();
         for n in 1..=1000u64 {
             both.add_commit(Duration::from_micros(n), n % 3);

@@ -14,10 +14,11 @@
 //!                     Regions             facts, without a lock or I/O
 //! ```
 //!
-//! Each part uses those below it and none above. [`Context`] (options, counters, the abort latch) is used by all.
-//! [`DataChecks`] has no part below it; `Handle`, `Committer` and `InPlace` use it.
+//! Each part uses those below it and none above. [`Context`] (options, counters, the abort latch)
+//! is used by all. [`DataChecks`] has no part below it; `Handle`, `Committer` and `InPlace` use it.
 //!
-//! Locks, in the order in which they are taken. A thread never waits for an earlier one while it holds a later one:
+//! Locks, in the order in which they are taken. A thread never waits for an earlier one while it
+//! holds a later one:
 //!
 //! | lock | protects | held during |
 //! |---|---|---|
@@ -35,8 +36,8 @@
 //! | `regions` (`Ring`) | regions, records, the header | - |
 //! | a shard of the cache; distributions | its entries | - |
 //!
-//! The two `progress` locks are never held together. Each is held together with `regions` in one case, in which two
-//! facts must agree; `commit.rs` and `checkpoint.rs` say which.
+//! The two `progress` locks are never held together. Each is held together with `regions` in one
+//! case, in which two facts must agree; `commit.rs` and `checkpoint.rs` say which.
 
 use std::sync::Arc;
 

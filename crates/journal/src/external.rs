@@ -42,8 +42,8 @@ impl Label {
         Label::parse(first_block).ok().flatten()
     }
 
-    /// The label on `medium`; `None` if the medium is empty, or if the power was cut while the label
-    /// was written. An error if it holds anything else.
+    /// The label on `medium`; `None` if the medium is empty, or if the power was cut while the
+    /// label was written. An error if it holds anything else.
     pub fn read(medium: &Medium) -> Result<Option<Label>> {
         let len_bytes = medium.len_bytes().min(LOOKED_AT_BYTES) / 4096 * 4096;
         if len_bytes < LABEL_BYTES {
@@ -65,7 +65,8 @@ impl Label {
         }
         let unsummed = RawLabel { checksum: U32::new(0), ..raw };
         if raw.checksum.get() != crc32c::crc32c(unsummed.as_bytes()) {
-            // The header of the journal follows the label, so without one the label was never whole.
+            // The header of the journal follows the label, so without one the label was never
+            // whole.
             if bytes[size_of::<RawLabel>()..].iter().all(|byte| *byte == 0) {
                 return Ok(None);
             }
@@ -104,8 +105,8 @@ impl Label {
     /// Makes the empty `medium` a journal with this label, durably. The zeros are written before
     /// the label, so a medium with a label is complete. Refuses a medium that is not empty.
     ///
-    /// NVRAM may keep any words of what was being stored when the power was cut. So the magic number is
-    /// durable first: what a cut leaves is known to be a label.
+    /// NVRAM may keep any words of what was being stored when the power was cut. So the magic
+    /// number is durable first: what a cut leaves is known to be a label.
     pub fn write(&self, medium: &Medium) -> Result<()> {
         if Label::read(medium)?.is_some() {
             return Err(JournalError::Incompatible("it has a label already".into()));
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_erased_is_empty() {
+    fn an_erased_medium_is_empty() {
         let device = Arc::new(MemoryDevice::new(2 << 20, 512));
         device.write(0, &[7; 2 << 20]).unwrap();
         let medium = Medium::Block(device.clone());
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_something_else_is_refused_and_not_written() {
+    fn a_medium_with_other_content_is_refused_and_not_written() {
         let device = Arc::new(MemoryDevice::new(1 << 20, 512));
         device.write(64 << 10, &[7; 512]).unwrap();
         let before = device.to_bytes();

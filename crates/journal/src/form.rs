@@ -1,7 +1,7 @@
 //! Record forms: how the change of one block becomes bytes, and how bytes become a block again.
 //!
-//! This file is the interface between records and codecs. Records carry a form number and bytes; which codec
-//! made them, and what that codec needs, is known here only.
+//! This file is the interface between records and codecs. Records carry a form number and bytes;
+//! which codec made them, and what that codec needs, is known here only.
 
 use crate::codec::copy::{ReadSource, Sources};
 use crate::codec::extent::Ranges;

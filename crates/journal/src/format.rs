@@ -8,9 +8,9 @@
 //! record:  | descriptor | tags | revokes | checks | payload | commit record | zeros to the step |
 //! ```
 //!
-//! All numbers are little endian. A record is one transaction. Its commit record holds a CRC32C
-//! of everything before it in the record, started from the volume's UUID and the journal's incarnation,
-//! so that no byte of another volume or of an earlier incarnation can pass for it.
+//! All numbers are little endian. A record is one transaction. Its commit record holds a CRC32C of
+//! everything before it in the record, started from the volume's UUID and the journal's
+//! incarnation, so that no byte of another volume or of an earlier incarnation can pass for it.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

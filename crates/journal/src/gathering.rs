@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_waits_for_those_who_were_served_and_those_who_wait() {
+    fn a_commit_waits_for_the_served_and_the_waiting_callers() {
         let (mut gathering, now) = after((3, 2));
         let wait = Wait { call_count: 5, deadline: now + COMMIT / 2 };
         assert_eq!([2, 4].map(|count| gathering.wait(count, now)), [Some(wait); 2]);

@@ -166,9 +166,9 @@ impl<'a> Handle<'a> {
         Ok(())
     }
 
-    /// [`Handle::put`] of a block that no file had before this transaction. If the transaction has a
-    /// long run of such blocks when it commits, they are written home and not into the record, which
-    /// has a check of them: so they are written once. See `Options::in_place_run_blocks`.
+    /// [`Handle::put`] of a block that no file had before this transaction. If the transaction has
+    /// a long run of such blocks when it commits, they are written home and not into the record,
+    /// which has a check of them: so they are written once. See `Options::in_place_run_blocks`.
     pub fn put_fresh(&mut self, block: HomeBlock, bytes: BlockRef, form: Form) -> Result<()> {
         self.put(block, bytes, form)?;
         self.changes.get_mut(&block).expect("it was just put there").is_fresh = true;

@@ -52,7 +52,8 @@ pub struct Header {
     /// No record of this incarnation ends after this offset of the space, in bytes, in the regions
     /// from the tail on around the ring.
     pub reach_offset: u64,
-    /// Records of this incarnation begin at multiples of this many bytes: a power of two, 8 to 4096.
+    /// Records of this incarnation begin at multiples of this many bytes: a power of two, 8 to
+    /// 4096.
     pub step_bytes: usize,
     /// The place of the space on its medium when this incarnation began: `Space::layout_checksum`.
     pub layout_checksum: u32,
@@ -114,7 +115,7 @@ impl Header {
 
     fn reached_region(&self) -> u32 {
         let index = (self.reach_offset - REGIONS_OFFSET - 1) / self.region_bytes;
-        u32::try_from(index).expect("the reach lies in a region")
+        u32::try_from(index).expect("the reach is within a region")
     }
 
     /// This header with a reach over all regions.
@@ -263,16 +264,17 @@ impl Header {
         }
         if space.len_bytes() < self.space_bytes {
             return Err(JournalError::Incompatible(format!(
-                "it had {} bytes when it was written, and now it has {}; nothing was changed. Was the \
-                 file or device that holds it made shorter, or copied in part? Recover with all of it",
+                "it had {} bytes when it was written, and now it has {}; nothing was changed. Was \
+                 the file or device that holds it made shorter, or copied in part? Recover with \
+                 all of it",
                 self.space_bytes,
                 space.len_bytes()
             )));
         }
         if space.layout_checksum(self.space_bytes) != self.layout_checksum {
-            let why = "it does not lie where it was written; nothing was changed. Was the journal inode \
-                       changed, or the volume put together from several copies? Recover the volume as it \
-                       was when it was mounted last";
+            let why = "it is not where it was written; nothing was changed. Was the journal inode \
+                       changed, or the volume put together from several copies? Recover the volume \
+                       as it was when it was mounted last";
             return Err(JournalError::Incompatible(why.into()));
         }
         Ok(())
@@ -298,7 +300,8 @@ impl Header {
         let countable = self.sequence < 1 << 62 && (1..1 << 62).contains(&self.tail_tid.0);
         if !countable || !self.has_sound_shape() {
             return Err(JournalError::Damaged(format!(
-                "its header describes {} regions of {} bytes, tail {}, reach {}, step {}, in {} bytes",
+                "its header describes {} regions of {} bytes, tail {}, reach {}, step {}, in {} \
+                 bytes",
                 self.region_count,
                 self.region_bytes,
                 self.tail_region,

@@ -1,8 +1,8 @@
 //! The home device: reads, writes of whole blocks, and the flush that makes data in place durable.
 //!
-//! Lock: `flushes`, held during a flush of the device. `written` and `flushed` are counts of writes in place:
-//! those that have completed, and those that a flush has covered. `written` is read before a flush begins, so
-//! `flushed` never counts a write that the flush may have missed.
+//! Lock: `flushes`, held during a flush of the device. `written` counts the writes in place that
+//! have completed, and `flushed` the writes that a flush has covered. `written` is read before a
+//! flush begins, so `flushed` never counts a write that the flush may have missed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

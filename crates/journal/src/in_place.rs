@@ -139,8 +139,8 @@ impl InPlace {
         self.write_out(out)
     }
 
-    /// Makes the in-place data of this owner (`None`: all) that were written or buffered before this
-    /// call durable.
+    /// Makes the in-place data of this owner (`None`: all) that were written or buffered before
+    /// this call durable.
     pub(crate) fn flush(&self, owner: Option<BlockOwner>) -> Result<()> {
         self.write_buffered(owner)?;
         if !faults::is(Fault::TakenByOthersNotAwaited) {

@@ -21,8 +21,8 @@ pub struct Options {
     /// How much is kept in memory.
     pub memory: MemoryLimits,
     /// The least number of adjacent fresh blocks that a commit writes home and not into its record
-    /// (`Handle::put_fresh`). One more write then costs less than writing the data twice. Only where
-    /// journal and home are one device.
+    /// (`Handle::put_fresh`). One more write then costs less than writing the data twice. Only
+    /// where journal and home are one device.
     pub in_place_run_blocks: u64,
     /// How deltas are encoded.
     pub delta_codec: DeltaCodec,
@@ -60,9 +60,9 @@ impl Default for Options {
 pub enum DeltaCodec {
     /// Changed byte runs as after-images: [`crate::codec::runs`].
     Runs,
-    /// As `Runs`; and blocks that would be logged whole copy bytes of whole blocks that their region
-    /// already holds: [`crate::codec::copy`]. A record with many such blocks is smaller, and takes
-    /// longer to encode.
+    /// As `Runs`; and blocks that would be logged whole copy bytes of whole blocks that their
+    /// region already holds: [`crate::codec::copy`]. A record with many such blocks is smaller, and
+    /// takes longer to encode.
     Copies,
     /// DJFS' own encoding (XOR, LZO), with the whole block first in each region:
     /// [`crate::codec::xor_lzo`].

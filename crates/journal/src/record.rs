@@ -198,8 +198,8 @@ fn count(n: usize) -> U32 {
 }
 
 /// Compresses the payload in its place, if that makes the record smaller and is worth the time.
-/// Returns the size before that. The compressed bytes are in `scratch`, too. `record_bytes`: the size
-/// of the record with a payload of so many bytes.
+/// Returns the size before that. The compressed bytes are in `scratch`, too. `record_bytes`: the
+/// size of the record with a payload of so many bytes.
 fn pack(
     payload: &mut [u8],
     scratch: &mut Vec<u8>,
@@ -352,7 +352,8 @@ struct Parts {
 }
 
 impl Parts {
-    /// Finds the parts if the bytes begin with a descriptor of this incarnation that fits into them.
+    /// Finds the parts if the bytes begin with a descriptor of this incarnation that fits into
+    /// them.
     fn find(bytes: &[u8], incarnation: u64) -> Option<Parts> {
         let (descriptor, _) = RawDescriptor::read_from_prefix(bytes).ok()?;
         if descriptor.magic.get() != DESCRIPTOR_MAGIC || descriptor.incarnation.get() != incarnation
@@ -583,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_encoded_is_decoded() {
+    fn an_encoded_record_is_decoded() {
         let bytes = sample_record();
         let Decoded::Record(record) = decode_with(&bytes, 42, 1234) else { panic!("not decoded") };
         assert_eq!((record.tid, record.time_ns, record.offset), (Tid(5), 6, 8192));
@@ -599,7 +600,7 @@ mod tests {
 
     /// Compression that does not make the record smaller would only cost time, at recovery, too.
     #[test]
-    fn what_saves_no_step_is_not_packed() {
+    fn a_payload_that_saves_no_step_is_not_packed() {
         let is_packed = |changed_bytes: usize, random_bytes: usize, step_bytes: usize| {
             let mut random = fastrand::Rng::with_seed(1);
             let mut version = [0; BLOCK_BYTES];

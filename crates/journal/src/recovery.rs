@@ -89,7 +89,7 @@ fn judge_end(scan: &Scan, options: &RecoverOptions) -> Result<()> {
         End::Tail => Ok(()),
         End::Damaged { .. } if options.discard_damaged => Ok(()),
         End::Damaged { missing, found, .. } => Err(JournalError::Damaged(format!(
-            "transaction {missing} is unreadable, but transaction {found} behind it is whole; \
+            "transaction {missing} is unreadable, but the later transaction {found} is whole; \
              nothing was changed"
         ))),
         End::Unknown { tid, what } => Err(JournalError::Incompatible(format!(
@@ -102,8 +102,8 @@ fn judge_end(scan: &Scan, options: &RecoverOptions) -> Result<()> {
 /// says. Then its flush had not ended, and it was not acknowledged. A record before a damaged one
 /// needs no comparison: the record after the damage was written after its flush.
 ///
-/// Data that cannot be read may have been acknowledged. They are refused, or given up with the record
-/// if the caller gives up what is damaged. Returns the checks that were compared.
+/// Data that cannot be read may have been acknowledged. They are refused, or given up with the
+/// record if the caller gives up what is damaged. Returns the checks that were compared.
 fn drop_unflushed(
     scan: &mut Scan,
     home: &Arc<dyn BlockDevice>,
@@ -119,7 +119,8 @@ fn drop_unflushed(
             Err(JournalError::Io(_)) if options.discard_damaged => false,
             Err(JournalError::Io(error)) => {
                 return Err(JournalError::Damaged(format!(
-                    "data of its newest transaction, {}, cannot be read: {error}; nothing was changed",
+                    "data of its newest transaction, {}, cannot be read: {error}; nothing was \
+                     changed",
                     newest.tid
                 )));
             }
@@ -155,7 +156,8 @@ fn is_home(check: &DataCheck, home: &Arc<dyn BlockDevice>) -> Result<bool> {
     let block_count = home.size_bytes() / BLOCK_BYTES as u64;
     if check.blocks().end > block_count {
         return Err(JournalError::Damaged(format!(
-            "it has a check of {}, but the volume has {block_count} blocks; is the volume truncated?",
+            "it has a check of {}, but the volume has {block_count} blocks; is the volume \
+             truncated?",
             check.home
         )));
     }

@@ -3,11 +3,11 @@
 //! ```text
 //!   free --reserve--> active --fill_active--> filled --free_tail--> free
 //!                                |
-//!                                +-- enter_next: the next region, free, is the active one from now on
+//!                                +-- enter_next: the next, free region is active from now on
 //! ```
 //!
-//! The region at `active` takes the next record. The tail is the oldest region with records, `tail_region` of
-//! the header.
+//! The region at `active` takes the next record. The tail is the oldest region with records,
+//! `tail_region` of the header.
 //!
 //! Invariants, asserted after each change of a region's use:
 //! 1. The regions from the tail up to the active one are filled. All regions after the active one
@@ -41,7 +41,8 @@ pub(crate) enum RegionUse {
     Filled,
 }
 
-/// With more bytes in filled regions the tail is brought home, even if commits do not need its space.
+/// With more bytes in filled regions the tail is brought home, even if commits do not need its
+/// space.
 const FILLED_BYTES_MAX: u64 = 64 << 20;
 
 /// One region of the ring.
@@ -204,8 +205,8 @@ impl Regions {
 
     // Transitions of regions.
 
-    /// Free or active → active: gives the committing transaction's record of `record_bytes` a place after the
-    /// last record.
+    /// Free or active → active: gives the committing transaction's record of `record_bytes` a place
+    /// after the last record.
     pub(crate) fn reserve(&mut self, record_bytes: u64) -> RecordSpan {
         let tid = self.committing.as_ref().expect("a transaction is being committed").tid;
         let (step_bytes, region_bytes) = (self.header.step_bytes as u64, self.header.region_bytes);

@@ -1,13 +1,15 @@
-//! The ring of regions on its medium: the lock of [`Regions`], and the durable headers that change them.
+//! The ring of regions on its medium: the lock of [`Regions`], and the durable headers that change
+//! them.
 //!
 //! Locks, in their order:
-//! - `header_writing`: from when a header is made until it is durable and in `regions`, so that headers become
-//!   durable in the order of their sequence. Held during the write of a header.
-//! - `regions`: everything in [`Regions`]. Never held during I/O or while waiting for another lock, except a cache
-//!   shard.
+//! - `header_writing`: from when a header is made until it is durable and in `regions`, so that
+//!   headers become durable in the order of their sequence. Held during the write of a header.
+//! - `regions`: everything in [`Regions`]. Never held during I/O or while waiting for another lock,
+//!   except a cache shard.
 //!
-//! `freed` is signalled, with `regions`, when a region was freed, when threads are to free regions themselves, and
-//! by an abort. `filled` is signalled when the checkpoint thread may have something to do, or is to end.
+//! `freed` is signalled, with `regions`, when a region was freed, when threads are to free regions
+//! themselves, and by an abort. `filled` is signalled when the checkpoint thread may have something
+//! to do, or is to end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,14 +156,15 @@ impl Ring {
         self.has_checkpoint_thread.load(Ordering::SeqCst)
     }
 
-    /// Waits until a region may have been freed, or the journal was aborted, or the checkpoint thread has ended.
+    /// Waits until a region may have been freed, or the journal was aborted, or the checkpoint
+    /// thread has ended.
     pub(crate) fn wait<'a>(&self, regions: MutexGuard<'a, Regions>) -> MutexGuard<'a, Regions> {
         self.freed.wait(regions)
     }
 
-    /// For the checkpoint thread: returns when the tail is to be brought home (`true`) or the thread is
-    /// to end. By [`crate::CheckpointPolicy::Late`] a filled region waits as long as it can, and
-    /// when nothing was committed for some time, room is made for a burst.
+    /// For the checkpoint thread: returns when the tail is to be brought home (`true`) or the
+    /// thread is to end. By [`crate::CheckpointPolicy::Late`] a filled region waits as long as it
+    /// can, and when nothing was committed for some time, room is made for a burst.
     pub(crate) fn wait_for_tail(&self) -> bool {
         let options = &self.context.options;
         let mut regions = self.lock();

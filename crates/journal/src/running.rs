@@ -31,7 +31,8 @@ pub(crate) struct Ordered {
     pub owner: BlockOwner,
 }
 
-/// The running transaction. Its mutex is the handle lock: the thread that holds it has the open handle.
+/// The running transaction. Its mutex is the handle lock: the thread that holds it has the open
+/// handle.
 pub(crate) struct Running {
     pub tid: Tid,
     /// The blocks changed in this transaction that go through the journal.
@@ -246,7 +247,7 @@ mod tests {
         spares.make_mut(&mut changed)[0] = 0;
         assert_eq!(Arc::as_ptr(&changed), place);
         assert_eq!((changed[0], &changed[1..]), (0, &newest[1..]));
-        // There is no further spare block. What is private is changed in its place.
+        // No spare block is left. A block without another reader is changed in its place.
         spares.make_mut(&mut changed.clone())[0] = 1;
         spares.make_mut(&mut changed)[1] = 1;
         assert_eq!((Arc::as_ptr(&changed), &changed[..3]), (place, &[0, 1, 9][..]));

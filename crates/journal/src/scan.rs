@@ -185,8 +185,8 @@ impl Reader<'_> {
         record::decode(bytes, offset, &self.expect)
     }
 
-    /// Looks for a whole record of `expected` or a later transaction after the end of history: from `at` on in its
-    /// region, then in the regions that follow.
+    /// Looks for a whole record of `expected` or a later transaction after the end of history: from
+    /// `at` on in its region, then in the regions that follow.
     fn find_later(
         &mut self,
         expected: Tid,

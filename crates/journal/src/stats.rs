@@ -102,9 +102,9 @@ impl Counters {
         }
     }
 
-    /// [`Counters::add`] for a counter that no other thread adds to at the same time, because a lock
-    /// or the commit in flight protects it. Without a locked instruction, of which a commit to NVRAM
-    /// would execute more than for its locks.
+    /// [`Counters::add`] for a counter that no other thread adds to at the same time, because a
+    /// lock or the commit in flight protects it. Without a locked instruction, of which a commit to
+    /// NVRAM would execute more than for its locks.
     pub(crate) fn add_alone(counter: &AtomicU64, count: usize) {
         counter.store(counter.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
     }

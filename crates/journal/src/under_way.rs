@@ -75,8 +75,8 @@ impl UnderWay {
     }
 
     /// Returns when the writes that were announced before have ended. With `owner`, waits only for
-    /// two kinds: those that may hold buffered data of this owner, and those so small that waiting
-    /// for them costs less than the flush that they would ask for.
+    /// two kinds of writes: writes that may hold buffered data of this owner, and writes so small
+    /// that waiting for them costs less than the flush that they would ask for.
     pub(crate) fn wait_for_others(&self, owner: Option<BlockOwner>) {
         let mut writes = self.writes.lock();
         let is_awaited = |write: &Announced| match (owner, write.source) {

@@ -1,8 +1,8 @@
 //! Makes many crash images of recorded runs, recovers each of them, and judges the result.
 //!
 //! A cut may be at any event. Half of the cuts are just after a sync was answered, where most can
-//! be lost. Of eight images, one is recovered by `onejournal fsck`, one by `onejournal mount`, and
-//! six in this process. Sectors of 512 and 4096 bytes take turns. Every fourth recovery in this
+//! be lost. `onejournal fsck` recovers one image of eight, `onejournal mount` another one, and this
+//! process the other six. Sectors of 512 and 4096 bytes take turns. Every fourth recovery in this
 //! process is cut again. For some images `onejournal fsck` is cut, too, including what e2fsck
 //! writes. The commands get a journal on NVRAM as a file in `/dev/shm`, which they map. Their
 //! stores are not recorded, so for such a journal only recoveries in this process are cut again.
@@ -63,7 +63,8 @@ impl std::fmt::Display for Tally {
         let Tally { runs, images, nested, by_command } = self;
         write!(
             f,
-            "{runs} runs, {images} crash images, {nested} of them of a recovery, {by_command} recovered by a command"
+            "{runs} runs, {images} crash images, {nested} of them of a recovery, {by_command} \
+             recovered by a command"
         )
     }
 }
@@ -73,8 +74,8 @@ impl std::fmt::Display for Tally {
 pub enum Kind {
     /// A page of a database engine is torn.
     Torn,
-    /// What is found is no state that the promises allow, such as one without an acknowledged
-    /// transaction.
+    /// The recovered state is not one that the promises allow: an acknowledged transaction is
+    /// missing, for example.
     Lost,
     /// Anything else: it is not recovered, or a check of it fails.
     Damaged,

@@ -16,7 +16,8 @@ static STARTING: RwLock<()> = RwLock::new(());
 /// unmount.
 pub static COPYING: RwLock<()> = RwLock::new(());
 
-/// How a shell in a new mount namespace begins: it lets go of the copies of all FUSE mounts. Errors end it.
+/// The start of a shell script in a new mount namespace: it detaches the copies of all FUSE mounts.
+/// An error ends the script.
 const LET_GO: &str = r#"
 set -e
 while read -r _ dir kind _; do
@@ -25,8 +26,8 @@ while read -r _ dir kind _; do
 done </proc/self/mounts
 "#;
 
-/// A shell in a new mount namespace, which lets go of FUSE mounts and then runs `script`. What is added to the command
-/// are the script's arguments.
+/// A shell in a new mount namespace, which detaches FUSE mounts and then runs `script`. Arguments
+/// that the caller adds to the command are the script's arguments.
 pub fn in_namespace(script: &str) -> Command {
     let mut unshare = Command::new("unshare");
     let script = format!("{LET_GO}{script}");

@@ -75,7 +75,8 @@ fn connect(place: DatabasePlace<'_>, how: &Database) -> rusqlite::Result<Connect
     connection.busy_timeout(BUSY_LIMIT)?;
     let Database { synchronous, cache_pages, .. } = how;
     let pragma = format!(
-        "pragma synchronous={synchronous}; pragma wal_autocheckpoint=40; pragma cache_size={cache_pages}"
+        "pragma synchronous={synchronous}; pragma wal_autocheckpoint=40; \
+         pragma cache_size={cache_pages}"
     );
     connection.execute_batch(&pragma)?;
     Ok(connection)
@@ -155,7 +156,8 @@ impl Client {
         }
         let owner = self.owner;
         let counts = format!(
-            "select rows, changes, (select count(*) from t{owner}), (select sum(changes) from t{owner}),
+            "select rows, changes, (select count(*) from t{owner}), \
+             (select sum(changes) from t{owner}),
              (select max(k) from t{owner}) from total{owner}"
         );
         let counts: [Option<u64>; 5] = self

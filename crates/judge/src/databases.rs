@@ -51,7 +51,8 @@ impl fmt::Display for Figures {
         let Figures { cuts, nested, torn, lost, damaged } = self;
         write!(
             f,
-            "{cuts} cuts ({nested} of them of a recovery), {torn} torn, {lost} lost, {damaged} damaged"
+            "{cuts} cuts ({nested} of them of a recovery), {torn} torn, {lost} lost, {damaged} \
+             damaged"
         )
     }
 }

@@ -171,8 +171,8 @@ impl History {
             chosen[actor] = later.ok_or_else(|| {
                 let missing = &self.stages[actor][chosen[actor] + 1];
                 format!(
-                    "no prefix of history: actor {newest} has \"{}\" (begun with event {}), actor {actor} lacks \"{}\", \
-                     which ended with event {}",
+                    "no prefix of history: actor {newest} has \"{}\" (begun with event {}), actor \
+                     {actor} lacks \"{}\", which ended with event {}",
                     there.what, there.begin, missing.what, missing.end
                 )
             })?;
@@ -260,7 +260,8 @@ impl History {
             Covers::Records if !is_own && self.shares[actor] && self.shares[sync.actor] => {
                 self.ended_before(actor, sync.begin)
             }
-            // Without one history, a sync of a file says nothing of names that have nothing to do with it.
+            // Without one history, a sync of a file says nothing of names that have nothing to do
+            // with it.
             Covers::File { .. } | Covers::Itself | Covers::Records if is_own => sync.own,
             _ => 0,
         }

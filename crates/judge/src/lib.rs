@@ -2,13 +2,15 @@
 //! judges the result from outside.
 //!
 //! ```text
-//! scenario, seed -> run: actors -> system calls -> onejournal mount -> loop device -> emulated disk
-//!                          | marks                                                      | writes, flushes
-//!                          +--------------------> one trace <---------------------------+
-//!                                                     |
-//!            history <- marks, model            crash images at any event
-//!                |                                    |
-//!                +---> judge <- found <- the kernel's ext4 <- recovery: in this process, fsck, mount
+//! scenario, seed -> run: actors -> system calls -> onejournal mount -> loop device -> disk
+//!                          | marks                                    writes, flushes |
+//!                          +---------------------> one trace <------------------------+
+//!                                                      |
+//!            history <- marks, model             crash images at any event
+//!                |                                     |
+//!                |                                  recovery: in this process, fsck, mount
+//!                |                                     |
+//!                +---> judge <- found <- the kernel's ext4
 //! ```
 //!
 //! If the journal is on NVRAM, the daemon's code serves the mount in this process. Its disk and its

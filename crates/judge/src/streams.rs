@@ -115,7 +115,8 @@ fn read(stream: &Stream, actor: usize) -> Result<(VecDeque<Lsn>, u64), String> {
         }
         if last_usn.is_some_and(|last| record.usn <= last) {
             return Err(format!(
-                "stream {actor}, record {number}: its USN is not larger than the one of the record before"
+                "stream {actor}, record {number}: its USN is not larger than the one of the record \
+                 before"
             ));
         }
         last_usn = Some(record.usn);

@@ -1,5 +1,6 @@
-//! What a short-lived stream costs: `stream_cost DIR [NVRAM]`. Makes a stream, appends, removes it, as a database
-//! does that rotates its logs; interleaved with the same done with a file. Prints medians in µs.
+//! What a short-lived stream costs: `stream_cost DIR [NVRAM]`. Makes a stream, appends, removes it,
+//! as a database does that rotates its logs; interleaved with the same done with a file. Prints
+//! medians in µs.
 
 use std::fs::{self, File};
 use std::io::Write;

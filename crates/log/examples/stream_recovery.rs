@@ -1,5 +1,6 @@
-//! What the recovery of a stream costs: `stream_recovery DIR`, a directory on the disk to measure. Two streams of 64 MiB; the
-//! memory goes, NVRAM (a directory in /dev/shm) stays, and one of them is opened and read.
+//! What the recovery of a stream costs: `stream_recovery DIR`, a directory on the disk to measure.
+//! Two streams of 64 MiB; the memory goes, NVRAM (a directory in /dev/shm) stays, and one of them
+//! is opened and read.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -58,7 +59,8 @@ fn measure(disk: &Path, memory: &Path) -> Result<(), Failure> {
         count += 1;
     }
     println!(
-        "recovery of a stream of 64 MiB: {:.0} ms, {:.1} MiB read; then {count} records read in {:.0} ms",
+        "recovery of a stream of 64 MiB: {:.0} ms, {:.1} MiB read; then {count} records read in \
+         {:.0} ms",
         opened.as_secs_f64() * 1e3,
         read as f64 / (1 << 20) as f64,
         (begin.elapsed() - opened).as_secs_f64() * 1e3

@@ -32,8 +32,8 @@ pub enum LogError {
     Busy(String),
     /// No chunk of the pool became free in time. Nothing was appended.
     #[error(
-        "the pool of {pool_bytes} bytes is full: nothing was drained for {waited_ms} ms. Nothing was appended: try again, \
-         end a process that is stopped, or make the log with a larger pool"
+        "the pool of {pool_bytes} bytes is full: nothing was drained for {waited_ms} ms. Nothing \
+         was appended: try again, end a process that is stopped, or make the log with a larger pool"
     )]
     Full {
         /// Size of the pool in bytes.
@@ -43,7 +43,8 @@ pub enum LogError {
     },
     /// A record, or an append, that is too large for any pool of this size. Nothing was appended.
     #[error(
-        "an append of {len_bytes} bytes: at most {limit_bytes} are possible (16 MiB in a record, half the pool in all)"
+        "an append of {len_bytes} bytes: at most {limit_bytes} are possible (16 MiB in a record, \
+         half the pool in all)"
     )]
     TooLarge {
         /// Size of the append in bytes.
@@ -78,7 +79,7 @@ pub enum LogError {
         head: Lsn,
     },
     /// The position is after the end of the stream. It may be one later.
-    #[error("stream {stream}: {at} lies behind its end, {end}")]
+    #[error("stream {stream}: {at} is after its end, {end}")]
     PastEnd {
         /// The stream's name.
         stream: String,
@@ -87,7 +88,8 @@ pub enum LogError {
         /// Where the stream ends.
         end: Lsn,
     },
-    /// A process changed the shared memory of this stream in a way that no writer does. Other streams go on.
+    /// A process changed the shared memory of this stream in a way that no writer does. Other
+    /// streams go on.
     #[error("the shared memory of stream {stream} is damaged: {what}")]
     DamagedMemory {
         /// The stream's name.
@@ -128,7 +130,8 @@ pub enum Effect {
     /// The call had no effect, and the stream or its service accepts nothing until it is repaired
     /// or opened again.
     Stopped,
-    /// The call may have taken effect or not. Read the stream to find out, or make the call again if that does no harm.
+    /// The call may have taken effect or not. Read the stream to find out, or make the call again
+    /// if that does no harm.
     Unknown,
 }
 
@@ -136,7 +139,8 @@ pub enum Effect {
 fn next_step(error: &DeviceError) -> &'static str {
     match error.operation {
         Operation::Write | Operation::Flush => {
-            ". What was synced before is not lost. Repair the disk; the error of the next append says how to continue"
+            ". What was synced before is not lost. Repair the disk; the error of the next append \
+             says how to continue"
         }
         Operation::Open | Operation::Read => "",
     }
@@ -164,7 +168,8 @@ impl LogError {
         }
     }
 
-    /// The files or the memory of one stream are wrong, so that stream is refused and the others go on.
+    /// The files or the memory of one stream are wrong, so that stream is refused and the others go
+    /// on.
     pub(crate) fn is_of_one_stream(&self) -> bool {
         matches!(
             self,

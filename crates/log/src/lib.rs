@@ -114,7 +114,8 @@
 //! # fn main() -> onejournal::Result<()> {
 //! # let dir = tempfile::tempdir().expect("a directory");
 //! # let dir = dir.path().join("log");
-//! let (one, other) = (Log::open(&dir, &Options::default())?, Log::open(&dir, &Options::default())?);
+//! let one = Log::open(&dir, &Options::default())?;
+//! let other = Log::open(&dir, &Options::default())?;
 //! let writer = one.stream("events")?;
 //! writer.append(b"record")?;
 //!

@@ -73,8 +73,8 @@ impl Log {
         self.backend.look().copied_from()
     }
 
-    /// Whether the log's directory and its shared memory are still at their paths. They may have been
-    /// removed, or replaced. The log of a daemon is always the same.
+    /// Whether the log's directory and its shared memory are still at their paths. They may have
+    /// been removed, or replaced. The log of a daemon is always the same.
     pub fn is_current(&self) -> bool {
         self.backend.get().is_ok_and(|backend| backend.is_current())
     }
@@ -100,7 +100,7 @@ impl Log {
         Ok(stream.map(|stream| Stream::new(self.backend.with(stream))))
     }
 
-    /// The names of all streams, sorted. A daemon names those that the user may open.
+    /// The names of all streams, sorted. A daemon lists only the streams that the user may open.
     pub fn stream_names(&self) -> Result<Vec<StreamName>> {
         self.backend.get()?.stream_names()
     }

@@ -11,7 +11,8 @@ use device::ForkMark;
 
 use crate::{LogError, Result};
 
-/// A value that only the process that made it may use. A forked process gets an error, and a drop there does nothing.
+/// A value that only the process that made it may use. A forked process gets an error, and a drop
+/// there does nothing.
 pub(crate) struct Owned<T> {
     /// `None` only while it is dropped.
     inner: Option<T>,

@@ -111,7 +111,7 @@ fn every_canary_of_the_daemon_is_caught() {
 fn expect_caught(medium: Medium, effort: Effort, fault: Fault, first_seed: u64) {
     let find = || (first_seed..first_seed + 200).find_map(|seed| found_by(medium, effort, seed));
     let found = fault::with(fault, find);
-    let found = found.unwrap_or_else(|| panic!("{medium:?}, {fault:?}: nobody noticed"));
+    let found = found.unwrap_or_else(|| panic!("{medium:?}, {fault:?}: not caught"));
     println!("{fault:?}: {found}");
 }
 

@@ -28,20 +28,21 @@ impl Stream {
         self.backend.look().name()
     }
 
-    /// Appends one record of 1 byte to 16 MiB. On NVRAM it is durable when this returns, elsewhere after
-    /// [`Stream::sync`].
+    /// Appends one record of 1 byte to 16 MiB. On NVRAM it is durable when this returns, elsewhere
+    /// after [`Stream::sync`].
     pub fn append(&self, payload: &[u8]) -> Result<Lsn> {
         self.append_batch(&[payload])
     }
 
-    /// Appends records one after the other and persists them together. They take at most half of the pool. Returns
-    /// where the last one begins. After a crash in the middle, any number of the first ones may be there.
+    /// Appends records one after the other and persists them together. They take at most half of
+    /// the pool. Returns where the last one begins. After a crash in the middle, any number of the
+    /// first ones may be there.
     pub fn append_batch(&self, payloads: &[&[u8]]) -> Result<Lsn> {
         self.backend.get()?.append_batch(payloads)
     }
 
-    /// Returns when the record at `lsn` and all records before it are durable. All callers in the service that wait
-    /// share one device write. On NVRAM nothing is written.
+    /// Returns when the record at `lsn` and all records before it are durable. All callers in the
+    /// service that wait share one device write. On NVRAM nothing is written.
     pub fn sync(&self, lsn: Lsn) -> Result<()> {
         self.backend.get()?.sync(lsn)
     }
@@ -51,8 +52,8 @@ impl Stream {
         self.backend.get()?.flush()
     }
 
-    /// Takes the lease for this process without appending. From now until [`Stream::release`] no other process
-    /// changes the stream or its header.
+    /// Takes the lease for this process without appending. From now until [`Stream::release`] no
+    /// other process changes the stream or its header.
     ///
     /// # Errors
     /// [`LogError::Busy`](crate::LogError::Busy) while another process has the lease.
@@ -67,8 +68,8 @@ impl Stream {
         }
     }
 
-    /// A reader of the records that are durable now and later, from the one at `lsn` on. `lsn` has to be where a record
-    /// begins, or the end. Records before [`Stream::head`] may be gone.
+    /// A reader of the records that are durable now and later, from the one at `lsn` on. `lsn` has
+    /// to be where a record begins, or the end. Records before [`Stream::head`] may be gone.
     pub fn read_from(&self, lsn: Lsn) -> Result<Reader> {
         let stream = self.backend.get()?.clone();
         let RecordBatch { records, next } = stream.begin_reading(lsn)?;
@@ -100,8 +101,8 @@ impl Stream {
         }
     }
 
-    /// Drops the records before `lsn`. Their space is freed by whole log files. After a power cut they may be there
-    /// again.
+    /// Drops the records before `lsn`. Their space is freed by whole log files. After a power cut
+    /// they may be there again.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<()> {
         self.backend.get()?.truncate_before(lsn)
     }

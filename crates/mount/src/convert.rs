@@ -4,7 +4,8 @@ use ext4::{Attr, FileKind, InodeNo, Timestamp};
 use fuse::abi::{self, AttrOut, EntryOut, FuseAttr, FuseStatx, StatxOut, SxTime};
 use rustix::io::Errno;
 
-/// How long the kernel may believe what it was told: a day, since nobody else changes the volume.
+/// How long the kernel may believe what it was told: a day, since only this process changes the
+/// volume.
 const VALID_SECONDS: u64 = 86_400;
 /// Block size that `stat` shows.
 const BLOCK_BYTES: u32 = 4096;

@@ -1,7 +1,8 @@
 //! Mounts that could tear writes which files on the volume are declared to need whole.
 //!
-//! A database with such files has switched its own protection off. So the mount is refused rather than warned about: a
-//! message in a log is read after the power cut. The option `may_tear` mounts nevertheless.
+//! A database with such files has switched its own protection off. So the mount is refused rather
+//! than warned about: a message in a log is read after the power cut. The option `may_tear` mounts
+//! nevertheless.
 
 use std::fmt;
 
@@ -46,7 +47,8 @@ impl Limit {
         match self {
             Limit::Order => "mount with order=history",
             Limit::Request => {
-                "at most 524288 bytes can be had, with 256 or more in /proc/sys/fs/fuse/max_pages_limit"
+                "at most 524288 bytes can be had, with 256 or more in \
+                 /proc/sys/fs/fuse/max_pages_limit"
             }
             Limit::Journal => "mount with fewer regions= or a larger journal",
         }
@@ -58,8 +60,9 @@ impl fmt::Display for MayTear {
         let MayTear { declared_bytes, atomic_bytes, limit } = self;
         write!(
             f,
-            "files on it are declared to need atomic writes of {declared_bytes} bytes, and this mount gives \
-             {atomic_bytes}: {}, or add the option may_tear if no program relies on them",
+            "files on it are declared to need atomic writes of {declared_bytes} bytes, and this \
+             mount gives {atomic_bytes}: {}, or add the option may_tear if no program relies on \
+             them",
             limit.advice()
         )
     }
@@ -74,8 +77,8 @@ pub(crate) fn unsplit_write_bytes(order: Order) -> u64 {
     }
 }
 
-/// Tells the volume how writes reach it. `Some`: this tears writes that files on it are declared to need whole. On a
-/// read-only mount there are no writes.
+/// Tells the volume how writes reach it. `Some`: this tears writes that files on it are declared to
+/// need whole. On a read-only mount there are no writes.
 pub(crate) fn check(volume: &Volume, options: &SessionOptions) -> Option<MayTear> {
     volume.set_unsplit_write_bytes(unsplit_write_bytes(options.order));
     let (declared_bytes, atomic_bytes) = (volume.declared_bytes(), volume.untorn_bytes());

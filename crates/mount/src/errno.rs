@@ -34,7 +34,8 @@ pub fn errno(error: &Error) -> Errno {
         Error::NoSuchOffset => Errno::NXIO,
         // What ext4 in the kernel says when an attribute finds no room.
         Error::AttributeTooLarge => Errno::NOSPC,
-        // A program that copies attributes leaves this one out, and says so if it was told to copy it.
+        // A program that copies attributes leaves this one out, and says so if it was told to copy
+        // it.
         Error::WouldTear | Error::NotSupported => Errno::OPNOTSUPP,
     }
 }

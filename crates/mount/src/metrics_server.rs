@@ -8,8 +8,9 @@
 //! loaded it (DNS rebinding). The browser then asks for that name. So a request that names another
 //! host than `localhost` or a loopback address is refused.
 //!
-//! Clients are served side by side, the newest first, and none is waited for. When there are too many, the oldest
-//! is cut off: clients that connect and say nothing keep no other from being served.
+//! Clients are served side by side, the newest first, and none is waited for. When there are too
+//! many, the oldest is cut off: clients that connect and say nothing keep no other from being
+//! served.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// For a request and its answer.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
-/// Of a request.
+/// The longest request.
 const REQUEST_LIMIT_BYTES: usize = 8 << 10;
 /// Clients at a time.
 const CLIENT_COUNT_MAX: usize = 64;
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_say_nothing_keep_nobody_waiting() {
+    fn clients_that_say_nothing_delay_no_other_client() {
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let stopping = AtomicBool::new(false);

@@ -45,8 +45,8 @@ pub struct Session {
 pub struct Closer(Arc<Mutex<Weak<Adapter>>>);
 
 impl Closer {
-    /// Brings everything home and closes the volume. From then on requests fail. `None`: the volume is
-    /// not served.
+    /// Brings everything home and closes the volume. From then on requests fail. `None`: the volume
+    /// is not served.
     pub fn close(&self) -> Option<Result<(), SessionError>> {
         let adapter = self.0.lock().upgrade()?;
         mark_closing();
@@ -80,8 +80,8 @@ impl Session {
         });
         match mounted {
             Ok((connection, notifier)) => {
-                // Of the threads of a queue one may block for another reason, and one stays free to
-                // answer what the others wait for.
+                // In each queue, one thread may block for another reason, and one stays free to
+                // answer the requests that the others wait for.
                 let file_limit = connection.least_thread_count().saturating_sub(2);
                 let atomic =
                     has_atomic.then(|| AtomicWrites::new(&volume, notifier.clone(), file_limit));
@@ -142,8 +142,8 @@ impl Session {
     /// Serves until the volume is unmounted, and closes it: when this returns `Ok`, everything is
     /// home and the volume is clean.
     ///
-    /// On a `fuseblk` mount the volume is closed before umount(2) returns. On other mounts the kernel
-    /// only ends the connection, and the volume is closed after umount(2) has returned.
+    /// On a `fuseblk` mount the volume is closed before umount(2) returns. On other mounts the
+    /// kernel only ends the connection, and the volume is closed after umount(2) has returned.
     pub fn run(self) -> Result<(), SessionError> {
         let Session { adapter, connection, metrics, closer, .. } = self;
         let adapter = Arc::new(adapter);

@@ -2,7 +2,8 @@
 
 use fuse::{IoUring, MountOptions};
 
-/// Threads of each queue, at least, with atomic writes: all but one may wait for pages to be dropped.
+/// Threads of each queue, at least, with atomic writes: all but one may wait for pages to be
+/// dropped.
 const ATOMIC_THREAD_COUNT: usize = 4;
 /// Type of the file system in the mount table, after `fuse.` or `fuseblk.`.
 pub(crate) const SUBTYPE: &str = "onejournal";
@@ -13,8 +14,8 @@ pub enum Order {
     /// Each write reaches the volume before it returns: what a crash leaves is a prefix of history.
     #[default]
     History,
-    /// The kernel collects writes. Syncs order them, as on ext4. A file that replaces another one by
-    /// rename has its data, and so has a file without a name that is given one.
+    /// The kernel collects writes. Syncs order them, as on ext4. A file that replaces another one
+    /// by rename has its data, and so has a file without a name that is given one.
     Sync,
 }
 
@@ -36,7 +37,7 @@ impl Order {
 /// Options of a [`crate::Session`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionOptions {
-    /// Those of the mount. With `noatime` the volume must be open with
+    /// The options of the mount. With `noatime` the volume must be open with
     /// [`ext4::OpenOptions::noatime`], too. `fsync`s of as many threads can share a commit. The
     /// session sets the type of the file system, the fewest threads, `posix_acl` and
     /// `writeback_cache`. With [`Order::Sync`] requests come through `/dev/fuse`.
@@ -46,8 +47,9 @@ pub struct SessionOptions {
     /// Offers the ioctls for atomic writes. Then every open and close of a file is a request more.
     /// Not together with [`Order::Sync`], nor where the volume has none.
     pub atomic_writes: bool,
-    /// Offers no extended attributes: then the kernel asks for none, which it does twice for a new file
-    /// otherwise. A file with an access list, which the kernel would not obey, cannot be looked up.
+    /// Offers no extended attributes: then the kernel asks for none, which it does twice for a new
+    /// file otherwise. A file with an access list, which the kernel would not obey, cannot be
+    /// looked up.
     pub no_xattr: bool,
     /// Mounts also if it could tear writes that files on the volume are declared to need whole
     /// ([`crate::MayTear`]).

@@ -1,12 +1,12 @@
-//! What the mount tells about itself through extended attributes. Of every file and directory:
+//! What the mount tells about itself through extended attributes. Every file and directory has:
 //! - `user.onejournal.stat`: counters, as JSON;
 //! - `user.onejournal.pid`: the serving process;
 //! - `user.onejournal.mode`: the data mode that holds;
 //! - `user.onejournal.atomic_write_bytes`: up to how many bytes aligned writes are atomic;
 //! - `user.onejournal.files`: the files for which most was written, as JSON.
 //!
-//! And `user.onejournal.file` of regular files: counters of the file, as JSON. They are not listed
-//! and cannot be set.
+//! A regular file also has `user.onejournal.file`: its own counters, as JSON. The attributes are
+//! not listed and cannot be set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +19,10 @@ use crate::session_options::Order;
 
 /// The attribute that holds the counters.
 pub const STAT_XATTR: &[u8] = b"user.onejournal.stat";
-/// The attribute that says which data mode holds for a file, whoever asked for it.
+/// The attribute that says which data mode holds for a file.
 pub const MODE_XATTR: &[u8] = b"user.onejournal.mode";
-/// The attribute that says up to how many bytes aligned writes of a file are atomic. Of a directory: of new files in it.
+/// The attribute that says up to how many bytes aligned writes of a file are atomic. A directory
+/// tells it for new files in it.
 pub const ATOMIC_WRITE_BYTES_XATTR: &[u8] = b"user.onejournal.atomic_write_bytes";
 /// The attribute of a regular file that holds its own counters.
 pub const FILE_XATTR: &[u8] = b"user.onejournal.file";
@@ -169,16 +170,16 @@ pub(crate) struct Stat<'a> {
     pub(crate) device_bytes_written: u64,
     pub(crate) device_durable_writes: u64,
     pub(crate) device_flushes: u64,
-    /// Of `device_bytes_written`, what was written before the volume was ready.
+    /// The part of `device_bytes_written` that was written before the volume was ready.
     pub(crate) opening_bytes: u64,
-    /// Of the flushes of the device and of the journal's medium, those before the volume was ready.
+    /// Flushes of the device and of the journal's medium before the volume was ready.
     pub(crate) opening_flushes: u64,
     /// The journal's device or file; nothing when the journal is on the device.
     pub(crate) journal_target: Option<&'a str>,
     /// The journal's own medium; nothing when the journal is on the device.
     pub(crate) journal_medium: Option<JournalMedium>,
-    /// Bytes that reached the device since the volume was opened for each that an application wrote;
-    /// nothing before the first.
+    /// Bytes that reached the device since the volume was opened for each that an application
+    /// wrote; nothing before the first.
     pub(crate) write_amplification: Option<f64>,
     /// Size of the journal; 0 if the mount is read-only from the start.
     pub(crate) journal_size_bytes: u64,
@@ -189,7 +190,7 @@ pub(crate) struct Stat<'a> {
     /// Space for files.
     pub(crate) space_bytes: u64,
     pub(crate) free_bytes: u64,
-    /// Of `free_bytes`, what is not reserved for root.
+    /// The part of `free_bytes` that is not reserved for root.
     pub(crate) available_bytes: u64,
     pub(crate) inodes: u64,
     pub(crate) free_inodes: u64,
@@ -404,7 +405,7 @@ pub(crate) struct FileReport {
     journal_bytes_by_form: Forms,
     in_place_bytes: u64,
     home_bytes: u64,
-    /// Journal, in-place and home bytes over application bytes; metadata are nobody's.
+    /// Journal, in-place and home bytes over application bytes. Metadata count for no file.
     write_amplification: Option<f64>,
     /// Counters of files that were long unused have been dropped, perhaps of this one.
     may_be_partial: bool,

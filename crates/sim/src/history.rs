@@ -13,8 +13,8 @@
 //!    the size as it was in this file's content only.
 //! 2. *k* is at most `acked + 1`: the operation that was in progress may be in it.
 //! 3. A reservation of more than one block is done in several steps, so its first blocks may be
-//!    there without the rest. So is a write. In the atomic data modes, each step of a write ends at a
-//!    multiple of the volume's unit ([`ext4::Volume::untorn_bytes`]), so no aligned page is torn.
+//!    there without the rest. So is a write. In the atomic data modes, each step of a write ends at
+//!    a multiple of the volume's unit ([`ext4::Volume::untorn_bytes`]), so no aligned page is torn.
 //!
 //! In the atomic data modes, the tree equals such a state, including contents. In the others, the
 //! tree without contents equals such a state. In each file, each byte is that of some version of
@@ -74,8 +74,8 @@ pub struct History {
     versions: BTreeMap<Id, Vec<(usize, Content)>>,
     last_change: BTreeMap<Id, usize>,
     last_data_change: BTreeMap<Id, usize>,
-    /// Of the changes of data, those that no commit may leave out: no file of the same size was
-    /// overwritten.
+    /// The last data change of each file that also changed its size or created it. No commit may
+    /// leave it out. An overwrite of the same size may be durable in place, without a commit.
     last_size_change: BTreeMap<Id, usize>,
     last_dir_rename: usize,
 }
@@ -352,7 +352,8 @@ impl History {
             if *byte != 0 || !was_cut {
                 let allowed: BTreeSet<_> = possible.iter().map(|v| v.bytes().get(at)).collect();
                 return Err(format!(
-                    "byte {at} is {byte}, which it never was since state {floor} (allowed: {allowed:?})"
+                    "byte {at} is {byte}, which it never was since state {floor} (allowed: \
+                     {allowed:?})"
                 ));
             }
         }

@@ -113,8 +113,8 @@ impl Model {
         }
     }
 
-    /// Performs `op`. An error changes nothing. Of a write, only the first `written_bytes` are
-    /// performed. [`Model::take_changes`] returns the changes of a successful operation.
+    /// Performs `op`. An error changes nothing. A write or a reservation covers only its first
+    /// `written_bytes`. [`Model::take_changes`] returns the changes of a successful operation.
     pub fn apply(&mut self, op: &Op, written_bytes: Option<usize>) -> Result<()> {
         self.changes.clear();
         match op {

@@ -16,7 +16,7 @@ const RECOVERY_INCARNATION: u64 = 900;
 
 /// A recovered volume.
 pub struct Recovered {
-    /// What is durable after the volume was opened and closed again: the power is cut right after
+    /// The durable state after the volume was opened and closed again: the power is cut right after
     /// that.
     pub images: Images,
     /// What recovery did to the media.

@@ -46,7 +46,8 @@ impl Setup {
         [4, 2, 3][usize::try_from(self.seed % 3).expect("below 3")]
     }
 
-    /// Options for the `incarnation`th opening: no threads, no timer, a clock that counts its calls.
+    /// Options for the `incarnation`th opening: no threads, no timer, a clock that counts its
+    /// calls.
     pub fn options(&self, incarnation: u64) -> OpenOptions {
         let ticks = AtomicI64::new(0);
         let base = 1_700_000_000 + i64::try_from(incarnation).unwrap_or(0) * 1_000_000;

@@ -154,7 +154,8 @@ impl Database {
     /// The error for damage.
     pub fn unreadable(&self, damage: &Damage) -> Failure {
         Failure::CannotOpen(format!(
-            "{}: {damage}; nothing was overwritten. Opening with recover=discard gives up what the log holds",
+            "{}: {damage}; nothing was overwritten. Opening with recover=discard gives up what the \
+             log holds",
             self.path.display()
         ))
     }

@@ -26,7 +26,8 @@ pub unsafe extern "C" fn sqlite3_onejournal_init(
         let Ok(api) = (unsafe { Api::from_table(table) }) else { return SQLITE_ERROR };
         if is_of_another_sqlite(api) {
             if !message.is_null() {
-                // SAFETY: the format takes no argument; the SQLite that calls frees what this returns.
+                // SAFETY: the format takes no argument; the SQLite that calls frees what this
+                // returns.
                 unsafe { *message = (api.mprintf)(ANOTHER_SQLITE.as_ptr()) };
             }
             return SQLITE_ERROR;
@@ -52,9 +53,9 @@ pub unsafe extern "C" fn sqlite3_onejournal_init(
 }
 
 /// The message for a second copy of SQLite in the process.
-const ANOTHER_SQLITE: &CStr = c"onejournal: another copy of SQLite in this process has loaded the extension already, and \
-    it serves one copy only: open all databases with vfs=onejournal through that copy (in Python: through sqlite3 or \
-    through apsw, not both)";
+const ANOTHER_SQLITE: &CStr = c"onejournal: another copy of SQLite in this process has loaded the \
+    extension already, and it serves one copy only: open all databases with vfs=onejournal through \
+    that copy (in Python: through sqlite3 or through apsw, not both)";
 
 /// SQLite calls this for every connection that is opened.
 unsafe extern "C" fn add_functions(
@@ -116,9 +117,9 @@ pub unsafe extern "C" fn sqlite3_extension_init(
     unsafe { sqlite3_onejournal_init(connection, message, table) }
 }
 
-/// As [`sqlite3_onejournal_init`], and makes the VFS the default one of the process: databases that are opened
-/// from then on without naming a VFS use it. `SELECT load_extension('./libonejournal_sqlite',
-/// 'sqlite3_onejournal_default_init')` calls it.
+/// As [`sqlite3_onejournal_init`], and makes the VFS the default one of the process: databases that
+/// are opened from then on without naming a VFS use it. `SELECT
+/// load_extension('./libonejournal_sqlite', 'sqlite3_onejournal_default_init')` calls it.
 ///
 /// # Safety
 /// As [`sqlite3_onejournal_init`].

@@ -27,9 +27,9 @@ pub enum Failure {
     Damaged(String),
     /// The database is not the one that the log's records were made for.
     #[error(
-        "{}: {conflict}. It was changed or replaced after a crash without this extension; nothing was overwritten. Either \
-         put the database and its WAL back as the crash left them, or give up the logged transactions by opening with \
-         recover=discard",
+        "{}: {conflict}. It was changed or replaced after a crash without this extension; nothing \
+         was overwritten. Either put the database and its WAL back as the crash left them, or give \
+         up the logged transactions by opening with recover=discard",
         path.display()
     )]
     Conflict {

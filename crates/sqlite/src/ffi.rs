@@ -1,9 +1,9 @@
 //! What SQLite hands to an extension, as far as this one needs it.
 //!
-//! Declared here and not taken from `libsqlite3-sys`: its feature `loadable_extension` is a switch for the
-//! whole build, and with it every other user of SQLite in a workspace (tests with a bundled SQLite) loses its
-//! direct calls. These structs are SQLite's stable ABI, only ever extended at the end; a test holds
-//! the structs against `libsqlite3-sys`.
+//! Declared here and not taken from `libsqlite3-sys`: its feature `loadable_extension` is a switch
+//! for the whole build, and with it every other user of SQLite in a workspace (tests with a bundled
+//! SQLite) loses its direct calls. These structs are SQLite's stable ABI, only ever extended at the
+//! end; a test holds the structs against `libsqlite3-sys`.
 
 #![allow(non_snake_case, non_camel_case_types, missing_docs)]
 
@@ -277,8 +277,8 @@ impl CheckpointApi {
     /// # Safety
     /// As [`Api::from_table`], and the release is at least [`VERSION_MIN`].
     unsafe fn from_table(table: *const *const c_void) -> Option<CheckpointApi> {
-        // SAFETY: as in `Api::from_table`: the release has all these indexes, and each holds a function of
-        // the type that the field has, or nothing, which is `None`.
+        // SAFETY: as in `Api::from_table`: the release has all these indexes, and each holds a
+        // function of the type that the field has, or nothing, which is `None`.
         unsafe {
             let at = |index: usize| *table.add(index);
             Some(CheckpointApi {
@@ -326,8 +326,8 @@ impl Api {
             return Err(version);
         }
         // SAFETY: the release is new enough to have all indexes up to this one, and each holds a
-        // function of the type that the field has (`sqlite3ext.h`; the table is only ever extended),
-        // or nothing where it was compiled without, which is `None`.
+        // function of the type that the field has (`sqlite3ext.h`; the table is only ever
+        // extended), or nothing where it was compiled without, which is `None`.
         unsafe {
             let at = |index: usize| *table.add(index);
             Ok(Api {

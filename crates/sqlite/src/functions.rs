@@ -46,7 +46,8 @@ pub unsafe fn register(api: Api, connection: *mut sqlite3) -> c_int {
                 None,
             )
         };
-        // It has the function already, and a statement runs: `SELECT load_extension(...)` once more.
+        // It has the function already, and a statement runs: `SELECT load_extension(...)` once
+        // more.
         if rc != SQLITE_OK && rc != SQLITE_BUSY {
             return rc;
         }

@@ -1,8 +1,8 @@
 //! What the extension says in words: to SQLite's error log, and as the last error of a thread.
 //!
-//! SQLite keeps only a result code, and "unable to open database file" says little. When a database cannot be opened,
-//! there is no connection to ask for the reason. So the last error is kept for each thread, and any other connection
-//! can ask for it (`onejournal_last_error()`).
+//! SQLite keeps only a result code, and "unable to open database file" says little. When a database
+//! cannot be opened, there is no connection to ask for the reason. So the last error is kept for
+//! each thread, and any other connection can ask for it (`onejournal_last_error()`).
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_int};

@@ -30,7 +30,7 @@ struct Stat {
     background_syncs: u64,
     /// Checkpoints of a WAL in the background.
     background_checkpoints: u64,
-    /// And those that a commit made in spite of `checkpoint=background`.
+    /// Checkpoints that a commit made in spite of `checkpoint=background`.
     commit_checkpoints: u64,
     databases: Vec<Database>,
 }

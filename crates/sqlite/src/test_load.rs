@@ -30,7 +30,8 @@ pub fn directory() -> TempDir {
     home
 }
 
-/// The VFS below, and the settings of a database in such a directory, with `recover` as its URI says it.
+/// The VFS below, and the settings of a database in such a directory, with `recover` as its URI
+/// says it.
 pub fn settings_in(home: &TempDir, path: &Path, recover: Option<&str>) -> (Below, Settings) {
     load();
     // SAFETY: the name ends with a zero; SQLite's own VFS is registered for good.

@@ -44,8 +44,8 @@ impl FormatPage {
         self.table(heading).iter().map(field).collect()
     }
 
-    /// Panics unless the page has these fields as rows of a table, with their offsets from `start` in
-    /// hexadecimal.
+    /// Panics unless the page has these fields as rows of a table, with their offsets from `start`
+    /// in hexadecimal.
     pub fn assert_rows_from(&self, start: usize, fields: &Fields) {
         for (offset, size, name) in fields {
             let row = format!("\n| 0x{:02X} | {size} | `{name}` |", start + offset);
@@ -76,7 +76,9 @@ macro_rules! fields {
         let offsets = [$(std::mem::offset_of!($struct, $field)),*];
         let names = [$(stringify!($field)),*];
         let fields = offsets.into_iter().zip(sizes).zip(names);
-        fields.map(|((offset, size), name)| (offset, size, name.to_owned())).collect::<$crate::Fields>()
+        fields
+            .map(|((offset, size), name)| (offset, size, name.to_owned()))
+            .collect::<$crate::Fields>()
     }};
 }
 
@@ -87,7 +89,8 @@ mod tests {
     use super::*;
 
     const PAGE: FormatPage = FormatPage::new(
-        "# Page\n\n## Tag\n\n| offset | size | field |\n|---|---|---|\n| 0 | 4 | `home` |\n| 4 | 2 | `form` |\n\n\
+        "# Page\n\n## Tag\n\n| offset | size | field |\n|---|---|---|\n| 0 | 4 | `home` |\n\
+         | 4 | 2 | `form` |\n\n\
          | form | name |\n|---|---|\n| 1 | block |\n\n## Empty\n",
     );
 

@@ -46,7 +46,7 @@ impl ServiceDirectories {
 
 const NVRAM: &str = "nvram";
 
-/// What is in `memory` is lost, but for its directory `nvram`.
+/// Removes the content of `memory`, but for its directory `nvram`.
 pub fn lose_memory(memory: &Path) {
     for entry in std::fs::read_dir(memory).expect("memory") {
         let path = entry.expect("an entry").path();

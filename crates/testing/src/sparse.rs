@@ -56,7 +56,8 @@ pub(crate) fn write_piece(file: &File, offset: u64, piece: &[u8]) -> io::Result<
     if is_zero(piece) { Ok(()) } else { file.write_all_at(piece, offset) }
 }
 
-/// Of at most [`PIECE_BYTES`]. The comparison of slices is fast in debug builds, too.
+/// Whether a piece, of at most [`PIECE_BYTES`], is all zeros. The comparison of slices is fast in
+/// debug builds, too.
 pub(crate) fn is_zero(piece: &[u8]) -> bool {
     piece == &[0; PIECE_BYTES][..piece.len()]
 }

@@ -1,6 +1,6 @@
 //! How much a search for failures does, and from which seed: `make test`, `make test-long` or
-//! `make test-release`. The runner sets `ONEJOURNAL_TIER` and `ONEJOURNAL_SEED`; without them a test
-//! does what the gate does, from seed 0. `ONEJOURNAL_TIMES` makes every search longer.
+//! `make test-release`. The runner sets `ONEJOURNAL_TIER` and `ONEJOURNAL_SEED`; without them a
+//! test does what the gate does, from seed 0. `ONEJOURNAL_TIMES` makes every search longer.
 //!
 //! A search takes its cases from [`count`], and its random numbers from [`seed_of`], [`seeds`] or
 //! [`proptest_config!`](crate::proptest_config). These print what repeats the search.

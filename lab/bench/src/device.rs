@@ -51,7 +51,7 @@ pub fn run(args: &DeviceArgs) -> Result<(), Box<dyn Error>> {
     let handle = mounted.handle();
     let served = serve(mounted, emulator);
     if served.is_err() {
-        // Nobody answers here any more.
+        // This process no longer serves the mount, so the mount must not stay.
         let _ = handle.unmount_lazily();
     }
     served
@@ -72,7 +72,7 @@ fn unmount_on_signal(handle: MountHandle) -> Result<(), Box<dyn Error>> {
     let body = move || {
         for _ in signals.forever() {
             if let Err(error) = handle.unmount() {
-                eprintln!("onejournal-bench: {error}; it ends when nobody uses it");
+                eprintln!("onejournal-bench: {error}; it ends with its last user");
                 let _ = handle.unmount_lazily();
             }
         }

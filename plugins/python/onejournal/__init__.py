@@ -5,17 +5,21 @@
     db = onejournal.connect("app.db")     # a sqlite3.Connection
     db.execute("PRAGMA journal_mode=WAL")
 
-`connect` opens a database through the VFS "onejournal"; it stays an ordinary SQLite database. Options:
+`connect` opens a database through the VFS "onejournal"; it stays an ordinary SQLite database.
+Options:
 
-    log         directory of the log, or its daemon's socket (named socket, NAME.sock or NAME.socket); by default `.onejournal` beside the database
+    log         directory of the log, or its daemon's socket (named socket, NAME.sock or
+                NAME.socket); by default `.onejournal` beside the database
     nvram       directory on NVRAM for the log's lanes
     durability  what that NVRAM survives, if less than a power cut: "reboot" or "process"
     memory      a tmpfs for the log's shared memory, /dev/shm by default; the same in all processes
-    recover     "discard": give up what is logged when the database was changed without the extension
+    recover     "discard": give up what is logged when the database was changed without the
+                extension
     checkpoint  "background": a thread makes the checkpoints of a WAL, so that commits rarely wait
 
-Everything else is handed to sqlite3.connect(). When the extension refuses the database, the exception says why. Later errors
-are explained by `SELECT onejournal_last_error()`, in the thread that met them. A database in memory (":memory:") is an ordinary one.
+Everything else is handed to sqlite3.connect(). When the extension refuses the database, the
+exception says why. Later errors are explained by `SELECT onejournal_last_error()`, in the thread
+that met them. A database in memory (":memory:") is an ordinary one.
 
 `onejournal.django` is a backend for Django.
 """
@@ -43,9 +47,9 @@ def loadable_path():
 
 
 def load(connection):
-    """Loads the extension through `connection` (of sqlite3 or apsw). From then on, every connection that this copy of
-    SQLite opens in this process can use the VFS and has the SQL functions. A second copy of SQLite in the process (apsw
-    brings its own) is refused."""
+    """Loads the extension through `connection` (of sqlite3 or apsw). From then on, every connection
+    that this copy of SQLite opens in this process can use the VFS and has the SQL functions. A
+    second copy of SQLite in the process (apsw brings its own) is refused."""
     if hasattr(connection, "enableloadextension"):  # apsw
         connection.enableloadextension(True)
         try:
@@ -60,7 +64,8 @@ def load(connection):
         )
     connection.enable_load_extension(True)
     try:
-        # The function's keyword for an entry is newer than the versions served; SQL has always had it.
+        # The function's keyword for an entry is newer than the versions served; SQL has always had
+        # it.
         connection.execute("SELECT load_extension(?, ?)", (loadable_path(), _ENTRY))
     finally:
         connection.enable_load_extension(False)
@@ -122,19 +127,25 @@ def connect(
     database, *, log=None, nvram=None, durability=None, memory=None, recover=None, checkpoint=None,
     module=None, **options
 ):
-    """Opens `database` through the VFS. `module`: sqlite3 (default) or one with the same interface."""
+    """Opens `database` through the VFS. `module`: sqlite3 (default) or one with the same
+    interface."""
     if module is None:
         import sqlite3 as module
     load_once(module)
     name = os.fsdecode(database)
     if name.startswith("file:"):
-        raise ValueError(f"{name}: give the path of the database, and options by name; URIs are for sqlite3.connect()")
-    wanted = {"log": log, "nvram": nvram, "durability": durability, "memory": memory, "recover": recover}
-    wanted["checkpoint"] = checkpoint
+        raise ValueError(
+            f"{name}: give the path of the database, and options by name; URIs are for "
+            "sqlite3.connect()"
+        )
+    wanted = {"log": log, "nvram": nvram, "durability": durability, "memory": memory}
+    wanted.update(recover=recover, checkpoint=checkpoint)
     wanted = {k: v for k, v in wanted.items() if v is not None}
     if name in ("", ":memory:"):
         if wanted:
-            raise ValueError(f"a database that is not kept has no log: {', '.join(wanted)} cannot be given")
+            raise ValueError(
+                f"a database that is not kept has no log: {', '.join(wanted)} cannot be given"
+            )
         return module.connect(name, **options)
     with explaining(module):
         return module.connect(uri(name, **wanted), uri=True, **options)

@@ -1,4 +1,5 @@
-"""Run with a Python whose sqlite3 can load extensions: python3 -m unittest discover plugins/python/tests"""
+"""Run with a Python whose sqlite3 can load extensions:
+python3 -m unittest discover plugins/python/tests"""
 
 import ctypes
 import os
@@ -72,17 +73,21 @@ class Extension(unittest.TestCase):
 
     def test_a_misspelled_parameter_is_named(self):
         onejournal.connect(":memory:").close()
-        opened = sqlite3.connect(f"file:{self.place.name}/a.db?vfs=onejournal&_timeout=3&psow=1", uri=True)
+        opened = sqlite3.connect(
+            f"file:{self.place.name}/a.db?vfs=onejournal&_timeout=3&psow=1", uri=True
+        )
         opened.close()
         with self.assertRaises(sqlite3.OperationalError):
             sqlite3.connect(f"file:{self.place.name}/a.db?vfs=onejournal&lgo=/tmp/log", uri=True)
         asking = sqlite3.connect(":memory:")
-        self.assertRegex(asking.execute("SELECT onejournal_last_error()").fetchone()[0], "parameter lgo is not known")
+        text = asking.execute("SELECT onejournal_last_error()").fetchone()[0]
+        self.assertRegex(text, "parameter lgo is not known")
         asking.close()
 
     def test_every_connection_has_the_functions(self):
         onejournal.connect(self.path, memory=self.memory.name).close()
-        for other in (sqlite3.connect(":memory:"), sqlite3.connect(f"file:{self.place.name}/b.db?vfs=onejournal", uri=True)):
+        uri = f"file:{self.place.name}/b.db?vfs=onejournal"
+        for other in (sqlite3.connect(":memory:"), sqlite3.connect(uri, uri=True)):
             self.assertIn('"commits":', other.execute("SELECT onejournal_stat()").fetchone()[0])
             self.assertTrue(other.execute("SELECT onejournal_version()").fetchone()[0])
             other.close()
@@ -92,7 +97,8 @@ class Extension(unittest.TestCase):
         path = pathlib.Path(self.place.name) / "a?b=c&d #%41.db"
         opened = sqlite3.connect(onejournal.uri(path, memory=self.memory.name), uri=True)
         opened.execute("PRAGMA journal_mode=WAL")
-        self.assertIn(f'"path":"{path.resolve()}"', opened.execute("SELECT onejournal_stat()").fetchone()[0])
+        stat = opened.execute("SELECT onejournal_stat()").fetchone()[0]
+        self.assertIn(f'"path":"{path.resolve()}"', stat)
         opened.close()
         self.assertTrue(path.exists())
         with self.assertRaisesRegex(TypeError, "lgo is no option"):
@@ -127,7 +133,8 @@ class Extension(unittest.TestCase):
         db, message = ctypes.c_void_p(), ctypes.c_char_p()
         self.assertEqual(other.sqlite3_open(b":memory:", ctypes.byref(db)), 0)
         self.assertEqual(other.sqlite3_enable_load_extension(db, 1), 0)
-        found = other.sqlite3_load_extension(db, onejournal.loadable_path().encode(), onejournal._ENTRY.encode(), ctypes.byref(message))
+        path, entry = onejournal.loadable_path().encode(), onejournal._ENTRY.encode()
+        found = other.sqlite3_load_extension(db, path, entry, ctypes.byref(message))
         self.assertEqual(found, 1)
         self.assertIn(b"another copy of SQLite", message.value)
         other.sqlite3_close(db)
@@ -135,7 +142,8 @@ class Extension(unittest.TestCase):
         onejournal.connect(self.path, memory=self.memory.name).close()
 
     def test_what_a_killed_process_committed_is_there(self):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(self.path), self.memory.name], stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, "-c", WRITER, str(self.path), self.memory.name]
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         last = [int(writer.stdout.readline()) for _ in range(50)][-1]
         writer.send_signal(signal.SIGKILL)
         last = max([last, *(int(line) for line in writer.stdout if line.endswith("\n"))])

@@ -46,7 +46,7 @@ pub struct Answer {
     pub counters: Map<String, Value>,
     /// Why it did not, for a person.
     pub error: Option<String>,
-    /// Those for which most was written, if they were asked for.
+    /// The files with the most bytes written, if they were asked for.
     pub files: Vec<FileCounters>,
     /// Where the volume is mounted, if that is the path that was asked, and this was asked for.
     pub mounted_on: Option<String>,

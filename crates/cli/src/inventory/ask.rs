@@ -200,7 +200,7 @@ pub struct AskArgs {
     /// With the files for which most was written
     #[arg(long)]
     files: bool,
-    /// Of the file, unless it is a directory
+    /// Counters of the file itself, unless it is a directory
     #[arg(long)]
     of_file: bool,
     /// Data modes
@@ -248,8 +248,8 @@ fn ask(path: &Path, name: &[u8]) -> Answer {
     }
 }
 
-/// The numbers of a file, or of the volume with everything that is shown beside its counters. The paths in the
-/// answer may be anyone's, so they are looked at here, where it does no harm to wait.
+/// The numbers of a file, or of the volume with everything that is shown beside its counters. The
+/// paths in the answer may be anyone's, so they are looked at here, where it does no harm to wait.
 fn ask_of_file(path: &Path) -> Answer {
     if std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
         return ask(path, mount::FILE_XATTR);

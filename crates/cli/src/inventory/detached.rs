@@ -108,7 +108,8 @@ fn seen(pid: i32, device: Option<(u32, u32)>) -> Option<DetachedVolume> {
     let named = named_target(pid);
     let is_named =
         |path: &&PathBuf| named.as_ref().is_some_and(|n| n.file_name() == path.file_name());
-    // A volume may have its journal elsewhere: the name tells. LABEL= tells nothing; the volume is opened first.
+    // A volume may have its journal elsewhere: the name tells. LABEL= tells nothing; the volume is
+    // opened first.
     let target = open.iter().find(is_named).or(open.first())?.clone();
     let of_target = || match ServedVolume::on_target(&target) {
         Ok(Some(volume)) => volume.first_device(),

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_and_flushes_are_those_that_were_counted() {
+    fn write_and_flush_counts_of_commits_match_docs_results() {
         let counts = |sum: &Sum| (sum.write_count, sum.flush_count);
         let found: Vec<_> = commits(&figures(1_000, 10_000))
             .iter()

@@ -17,7 +17,7 @@ const MEDIUM_NS_MIN: u64 = 100_000;
 const ANSWER_NS_MAX: u64 = 50_000;
 /// A write that takes this long is not a write into a cache.
 const CACHED_WRITE_NS_MAX: u64 = 1_000_000;
-/// Of so many flushes that are asked for, one at least must be sent.
+/// The kernel must send at least one flush for this many that are asked for.
 const ASKED_PER_SENT_MAX: u64 = 10;
 /// The size whose figures decide.
 const LEN_BYTES: u64 = 4 << 10;
@@ -37,7 +37,8 @@ pub enum Cache {
 }
 
 impl Cache {
-    /// Of what stores the bytes, if that is known, and of the disks below.
+    /// The place of a write, from the durability of the store (if it is known) and the write cache
+    /// of the disks below.
     pub fn of(durability: Option<Durability>, cache: WriteCache) -> Cache {
         match (durability, cache) {
             (Some(Durability::Process | Durability::Reboot), _) => Cache::Memory,
@@ -97,8 +98,8 @@ pub enum Cost {
     Between,
     /// Clearly more than the write, and as long as a medium needs.
     ClearlyMore,
-    /// Not measured: the writes went to the page cache, so the flush wrote them; or `fdatasync` does
-    /// more than flush.
+    /// Not measured: the writes went to the page cache, so the flush wrote them; or `fdatasync`
+    /// does more than flush.
     Unknown,
 }
 
@@ -225,36 +226,39 @@ impl Reason {
     /// The reason for people.
     pub fn sentence(self) -> &'static str {
         match self {
-            Reason::InMemory => "What is measured is memory. Nothing in it survives a power cut.",
+            Reason::InMemory => "The probe measured memory. Nothing in it survives a power cut.",
             Reason::NoVolatileCache => {
-                "The kernel knows the disk as one without a volatile cache (write through), so there is nothing to flush."
+                "The kernel knows the disk as one without a volatile cache (write through), so \
+                 there is nothing to flush."
             }
             Reason::NoCacheReported => {
-                "The kernel assumes that the disk has no volatile cache (write through) and sends it no flush. Check the \
-                 data sheet. If it promises that nothing is lost in a power cut, give --protected-cache."
+                "The kernel assumes that the disk has no volatile cache (write through) and sends \
+                 it no flush. Check the data sheet. If it promises that nothing is lost in a power \
+                 cut, give --protected-cache."
             }
             Reason::CostsMoreThanAWrite => "A flush costs clearly more than a write.",
             Reason::ProtectedCache => {
                 "You say that the cache of the disk survives a power cut (--protected-cache)."
             }
             Reason::NotSent => {
-                "The kernel sent next to none of the flushes that fdatasync asked for. What was written is in the volatile \
-                 cache of the disk (write back), or in memory behind a loop device. Look for the mount option nobarrier."
+                "The kernel sent next to none of the flushes that fdatasync asked for. The data \
+                 are in the volatile cache of the disk (write back), or in memory behind a loop \
+                 device. Look for the mount option nobarrier."
             }
             Reason::CostsNextToNothing => {
-                "The disk has a volatile cache (write back), and a flush costs next to nothing. Either its cache survives \
-                 a power cut, or the disk (or what emulates it) ignores flushes. If the data sheet promises power-loss \
-                 protection, give --protected-cache."
+                "The disk has a volatile cache (write back), and a flush costs next to nothing. \
+                 Either its cache survives a power cut, or the disk (or what emulates it) ignores \
+                 flushes. If the data sheet promises power-loss protection, give --protected-cache."
             }
             Reason::CacheUnknown => {
-                "What is below the file system does not say whether it has a volatile cache."
+                "The storage below the file system does not say whether it has a volatile cache."
             }
             Reason::CostUnclear => {
                 "A flush costs neither clearly more than a write nor next to nothing."
             }
             Reason::CostUnknown => {
-                "The cost of a flush alone cannot be measured: writes do not bypass the page cache here, or fdatasync does \
-                 more than flush on this file system."
+                "The cost of a flush alone cannot be measured: writes do not bypass the page cache \
+                 here, or fdatasync does more than flush on this file system."
             }
         }
     }
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_flush_costs() {
+    fn cost_of_a_flush_follows_from_write_and_flush_times() {
         let micros = |write: u64, flush: u64| Cost::of_times(write * 1000, flush * 1000);
         let cases = [
             // An SSD without protection, a hard disk, an eMMC.
@@ -371,7 +375,7 @@ mod tests {
             })
         };
         assert_eq!([sent(9, Some(0), None), sent(9, Some(1), None)], [Sent::None, Sent::Some]);
-        // Those of other programs do not hide that none was sent.
+        // A few flushes of other programs do not hide that no flush of the probe was sent.
         assert_eq!(sent(9000, Some(3), None), Sent::None);
         assert_eq!(sent(300, Some(290), None), Sent::Some);
         assert_eq!(sent(300, Some(900), Some(300)), Sent::Some);

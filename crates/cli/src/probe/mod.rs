@@ -170,7 +170,8 @@ fn interrupts() -> Result<Arc<AtomicBool>> {
 /// Says before it begins how much is written.
 fn announce(path: &Path, area: &Area, seconds: f64) {
     complain!(
-        "onejournal: {}: measuring for about {seconds} s, after an area of {} was filled once; at most {} are written",
+        "onejournal: {}: measuring for about {seconds} s, after an area of {} was filled once; at \
+         most {} are written",
         path.display(),
         kib(area.area_bytes()),
         bytes(area.write_bytes_max())

@@ -155,7 +155,8 @@ fn refusal(path: &Path, error: &DeviceError) -> CliError {
         }
         ErrorKind::FileTooLarge => {
             format!(
-                "{error}: a limit of the user (ulimit -f) or of the file system; give a smaller --size"
+                "{error}: a limit of the user (ulimit -f) or of the file system; give a smaller \
+                 --size"
             )
         }
         ErrorKind::ReadOnlyFilesystem => {
@@ -173,8 +174,9 @@ fn refusal(path: &Path, error: &DeviceError) -> CliError {
 fn device(path: &Path, area_bytes: u64, permit: Permit) -> Result<Area> {
     if permit == Permit::No {
         let why = format!(
-            "is a block device, and measuring overwrites its first {}; nothing was written. To lose what it holds: \
-             onejournal probe --destroy TARGET. To measure without loss, name a directory on it",
+            "is a block device, and measuring overwrites its first {}; nothing was written. To \
+             lose what it holds: onejournal probe --destroy TARGET. To measure without loss, name \
+             a directory on it",
             kib(area_bytes)
         );
         return Err(CliError::at(path, why));

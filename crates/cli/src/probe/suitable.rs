@@ -64,7 +64,8 @@ impl Program {
         let (small, large) = (figures.of_size(4 << 10), figures.of_size(16 << 10));
         match (self, medium) {
             (Program::Etcd, Medium::BlockDevice) => (
-                "a write of 16 KiB, its flush and a durable write of 4 KiB, as ext4 does for an append",
+                "a write of 16 KiB, its flush and a durable write of 4 KiB, as ext4 does for an \
+                 append",
                 one_after_the_other(large.write_and_flush, small.durable_write),
             ),
             (Program::Etcd, Medium::Ext | Medium::ExtDataJournal | Medium::Xfs | Medium::Other) => {

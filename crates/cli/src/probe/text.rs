@@ -60,29 +60,29 @@ fn notes(report: &Report) -> String {
     let mut notes = String::new();
     let mut note = |text: &str| notes.push_str(&wrapped("", text));
     if report.flushes.because == Reason::InMemory {
-        note("Nothing is durable here: a power cut loses all of it. What was measured is memory.");
+        note("Nothing is durable here: a power cut loses all of it. The probe measured memory.");
     }
     match report.facts.direct_io {
         DirectIo::Yes => {}
         DirectIo::No => note(
-            "There is no direct I/O here. The writes went to the page cache, and the flushes wrote them: a write alone \
-             says nothing about the disk.",
+            "There is no direct I/O here. The writes went to the page cache, and the flushes wrote \
+             them: a write alone says nothing about the disk.",
         ),
         DirectIo::Unknown => note(
-            "The file system does not say whether its writes bypass the page cache. If they do not, a write alone says \
-             nothing about the disk.",
+            "The file system does not say whether its writes bypass the page cache. If they do \
+             not, a write alone says nothing about the disk.",
         ),
     }
     if report.facts.is_onejournal_volume {
         note(
-            "This is a OneJournal volume. What was measured is the volume and not its disk, so the cost of a commit on ext4 \
-             cannot be computed.",
+            "This is a OneJournal volume. The probe measured the volume and not its disk, so the \
+             cost of a commit on ext4 cannot be computed.",
         );
     }
     if is_speed_up_too_large(report) {
         note(
-            "A speed-up is larger than its number of threads. The disk was slower while the single thread wrote: measure \
-             again, while nothing else uses it, or with more --seconds.",
+            "A speed-up is larger than its number of threads. The disk was slower while the single \
+             thread wrote: measure again, while nothing else uses it, or with more --seconds.",
         );
     }
     // Only of what is judged: of large writes there are always few.
@@ -91,8 +91,8 @@ fn notes(report: &Report) -> String {
         judged.into_iter().filter(|found| found.p99_is_max).map(|found| found.count).min();
     if let Some(fewest) = too_few {
         note(&format!(
-            "Some figures are of {} only. With fewer than {COUNT_FOR_P99} the p99 is the longest. --seconds and --size give \
-             more.",
+            "Some figures are of {} only. With fewer than {COUNT_FOR_P99} the p99 is the longest. \
+             --seconds and --size give more.",
             times(fewest, "observation", "observations")
         ));
     }
@@ -165,8 +165,8 @@ fn rate(per_s: f64) -> String {
 fn flushes(report: &Report) -> String {
     let size = report.figures.of_size(4 << 10);
     let facts = format!(
-        "Flushes: {}. {} A write of 4 KiB takes {}, the flush after it {}. A measurement cannot prove that flushes are \
-         honoured; only a power cut can.",
+        "Flushes: {}. {} A write of 4 KiB takes {}, the flush after it {}. A measurement cannot \
+         prove that flushes are honoured; only a power cut can.",
         report.flushes.verdict.replace('_', " "),
         report.flushes.explanation,
         nanoseconds(size.write.p50_ns),
@@ -184,7 +184,8 @@ fn commits(commits: &[Commit]) -> String {
     }
     text + &wrapped(
         "",
-        "The time of the file system's own code is left out. OneJournal, in user space, has more of it.",
+        "The time of the file system's own code is left out. OneJournal, in user space, has more \
+         of it.",
     )
 }
 

@@ -1,8 +1,8 @@
 //! `onejournal probe --watch`: how much is written to the disks below a directory or device, and
 //! when their rated endurance is reached. It writes nothing and opens no device.
 //!
-//! What is counted are the bytes that the machine sends. Inside, flash writes more, because it
-//! moves data and erases whole blocks.
+//! The counters hold the bytes that the machine sends. Inside, flash writes more, because it moves
+//! data and erases whole blocks.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -69,8 +69,8 @@ impl Watch<'_> {
         for (disk, interval) in disks.iter().zip(intervals) {
             if interval.went_back {
                 complain!(
-                    "onejournal: {}: warning: its counter went back; what was written before that in this interval is not \
-                     counted",
+                    "onejournal: {}: warning: its counter went back; what was written before that \
+                     in this interval is not counted",
                     disk.name
                 );
             }
@@ -90,8 +90,8 @@ impl Watch<'_> {
         wrapped(
             "",
             &format!(
-                "{} is on {}. From now on, the bytes that this machine sends to it are counted. The flash inside writes \
-                 more than that, and what was written before is not known.",
+                "{} is on {}. From now on, the bytes that this machine sends to it are counted. \
+                 The flash inside writes more than that, and what was written before is not known.",
                 plain(&self.path.display().to_string()),
                 names.join(", ")
             ),
@@ -145,7 +145,8 @@ fn disks_of(path: &Path) -> Result<Vec<WholeDisk>> {
     match found.disks {
         disks if disks.is_empty() => Err(CliError::at(
             path,
-            "is on no disk that this machine knows (in memory, on a network, or in a container); name the block device",
+            "is on no disk that this machine knows (in memory, on a network, or in a container); \
+             name the block device",
         )),
         disks => Ok(disks),
     }

@@ -99,8 +99,8 @@ fn read_of_target(path: &Path) -> Result<Option<(Answer, String)>> {
     }
 }
 
-/// Names and values to print. Those of an object are named `outer.inner`. Buckets are left out,
-/// because they are for programs.
+/// Names and values to print. A value inside an object is named `outer.inner`. Buckets are left
+/// out, because they are for programs.
 fn flatten(prefix: &str, stat: &Map<String, Value>) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     for (name, value) in stat {

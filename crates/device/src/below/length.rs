@@ -52,8 +52,9 @@ impl Length {
             return Ok(());
         }
         let why = format!(
-            "the file behind it has {len_bytes} bytes and needs {}: it was made shorter. Put back what was cut off; or, \
-             if nothing was, make the device as short as the file: losetup --set-capacity",
+            "its backing file has {len_bytes} bytes and needs {}: it was made shorter. Put back \
+             what was cut off; or, if nothing was, make the device as short as the file: losetup \
+             --set-capacity",
             self.needed_bytes
         );
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))
@@ -80,8 +81,8 @@ impl Length {
             return Ok(());
         }
         let why = format!(
-            "the file has become shorter while it was in use: {shortest_bytes} of {} bytes were left. What was \
-             behind them is lost",
+            "the file has become shorter while it was in use: {shortest_bytes} of {} bytes were \
+             left. The rest is lost",
             self.needed_bytes
         );
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))

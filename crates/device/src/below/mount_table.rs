@@ -151,7 +151,8 @@ mod tests {
             garbage\n\
             32 20 0:7 / /\xff rw shared:1 master:2 - tmpfs x rw\n\
             33 20 7:8 / /a\\040b rw - fuseblk.onejournal /dev/loop8 rw,user_id=7,group_id=8\n\
-            34 20 0:9 / /o rw - overlay overlay rw,lowerdir=/l,upperdir=/u\\054\\040,x,data=journal\n";
+            34 20 0:9 / /o rw - overlay overlay \
+            rw,lowerdir=/l,upperdir=/u\\054\\040,x,data=journal\n";
         let found = parse_mounts(table);
         let ids: Vec<u64> = found.iter().map(|entry| entry.id).collect();
         assert_eq!(ids, [20, 31, 32, 33, 34]);

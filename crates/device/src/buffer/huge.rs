@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_mapped_is_refused() {
+    fn a_length_that_cannot_be_mapped_is_refused() {
         assert!(HugeMemory::zeroed(usize::MAX).is_none());
         assert!(HugeMemory::zeroed(1 << 62).is_none());
     }

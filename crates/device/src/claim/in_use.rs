@@ -71,8 +71,8 @@ fn sentence(
         }
         (None, Some(who), _) => format!("in use by {who}"),
         (None, None, Some(device)) => format!(
-            "in use: {} is open exclusively, and no process that is visible from here has a lock on it \
-             (a mount in another namespace, swap, RAID, a check)",
+            "in use: {} is open exclusively, and no process that is visible from here has a lock \
+             on it (a mount in another namespace, swap, RAID, a check)",
             node_path(device).display()
         ),
         (None, None, None) => {

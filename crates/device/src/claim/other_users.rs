@@ -29,7 +29,8 @@ pub(crate) fn through_another_device(claimed: &Backing) -> Option<u64> {
     let has_shared_partition = |device: u64| {
         sharing.iter().any(|(other, backing)| *other != device && backing.whole == Some(device))
     };
-    // While a partition can be had exclusively, nobody has all of its disk.
+    // A disk is not tried if one of its partitions is: while a user has the whole disk, the kernel
+    // refuses the partition, too.
     let mut tried = sharing.iter().filter(|(device, _)| !has_shared_partition(*device));
     tried
         .find(|(device, backing)| is_claimed(*device, backing.whole, claimed.root))
@@ -67,8 +68,8 @@ fn is_claimed(device: u64, whole: Option<u64>, root: Root) -> bool {
     let is_on_served = || is_on_file && (is_served(device) || whole.is_some_and(is_served));
     match try_exclusive(device) {
         Exclusive::Free => false,
-        // The process that serves the mount has a lock on the file. After it was killed, its mount may
-        // remain for as long as other programs have files open on it.
+        // The process that serves the mount has a lock on the file. After it was killed, its mount
+        // may remain for as long as other programs have files open on it.
         Exclusive::Taken | Exclusive::Unknown if is_on_served() => {
             is_mounted().is_some_and(|mounted| !mounted.is_volume())
         }

@@ -62,8 +62,8 @@ fn is_memory(disk: u64) -> bool {
     name.starts_with("ram") || name.starts_with("zram")
 }
 
-/// Of a file on the file system with this number. By the file system, because the file may have no
-/// name any more.
+/// The durability of a file on the file system with this number. Only the file system counts, since
+/// the file may have no name any more.
 fn file_durability(device: u64, name: Option<PathBuf>) -> Durability {
     let found = name.and_then(|name| Found::at(&name, OFlags::empty()).ok());
     let is_it = |stat: &Stat| stat.st_dev == device && Kind::of(stat) == Ok(Kind::File);

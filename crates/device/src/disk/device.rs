@@ -69,10 +69,10 @@ pub struct Disk {
 }
 
 /// The same, for each kind of disk.
-const NO_ROOM_FOR_IMAGE: &str = "the file system that holds the image is full, not the volume; free some space there, \
-                                 then unmount and mount again";
-const NO_ROOM_BELOW: &str = "the storage below the block device is full, not the volume; enlarge it, then unmount and \
-                             mount again";
+const NO_ROOM_FOR_IMAGE: &str = "the file system that holds the image is full, not the volume; \
+                                 free some space there, then unmount and mount again";
+const NO_ROOM_BELOW: &str = "the storage below the block device is full, not the volume; enlarge \
+                             it, then unmount and mount again";
 const NO_ROOM_FOR_FILE: &str = "the file system that holds the file is full; free some space there";
 
 impl Disk {
@@ -101,8 +101,8 @@ impl Disk {
         }
         if geometry.sector_bytes > SECTOR_BYTES_MAX as usize {
             let why = format!(
-                "has sectors of {} bytes, and {SECTOR_BYTES_MAX} at most can be used; a loop device gets \
-                 others by: losetup --sector-size {SECTOR_BYTES_MAX}",
+                "has sectors of {} bytes, and {SECTOR_BYTES_MAX} at most can be used; a loop \
+                 device gets others by: losetup --sector-size {SECTOR_BYTES_MAX}",
                 geometry.sector_bytes
             );
             return Err(refused(path, io::ErrorKind::Unsupported, why));
@@ -325,7 +325,7 @@ impl BlockDevice for Disk {
             for _ in 0..helper_count {
                 let helper = std::thread::Builder::new().name("home-writer".into());
                 if helper.spawn_scoped(scope, write_some).is_err() {
-                    break; // Those that there are write all.
+                    break; // The threads that have started write all.
                 }
             }
             write_some();

@@ -19,7 +19,7 @@ pub enum DirectIo {
 }
 
 impl DirectIo {
-    /// Of a descriptor with `O_DIRECT`.
+    /// Whether I/O of `fd`, which has `O_DIRECT`, bypasses the page cache.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> DirectIo {
         let is_block = rustix::fs::fstat(fd).is_ok_and(|stat| Kind::of(&stat) == Ok(Kind::Block));
         let statx = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);

@@ -1,9 +1,9 @@
 //! Root with the permissions of the user whose directory it works in.
 //!
 //! Root may write everywhere. So a user who exchanges a directory for a symbolic link, or for
-//! another directory, can lead what root makes there to any place, at any moment between two
-//! system calls. A file that root makes with that user's permissions only is in a place where the
-//! user could have made it, and it belongs to the user from the beginning: nothing is given away later.
+//! another directory, can lead what root makes there to any place, at any moment between two system
+//! calls. A file that root makes with that user's permissions only is in a place where the user
+//! could have made it, and it belongs to the user from the beginning: nothing is given away later.
 //!
 //! 1. The user for files (`setfsuid`) is one of a thread. A thread of its own changes it, and ends.
 //!    So the caller keeps its user, its privileges and the signal that it gets when its parent

@@ -135,7 +135,8 @@ impl FileStore for Directory {
 
     fn sync_names(&self) -> Result<()> {
         let folder = self.open_folder()?;
-        // Names that could not be synced may be lost for good; a directory that could not be opened is as it was.
+        // Names that could not be synced may be lost for good; a directory that could not be opened
+        // is as it was.
         folder.sync().map_err(|e| {
             let why = io::Error::new(e.kind(), format!("{}: {e}", folder.path().display()));
             DeviceError::new(Operation::Flush, 0, 0, why)
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directory_is_refused() {
+    fn a_file_or_missing_name_is_refused_as_directory() {
         let place = tempfile::tempdir().expect("directory");
         let parent = Folder::open(place.path(), Trust::own()).expect("open");
         parent.new_file("file", 0o600).expect("made");

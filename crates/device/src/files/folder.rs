@@ -6,7 +6,8 @@
 //!
 //! 1. Each directory and file belongs to a *trusted* user ([`Trust`]), and only its owner can write
 //!    it.
-//! 2. It is opened relative to the descriptor of a directory that passed rule 1, and no symbolic link is followed.
+//! 2. It is opened relative to the descriptor of a directory that passed rule 1, and no symbolic
+//!    link is followed.
 //! 3. Rule 1 is checked on the open descriptor, so a file cannot be exchanged between check and
 //!    use.
 //! 4. A new file is created with `O_EXCL`. A new directory is opened by rules 1 to 3.
@@ -51,18 +52,18 @@ impl Trust {
                 None => format!("user {me}"),
             };
             return refuse(format!(
-                "belongs to user {0}, and is used only if it belongs to {whom}: what it holds could be forged. If you \
-                 want that user's log, act as that user: sudo -u '#{0}'. If nobody needs it, remove it, or name \
-                 another log. Several users share a log through a daemon only: onejournal logd --dir DIR, and \
-                 log=DIR/socket",
+                "belongs to user {0}, and is used only if it belongs to {whom}: what it holds \
+                 could be forged. If you want that user's log, act as that user: sudo -u '#{0}'. \
+                 If that log is not needed, remove it, or name another log. Several users share a \
+                 log through a daemon only: onejournal logd --dir DIR, and log=DIR/socket",
                 found.st_uid
             ));
         }
         if mode & 0o022 != 0 {
             return refuse(format!(
-                "can be written by other users (mode {mode:o}): what it holds could be forged. If you are sure that it \
-                 is not: chmod go-w. Several users share a log through a daemon only: onejournal logd --dir DIR, and \
-                 log=DIR/socket"
+                "can be written by other users (mode {mode:o}): what it holds could be forged. If \
+                 you are sure that it is not: chmod go-w. Several users share a log through a \
+                 daemon only: onejournal logd --dir DIR, and log=DIR/socket"
             ));
         }
         Ok(())
@@ -467,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_write_is_refused() {
+    fn entries_that_others_can_write_are_refused() {
         let home = tempfile::tempdir().expect("directory");
         let (folder, is_new) =
             Folder::open_or_make(&home.path().join("log"), 0o711, Trust::own()).expect("made");
@@ -519,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_user_made_is_refused_unless_trusted() {
+    fn entries_of_another_user_are_refused_unless_trusted() {
         if !is_root() {
             return;
         }
@@ -567,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused_at_once() {
+    fn a_pipe_is_refused_at_once() {
         let home = tempfile::tempdir().expect("directory");
         let folder = Folder::open(home.path(), Trust::own()).expect("open");
         let mode = Mode::from_raw_mode(0o600);

@@ -1,8 +1,9 @@
 //! Writes several ranges of a file on a volume as one atomic change, with one system call.
 //!
-//! The ranges are the value of an extended attribute that no file holds. A value has at most 64 KiB, so a large
-//! change is sent in *parts*: the volume keeps the first ones in memory, and the last one makes the change. The
-//! kernel checks that the caller may write the file. `docs/reference/semantics.md` is for users.
+//! The ranges are the value of an extended attribute that no file holds. A value has at most 64
+//! KiB, so a large change is sent in *parts*: the volume keeps the first ones in memory, and the
+//! last one makes the change. The kernel checks that the caller may write the file.
+//! `docs/reference/semantics.md` is for users.
 //!
 //! ```text
 //!   part:  version u32 | flags u32 | id 16 bytes | number u32 | count u32 | range | range | ...
@@ -130,8 +131,9 @@ fn new_id() -> [u8; ID_BYTES] {
     id
 }
 
-/// Writes `ranges`, which ascend and do not overlap, to the file at `path` on a volume: after a crash all of them are
-/// there, or none. With `is_durable` they survive a power cut when this returns.
+/// Writes `ranges`, which ascend and do not overlap, to the file at `path` on a volume: after a
+/// crash all of them are there, or none. With `is_durable` they survive a power cut when this
+/// returns.
 ///
 /// # Errors
 /// [`RangeError::Refused`] also if the file is not on a volume that offers this.
@@ -142,8 +144,8 @@ pub fn write_ranges(path: &Path, ranges: &[Range<'_>], is_durable: bool) -> Resu
     Ok(())
 }
 
-/// What an error says of the change. The volume answers with these if it has changed nothing; others may come from the
-/// kernel, when the volume's process has ended.
+/// What an error says of the change. The volume answers with these if it has changed nothing;
+/// others may come from the kernel, when the volume's process has ended.
 fn failed(errno: Errno) -> RangeError {
     match errno {
         Errno::OPNOTSUPP

@@ -1,8 +1,7 @@
 //! The users whose files and directories are trusted.
 //!
-//! This type says which users are trusted. What else must hold of a file is said elsewhere:
-//! [`crate::Folder`] has the rules for the directories of a log, `trusted_file` those for a file
-//! that an option names.
+//! This type says which users are trusted. The other rules are elsewhere: [`crate::Folder`] has the
+//! rules for the directories of a log, `trusted_file` those for a file that an option names.
 
 use rustix::process::geteuid;
 

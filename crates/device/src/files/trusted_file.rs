@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_write_to_is_not_private() {
+    fn a_file_that_others_can_write_is_not_private() {
         let file = tempfile::NamedTempFile::new().expect("file");
         let trust = Trust::own().and_root();
         for (mode, is_private) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false)] {

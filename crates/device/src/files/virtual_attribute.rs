@@ -11,8 +11,9 @@ use rustix::ioctl::{self, Opcode, Updater, opcode};
 
 use super::fuse::{check_fuse, ioctl_error};
 
-/// Bytes of the ioctl's argument, `[u8; VIRTUAL_ATTRIBUTE_BYTES]`. The program puts the name of the attribute there,
-/// with a zero after it. The answer is the number of bytes of the value (`u32` of the machine), and the value.
+/// Bytes of the ioctl's argument, `[u8; VIRTUAL_ATTRIBUTE_BYTES]`. The program puts the name of the
+/// attribute there, with a zero after it. The answer is the number of bytes of the value (`u32` of
+/// the machine), and the value.
 pub const VIRTUAL_ATTRIBUTE_BYTES: usize = 16_380;
 /// `_IOWR('O', 0xE2, char[16380])`.
 pub const VIRTUAL_ATTRIBUTE_IOCTL: u32 = 0xfffc_4fe2;
@@ -22,10 +23,12 @@ const COUNT_BYTES: usize = size_of::<u32>();
 /// Linux's limit for the value of an extended attribute.
 const XATTR_BYTES_MAX: usize = 65_536;
 
-/// The value of an attribute of the file at `path`; of a virtual one also where the mount has no extended attributes.
+/// The value of an attribute of the file at `path`; of a virtual one also where the mount has no
+/// extended attributes.
 ///
 /// # Errors
-/// Those of getxattr(2). `EOPNOTSUPP` also if the file system has no extended attributes and is no volume.
+/// The errors of getxattr(2). `EOPNOTSUPP` also means that the file system has no extended
+/// attributes and is no volume.
 pub fn virtual_attribute(path: &Path, name: &str) -> rustix::io::Result<Vec<u8>> {
     let mut value = vec![0; XATTR_BYTES_MAX];
     match rustix::fs::getxattr(path, name, value.as_mut_slice()) {
@@ -44,9 +47,10 @@ fn through_ioctl(path: &Path, name: &str) -> rustix::io::Result<Vec<u8>> {
     check_fuse(&file)?;
     let mut argument = [0; VIRTUAL_ATTRIBUTE_BYTES];
     argument.get_mut(..name.len()).ok_or(Errno::INVAL)?.copy_from_slice(name.as_bytes());
-    // SAFETY: the file is on a FUSE file system. For all servers but those of character devices, the kernel copies
-    // `VIRTUAL_ATTRIBUTE_BYTES` bytes (it takes the number from the opcode) from the argument, and at most as many back.
-    // It keeps no pointer. Any bytes are valid in the array.
+    // SAFETY: the file is on a FUSE file system. For all servers but those of character devices,
+    // the kernel copies `VIRTUAL_ATTRIBUTE_BYTES` bytes (it takes the number from the opcode) from
+    // the argument, and at most as many back. It keeps no pointer. Any bytes are valid in the
+    // array.
     let asked = unsafe { ioctl::ioctl(&file, Updater::<OPCODE, _>::new(&mut argument)) };
     asked.map_err(ioctl_error)?;
     let (count, value) = argument.split_first_chunk::<COUNT_BYTES>().ok_or(Errno::IO)?;

@@ -13,7 +13,8 @@
 //! 2. It is installed with the first mapping. It is removed with the last one if it is still the
 //!    process's handler. If another handler was installed over it, it stays, and is not installed
 //!    again: the other one may call it.
-//! 3. It calls nothing but mmap(2), sigaction(2) and tgkill(2), takes no lock and allocates nothing.
+//! 3. It calls nothing but mmap(2), sigaction(2) and tgkill(2), takes no lock and allocates
+//!    nothing.
 //!
 //! Two cases still end the process: a thread that blocks SIGBUS, and a handler of the program that
 //! was installed later and does not call the previous one.
@@ -125,7 +126,8 @@ impl Span {
     fn find(&self, address: usize) -> Option<(usize, usize)> {
         let start = self.start.load(Ordering::Acquire);
         let len_bytes = self.len_bytes.load(Ordering::Acquire);
-        // A mapping cannot go while it is accessed. Another one may have come and gone between the two loads.
+        // A mapping cannot go while it is accessed. Another one may have come and gone between the
+        // two loads.
         let is_steady = self.start.load(Ordering::Acquire) == start;
         let is_in = start > TAKEN && address.wrapping_sub(start) < len_bytes;
         (is_steady && is_in).then_some((start, len_bytes))
@@ -179,7 +181,7 @@ fn install() -> bool {
     ours.sa_sigaction = handler();
     // SAFETY: as above.
     let mut before: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-    // What was there is known before our handler can be called.
+    // The previous action is known before our handler can be called.
     // SAFETY: a null action asks only; the second pointer is valid.
     if unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &mut before) } != 0 {
         return false;
@@ -251,8 +253,9 @@ fn replace(address: usize) -> bool {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let to: *mut c_void = ptr::with_exposed_provenance_mut(start);
-        // SAFETY: exactly the span of one of our mappings, which lives as it is being accessed. What referred to it
-        // goes on to refer to memory that can be read and written, by atomics and copies only.
+        // SAFETY: exactly the span of one of our mappings, which lives as it is being accessed.
+        // Pointers into it still lead to memory that can be read and written, by atomics and copies
+        // only.
         let mapped = unsafe { mmap(to, len_bytes, protection, flags) };
         return mapped;
     }
@@ -284,7 +287,8 @@ fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, code
         libc::SIG_DFL | libc::SIG_IGN => {
             // SAFETY: all zeros are the default action.
             let default: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-            // SAFETY: valid pointers. A fault comes again when this returns; what was sent is sent again.
+            // SAFETY: valid pointers. A fault comes again when this returns; what was sent is sent
+            // again.
             unsafe {
                 libc::sigaction(signal, &default, ptr::null_mut());
                 if code <= 0 {
@@ -294,12 +298,14 @@ fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, code
         }
         handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
             type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-            // SAFETY: whoever installed it with this flag said that it is such a function.
+            // SAFETY: the handler was installed with this flag, which says that it is such a
+            // function.
             let handler: Handler = unsafe { std::mem::transmute(handler) };
             handler(signal, info, context);
         }
         handler => {
-            // SAFETY: whoever installed it without that flag said that it is such a function.
+            // SAFETY: the handler was installed without that flag, which says that it is such a
+            // function.
             let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(handler) };
             handler(signal);
         }

@@ -16,8 +16,8 @@ pub(crate) const LOST: &str =
 /// How stores to the mapping of a file reach the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// The memory is the file's own, and all blocks of it are allocated (`MAP_SYNC`). What is in
-    /// memory is in the file, even if the file system still has something to write.
+    /// The memory is the file's own, and all blocks of it are allocated (`MAP_SYNC`). A store to
+    /// the memory is in the file at once, even if the file system still has something to write.
     Synchronous,
     /// The memory is the page cache's.
     PageCache,

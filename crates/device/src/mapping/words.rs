@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "word 8 of 8")]
-    fn no_word_behind_the_last() {
+    fn a_word_after_the_last_panics() {
         SharedWords::anonymous(8).expect("words").word(8);
     }
 }

@@ -63,7 +63,7 @@ impl CutWatch {
         if is_whole && end <= self.last_page_start {
             return Ok(());
         }
-        // Also notes how much was left, for those who read.
+        // Also notes the length that was left, up to which reads still succeed.
         self.length.check(fd)?;
         match is_whole {
             true => Ok(()),

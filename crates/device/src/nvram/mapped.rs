@@ -134,7 +134,7 @@ impl MappedNvram {
         access: Access,
         asked: Option<Durability>,
     ) -> Result<MappedNvram> {
-        // Those who share it see to its length.
+        // The processes that share the file see to its length.
         let shared = Self::of_fd(path.as_ref(), fd, access, asked)?;
         Ok(MappedNvram { watch: None, ..shared })
     }

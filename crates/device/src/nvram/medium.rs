@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_read_promises_nothing() {
+    fn a_medium_that_is_only_read_promises_nothing() {
         assert!(matches!(MEMORY.class(Path::new("x"), Access::ReadOnly, None), Ok(Process)));
     }
 

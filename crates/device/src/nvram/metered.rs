@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_behind_everything_is_an_error_and_counts() {
+    fn a_span_outside_is_an_error_and_counts() {
         let nvram = MeteredNvram::new(MappedNvram::in_memory(4096).expect("memory"));
         nvram.write_durable(u64::MAX, &[&[0; 9]]).expect_err("outside");
         assert_eq!(nvram.counters().store_count, 1);

@@ -162,8 +162,8 @@ fn check_room(dir: &Path, needed_bytes: u64, spare_bytes: u64) -> io::Result<()>
         return Ok(());
     }
     let why = format!(
-        "{needed_bytes} bytes are needed, {left_bytes} more must stay free for other programs, and its file system \
-         has {free_bytes} free"
+        "{needed_bytes} bytes are needed, {left_bytes} more must stay free for other programs, and \
+         its file system has {free_bytes} free"
     );
     Err(io::Error::new(io::ErrorKind::StorageFull, why))
 }

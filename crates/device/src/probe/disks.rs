@@ -105,7 +105,8 @@ pub(crate) fn disks_below_file(fd: BorrowedFd<'_>) -> io::Result<DisksBelow> {
     if sysfs_directory(stat.st_dev).exists() {
         return Ok(disks_of(Kind::File, &stat));
     }
-    // btrfs and FUSE have device numbers of their own, and name in the mount table what they are on.
+    // btrfs and FUSE have device numbers of their own, and name in the mount table what they are
+    // on.
     let source = mount_of(fd).map(|mount| mount.source).filter(|source| source.is_absolute());
     let Some(source) = source.and_then(|source| rustix::fs::stat(source).ok()) else {
         return Ok(disks_of(Kind::File, &stat));

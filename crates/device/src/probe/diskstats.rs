@@ -15,8 +15,8 @@ pub struct DiskStats {
     pub name: String,
     /// Bytes that the machine has written to it.
     pub written_bytes: u64,
-    /// Flushes that it has completed. `None`: the kernel does not count them (before 5.5). Of a
-    /// partition it counts none.
+    /// Flushes that it has completed. `None`: the kernel does not count them (before 5.5). It
+    /// counts none of a partition.
     pub flush_count: Option<u64>,
 }
 
@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn the_counters_of_old_and_new_kernels_are_read() {
-        let text = "   7       0 loop0 4225 6 10487434 3104 81005 22453 11457600 29628 0 16936 41167 0 0 0 0 39371 8434\n\
+        let text = "   7       0 loop0 4225 6 10487434 3104 81005 22453 11457600 29628 0 16936 \
+             41167 0 0 0 0 39371 8434\n\
              \x20 8       1 sda1 1 2 3 4 5 6 70 8 9 10 11\n\
              garbage\n\
              8 2 sda2 1 2 3\n\

@@ -64,10 +64,10 @@ pub(crate) fn measure(
 
 /// Flushes that devices have completed since they appeared.
 struct Counters {
-    /// Of all disks together. `None` if that is not known for all of them, or if one of them has
+    /// The sum for all disks. `None` if that is not known for all of them, or if one of them has
     /// never counted one: some drivers count none.
     of_disks: Option<u64>,
-    /// Of each loop device. The driver counts all of them, so 0 is a count.
+    /// The count of each loop device. The driver counts all flushes, so 0 is a count.
     of_loops: Vec<Option<u64>>,
 }
 

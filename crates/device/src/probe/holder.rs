@@ -18,7 +18,7 @@ use crate::durability::Durability;
 pub struct Holder {
     /// The mount of a directory, as the mount table of this process shows it.
     pub mount: Option<MountEntry>,
-    /// Of an overlay: of the file system that stores its files.
+    /// The medium. An overlay has that of the file system that stores its files.
     pub medium: Medium,
     /// The whole disks below.
     pub disks: DisksBelow,
@@ -27,7 +27,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Of the files of a directory.
+    /// The holder of the files of a directory.
     pub(crate) fn of_directory(dir: &Path) -> io::Result<Holder> {
         let own: OwnedFd = rustix::fs::open(
             dir,
@@ -57,7 +57,7 @@ impl Holder {
         })
     }
 
-    /// Of an open block device.
+    /// The holder of the bytes of an open block device.
     pub(crate) fn of_device(stat: &Stat) -> Holder {
         Holder {
             mount: None,

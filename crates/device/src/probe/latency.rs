@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn of_few_observations_the_99th_is_the_longest() {
+    fn the_99th_of_few_observations_is_the_longest() {
         let found = of((1..=99).rev()).percentiles().expect("observed");
         assert_eq!(found.p99_ns, found.max_ns);
         let one = of([7]).percentiles().expect("observed");

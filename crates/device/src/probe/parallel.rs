@@ -66,8 +66,8 @@ impl Together {
     }
 }
 
-/// Measures until the limits are reached, but each thread writes at least once in each way unless it
-/// is interrupted. Each number of threads writes at most `area_bytes` in each way.
+/// Measures until the limits are reached, but each thread writes at least once in each way unless
+/// it is interrupted. Each number of threads writes at most `area_bytes` in each way.
 pub(crate) fn measure<'a>(
     disk: &'a dyn BlockDevice,
     area_bytes: u64,
@@ -98,7 +98,7 @@ pub(crate) fn measure<'a>(
 struct Lane<'a> {
     disk: &'a dyn BlockDevice,
     way: Way,
-    /// Of each thread.
+    /// The next offset of each thread.
     next_offsets: Vec<u64>,
     /// Each thread has so many bytes.
     range_bytes: u64,

@@ -53,7 +53,7 @@ pub struct Record {
 pub struct Sizes {
     /// Ascending.
     pub of: Vec<OfSize>,
-    /// Of the journal's records.
+    /// Durable writes of a journal record's size.
     pub record: Record,
     /// Flushes when nothing is unflushed.
     pub clean_flush: Latencies,
@@ -208,7 +208,7 @@ impl Sizes {
                 self.record.durable.time(|| disk.write_durable(offset, data))?;
             }
             Way::CleanFlush => {
-                // Of other programs, something may be unflushed.
+                // Other programs may have unflushed writes.
                 disk.flush()?;
                 self.clean_flush.time(|| disk.flush())?;
             }
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_judged_gets_enough_observations_within_its_bound() {
+    fn judged_sizes_get_enough_observations_within_the_bound() {
         let disk = Metered::new(MemoryDevice::new(4 << 20, 512));
         let interrupted = AtomicBool::new(false);
         let mut sizes = Sizes::of_sectors(512);

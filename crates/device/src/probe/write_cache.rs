@@ -28,9 +28,9 @@ pub(crate) fn write_cache(directory: &Path) -> WriteCache {
     }
 }
 
-/// Whether every disk of this kind says whether it has a volatile cache. NVMe, virtio and persistent
-/// memory have a field for that, and eMMC has one; SD cards have none. A SCSI disk says it in a page
-/// that many do not have, above all behind USB bridges.
+/// Whether every disk of this kind says whether it has a volatile cache. NVMe, virtio and
+/// persistent memory have a field for that, and eMMC has one; SD cards have none. A SCSI disk says
+/// it in a page that many do not have, above all behind USB bridges.
 fn always_reports(directory: &Path) -> bool {
     let device = directory.join("device");
     let subsystem = fs::canonicalize(device.join("subsystem")).unwrap_or_default();

@@ -33,8 +33,8 @@ unsafe extern "C" fn close_in_child() {
     for open in &OPEN {
         let file = open.swap(NONE, Ordering::Relaxed);
         if file != NONE {
-            // SAFETY: a descriptor that a `ForkClosed` had when the process was forked, which closes it no more.
-            // close(2) may be called after a fork of a process with threads.
+            // SAFETY: a descriptor that a `ForkClosed` had when the process was forked, which
+            // closes it no more. close(2) may be called after a fork of a process with threads.
             unsafe { close(file) };
         }
     }
@@ -52,8 +52,8 @@ impl ForkClosed {
     pub fn new(file: File) -> ForkClosed {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // SAFETY: a function that lives as long as the program, or as the library, with which its handlers go.
-            // Without memory for it forked processes keep the files.
+            // SAFETY: a function that lives as long as the program, or as the library, with which
+            // its handlers go. Without memory for it forked processes keep the files.
             let _ = unsafe { pthread_atfork(None, None, Some(close_in_child)) };
         });
         let number = file.as_raw_fd();

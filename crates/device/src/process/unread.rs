@@ -6,14 +6,15 @@ use std::os::fd::AsFd;
 
 use rustix::ioctl::{self, Getter, Opcode};
 
-/// `SIOCOUTQ` of Linux (<linux/sockios.h>), as on all architectures but Alpha, MIPS, PowerPC and SPARC.
+/// `SIOCOUTQ` of Linux (<linux/sockios.h>), as on all architectures but Alpha, MIPS, PowerPC and
+/// SPARC.
 const SIOCOUTQ: Opcode = 0x5411;
 
 /// Bytes of memory that hold data that were sent through a Unix socket and not yet received at the
 /// other end.
 ///
 /// # Errors
-/// Those of the system, for example if it is not a socket.
+/// The errors of the system, for example if `socket` is not a socket.
 pub fn unread_bytes(socket: impl AsFd) -> io::Result<u64> {
     // SAFETY: SIOCOUTQ stores an int through its argument and keeps no pointer.
     let count: c_int = unsafe { ioctl::ioctl(socket, Getter::<SIOCOUTQ, c_int>::new()) }?;
@@ -27,7 +28,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn what_was_received_is_not_counted() {
+    fn received_bytes_are_not_counted() {
         let (mut one, mut other) = UnixStream::pair().expect("sockets");
         assert_eq!(unread_bytes(&one).expect("count"), 0);
         one.write_all(b"hello").expect("send");

@@ -84,12 +84,12 @@ fn a_shared_file_that_is_cut() {
 
 #[test]
 #[ignore = "a process of the test below"]
-fn a_fault_of_somebody_else() {
+fn a_fault_in_a_mapping_that_is_not_ours() {
     let file = memory_file(4096);
     let _words = words(&file);
     let other = memory_file(4096);
     let length = 4096;
-    // SAFETY: maps a file that nobody else uses, and reads it.
+    // SAFETY: maps a file that only this test uses, and reads it.
     unsafe {
         use std::os::fd::AsRawFd;
         let (how, shared) = (libc::PROT_READ, libc::MAP_SHARED);
@@ -139,8 +139,9 @@ fn sigbus_is_an_error_of_ours_and_what_it_was_elsewhere() {
         let lived = child(name);
         assert!(String::from_utf8_lossy(&lived.stdout).contains("it lives"), "{lived:?}");
     }
-    // The handler of Rust's standard library, which every Rust program has, does what the default does.
-    for name in ["a_fault_of_somebody_else", "a_signal_that_was_sent"] {
+    // The handler of Rust's standard library, which every Rust program has, does what the default
+    // does.
+    for name in ["a_fault_in_a_mapping_that_is_not_ours", "a_signal_that_was_sent"] {
         let died = child(name);
         let said = String::from_utf8_lossy(&died.stdout).into_owned();
         assert!(said.contains("before") && !said.contains("it lives"), "{died:?}");

@@ -56,7 +56,8 @@ fn open_all(gates: &[Arc<Gate>], threads: Vec<std::thread::JoinHandle<()>>) {
 /// Forks a process that waits at its own locks, while the threads of this process wait. Returns the
 /// status of the child.
 fn fork_a_waiting_child() -> c_int {
-    // SAFETY: the child never returns from here, and uses nothing of the threads that it does not have.
+    // SAFETY: the child never returns from here, and uses nothing of the threads that it does not
+    // have.
     let child = unsafe { fork() };
     if child == 0 {
         // SAFETY: a call without pointers. The signal ends a child that hangs.

@@ -58,7 +58,8 @@ fn partitions_of_one_disk_share_its_cache() {
     let whole = caches(disk.path());
     assert_eq!(caches(&first.path), whole);
     assert_eq!(caches(&second.path), whole);
-    // The first is the disk itself; another loop device has only the disk below their files in common.
+    // The first is the disk itself; another loop device has only the disk below their files in
+    // common.
     assert_eq!(whole[1..], caches(other.path())[1..]);
     assert_ne!(whole[0], caches(other.path())[0]);
     let written = Disk::open(&first.path, Access::ReadWrite).expect("open");

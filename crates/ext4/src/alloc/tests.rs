@@ -167,7 +167,7 @@ fn freed_blocks_wait_for_their_commit() {
     free(&volume, second, 8).unwrap();
     let again = volume.with_op(2, |op| op.alloc_blocks(first, 8)).unwrap().0;
     assert_eq!(again, first, "after it");
-    // Nor are they given to the very operation that freed them.
+    // An operation does not get the blocks that it has freed itself.
     let mut op = volume.op(8).unwrap();
     op.free_blocks(again, 8).unwrap();
     assert_ne!(op.alloc_blocks(again, 8).unwrap().0, again);

@@ -1,17 +1,17 @@
 //! Declarations that writes of a file have to be atomic, and what they forbid.
 //!
-//! A file or directory is declared by the attribute [`ATOMIC_XATTR`], which new files inherit. Two rules
-//! hold for a declared inode:
+//! A file or directory is declared by the attribute [`ATOMIC_XATTR`], which new files inherit. Two
+//! rules hold for a declared inode:
 //!
 //! 1. It has no data mode of its own whose writes could be torn. A default mode of that kind is not
 //!    used for it ([`Asked::mode_with`](crate::data_mode::Asked::mode_with)).
 //! 2. When it is declared, writes of that size are untorn on this mount.
 //!
-//! A mount must know whether there are declared inodes without reading all of them. So the attribute
-//! [`ATOMIC_VOLUME_XATTR`] of the root directory holds the largest size that was ever declared. It is
-//! in the transaction of the declaration, or in an earlier one, so no crash leaves a declared inode
-//! without it. It is not lowered when a declaration is taken off, because other inodes may have
-//! inherited it.
+//! A mount must know whether there are declared inodes without reading all of them. So the
+//! attribute [`ATOMIC_VOLUME_XATTR`] of the root directory holds the largest size that was ever
+//! declared. It is in the transaction of the declaration, or in an earlier one, so no crash leaves
+//! a declared inode without it. It is not lowered when a declaration is taken off, because other
+//! inodes may have inherited it.
 //!
 //! [`ATOMIC_XATTR`]: crate::ATOMIC_XATTR
 //! [`ATOMIC_VOLUME_XATTR`]: crate::ATOMIC_VOLUME_XATTR
@@ -49,8 +49,9 @@ impl Mounted {
         self.declared_bytes.load(Ordering::Acquire)
     }
 
-    /// Reads what was declared on the volume before. Called once, at the opening. Damaged attributes
-    /// do not keep a volume from being opened, as with the kernel's ext4: then nothing was declared.
+    /// Reads what was declared on the volume before. Called once, at the opening. Damaged
+    /// attributes do not keep a volume from being opened, as with the kernel's ext4: then nothing
+    /// was declared.
     pub(crate) fn load_declared_bytes(&self) -> Result<()> {
         let root = read_inode(self, InodeNo::ROOT)?;
         let value = match xattr::get(self, &root, &atomic_volume_attribute()) {

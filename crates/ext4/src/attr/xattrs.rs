@@ -1,6 +1,7 @@
 //! Operations on extended attributes.
 //!
-//! Access control lists are converted between their form on disk and Linux's. Setting the access list also sets the mode.
+//! Access control lists are converted between their form on disk and Linux's. Setting the access
+//! list also sets the mode.
 
 use super::attributes::SET_GROUP_ID;
 use super::data_modes::{check_ours, check_value};

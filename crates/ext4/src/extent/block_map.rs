@@ -1,4 +1,5 @@
-//! The block map: how ext2 and ext3 map the blocks of a file. e2fsck still makes such directories (`lost+found`).
+//! The block map: how ext2 and ext3 map the blocks of a file. e2fsck still makes such directories
+//! (`lost+found`).
 //!
 //! ```text
 //! i_block: 12 data blocks | map block of 1024 pointers | 2 levels of map blocks | 3 levels

@@ -362,7 +362,8 @@ mod tests {
 
     #[test]
     fn unwritten_of_no_length_cannot_be() {
-        // 0x8000 is a written extent of the full length; an unwritten one of length 0 does not exist.
+        // 0x8000 is a written extent of the full length; an unwritten one of length 0 does not
+        // exist.
         let mut bytes = block(&[run(0, 4)]);
         bytes[16..18].copy_from_slice(&0x8000u16.to_le_bytes());
         let view = NodeView::of_block(&bytes, 0, &WHOLE_FILE, None, anywhere).expect("sound");

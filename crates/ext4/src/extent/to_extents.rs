@@ -2,8 +2,8 @@
 //!
 //! This is an operation of its own: after a crash the inode has the old map or the new tree, with
 //! the same content. Data blocks stay where they are. The blocks of the old map become nodes of the
-//! tree, and those that are left over are freed. So most inodes are converted without a new block,
-//! also on a full volume.
+//! tree, and the rest of them is freed. So most inodes are converted without a new block, also on a
+//! full volume.
 //!
 //! Limit: the operation changes the nodes, and the bitmap and descriptor of each group in which map
 //! blocks are freed. A file that needs more blocks than one transaction can hold cannot be
@@ -42,7 +42,8 @@ impl Mounted {
         };
         self.with_op(credit_count, |op| {
             let mut now = op.inode(inode.ino)?;
-            // Two threads may find the same directory unconverted; the second one has nothing to do.
+            // Two threads may find the same directory unconverted; the second one has nothing to
+            // do.
             if block_map_is_used(&now) {
                 check_same(&inode, &now)?;
                 replace(op, &mut now, &contents)?;

@@ -315,7 +315,7 @@ pub(crate) fn append_block(op: &mut Op<'_>, inode: &mut Inode) -> Result<(u32, H
     let logical =
         u32::try_from(inode.size().div_ceil(block_bytes)).map_err(|_| Error::FileTooBig)?;
     if map(&*op, inode, logical, 1)?.target != Target::Hole {
-        return Err(Error::corrupt("blocks behind the end", inode.ino));
+        return Err(Error::corrupt("blocks after the end", inode.ino));
     }
     let run = allocate(op, inode, logical, 1, false)?;
     inode.set_size((u64::from(logical) + 1) * block_bytes);

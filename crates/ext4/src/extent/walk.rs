@@ -67,7 +67,7 @@ fn find_in_leaf(view: &NodeView<'_>, window: &Window, logical: u32) -> Neighbour
     let next = if following < view.head().entry_count {
         u64::from(view.run(following).logical)
     } else if u64::from(logical) < window.start {
-        window.start // an empty first leaf, and the block lies before it
+        window.start // an empty first leaf, whose window begins after the block
     } else {
         window.end
     };

@@ -4,8 +4,9 @@ use crate::layout::superblock::SuperBlock;
 use crate::{Error, Result};
 
 /// Message for a feature that cannot be changed in place.
-pub(crate) const MAKE_ANEW: &str = "that cannot be changed in place: mount it with the kernel (mount TARGET DIR), copy \
-     the files away, make it anew (mkfs.ext4 -b 4096 -I 256 TARGET) and copy them back";
+pub(crate) const MAKE_ANEW: &str = "that cannot be changed in place: mount it with the kernel \
+     (mount TARGET DIR), copy the files away, make it anew (mkfs.ext4 -b 4096 -I 256 TARGET) and \
+     copy them back";
 
 /// `s_feature_compat`: features that are safe to ignore. Some of them matter here.
 pub(crate) mod compat {

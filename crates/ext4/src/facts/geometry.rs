@@ -61,8 +61,8 @@ pub(crate) struct Geometry {
 }
 
 /// Message for a device that holds something else, or nothing.
-pub(crate) const NO_SUPERBLOCK: &str = "is not an ext4 volume (lsblk -f shows what is where); to make one, which \
-     overwrites what is there: onejournal mkfs --force TARGET";
+pub(crate) const NO_SUPERBLOCK: &str = "is not an ext4 volume (lsblk -f shows what is where); to \
+     make one, which overwrites what is there: onejournal mkfs --force TARGET";
 
 fn refuse<T>(why: String) -> Result<T> {
     Err(Error::Incompatible(why))
@@ -80,9 +80,9 @@ fn too_large(superblock: &SuperBlock, block_count: u64, device_bytes: u64) -> Er
     }
     let needed_bytes = block_count.saturating_mul(BLOCK);
     Error::Incompatible(format!(
-        "has {device_bytes} bytes, and its volume needs {needed_bytes}: the end is missing. Put back what was cut off. If \
-         it is lost: truncate -s {needed_bytes} TARGET makes an image long enough again, with zeros, and onejournal fsck -y \
-         TARGET repairs what is left"
+        "has {device_bytes} bytes, and its volume needs {needed_bytes}: the end is missing. Put \
+         back what was cut off. If it is lost: truncate -s {needed_bytes} TARGET makes an image \
+         long enough again, with zeros, and onejournal fsck -y TARGET repairs what is left"
     ))
 }
 
@@ -203,8 +203,8 @@ impl Geometry {
         start != 0 && start.checked_add(count).is_some_and(|end| end <= self.block_count)
     }
 
-    /// Refuses the number of a block that no pointer may name: it is outside of the volume, or block 0, which holds
-    /// the superblock.
+    /// Refuses the number of a block that no pointer may name: it is outside of the volume, or
+    /// block 0, which holds the superblock.
     pub(crate) fn check_pointer(&self, block: HomeBlock) -> Result<()> {
         if self.holds(block.0, 1) {
             return Ok(());

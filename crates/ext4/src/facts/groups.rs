@@ -114,7 +114,7 @@ pub(crate) fn check_not_fixed(source: &impl Source, start: HomeBlock, count: u64
     Ok(())
 }
 
-/// Sorts ranges and joins those that touch.
+/// Sorts ranges, and joins ranges that overlap or touch.
 pub(crate) fn merge(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_unstable_by_key(|range| range.start);

@@ -65,7 +65,7 @@ fn regression_a_mode_that_is_set_while_the_old_one_is_looked_up() {
         let other = Arc::downgrade(&volume);
         let hook = move || {
             let volume = other.upgrade().expect("the test holds it");
-            // Whoever sets the mode takes these locks.
+            // `set_data_mode` takes these locks.
             let in_core = volume.in_core(ino);
             let locks = (in_core.content.try_write(), in_core.xattr.try_write());
             if let (Some(_), Some(_)) = locks {

@@ -133,10 +133,12 @@ impl Mounted {
                 match self.try_op(credit_count, |op| filling.step(op, ino, range.clone(), may_stop))
                 {
                     Ok(reached) => break reached,
-                    // What even the largest operation cannot do is done in several.
+                    // A small operation has too few credits for the rest of the range. The next
+                    // operations are as large as possible, and each does the part that fits.
                     Err(Undone::NeedsCredits) => may_stop = true,
-                    // What was allocated last may have no node to be mapped by: nothing of this
-                    // operation can be kept. What fits is done once more, alone.
+                    // The volume is full, and the last new blocks may have no room in the extent
+                    // tree. The operation was undone, and the part up to `fitting_end` is done
+                    // again, alone.
                     Err(Undone::NoSpace { fitting_end }) if fitting_end > next => {
                         until = fitting_end;
                     }

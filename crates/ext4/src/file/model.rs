@@ -1,5 +1,5 @@
-//! What the tests of file data share: a model of a file in memory, and random operations on both the
-//! model and a volume.
+//! What the tests of file data share: a model of a file in memory, and random operations on both
+//! the model and a volume.
 
 use std::collections::BTreeMap;
 

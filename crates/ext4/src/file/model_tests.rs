@@ -138,7 +138,7 @@ fn a_full_volume_stays_sound() {
         assert!(matches!(result, Err(Error::NoSpace)));
         let bytes = read_all(&volume, bench.files[0], size as usize);
         assert!(bytes.iter().all(|byte| *byte == 0x5A));
-        // What was freed can be used at once.
+        // The blocks that `set_size` frees can be used at once.
         set_size(&volume, bench.files[1], 0).expect("a truncate");
         assert_eq!(volume.write(bench.files[1], 0, &data).expect("room again"), data.len());
         volume.close().expect("a clean close");

@@ -15,15 +15,16 @@ use crate::xattr;
 
 /// A shorter append goes through the journal in `auto` mode.
 const AUTO_IN_PLACE_BYTES: usize = 256 << 10;
-/// The same bound for a file that was synced before, if data in place need a flush of their own. Then
-/// one write to the journal is worth more than writing the data only once.
+/// The same bound for a file that was synced before, if data in place need a flush of their own.
+/// Then one write to the journal is worth more than writing the data only once.
 const AUTO_IN_PLACE_SYNCED_BYTES: usize = 1 << 20;
 /// The same bound for a file that was synced before, if one flush makes its data in place and the
-/// record durable ([`journal::Journal::checks_data`]). Writing the data once is worth one more write.
+/// record durable ([`journal::Journal::checks_data`]). Writing the data once is worth one more
+/// write.
 const AUTO_IN_PLACE_CHECKED_BYTES: usize = 64 << 10;
 /// If this many bytes were written to blocks that held nothing, without a sync, the next whole
-/// blocks go in place, however small the writes are. Only if data in place need a flush of their own;
-/// otherwise the commit finds the long runs ([`journal::Handle::put_fresh`]).
+/// blocks go in place, however small the writes are. Only if data in place need a flush of their
+/// own; otherwise the commit finds the long runs ([`journal::Handle::put_fresh`]).
 const AUTO_BULK_BYTES: u64 = 1 << 20;
 
 /// How the data of one operation on one file are written.
@@ -76,8 +77,8 @@ impl Plan {
         }
     }
 
-    /// Whether a long run of blocks that hold data may get other blocks, which are written in place,
-    /// instead of going through the journal and then home.
+    /// Whether a long run of blocks that hold data may get other blocks, which are written in
+    /// place, instead of going through the journal and then home.
     pub(super) fn may_redirect(&self) -> bool {
         self.mode == DataMode::Auto && self.checks_data && self.allows_direct()
     }

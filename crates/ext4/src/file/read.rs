@@ -32,8 +32,8 @@ impl Mounted {
         let end = inode.size().min(FILE_BYTES_MAX);
         let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let len_bytes = out.len().min(left);
-        // All of the block in which the file ends, where there is room: its part alone would be a read
-        // of its own, for which a disk has to come round once more.
+        // All of the block in which the file ends, where there is room: its part alone would be a
+        // read of its own, for which a disk has to come round once more.
         let filled_bytes = match end_of_last_block(offset, len_bytes) {
             end if end <= out.len() => end,
             _ => len_bytes,
@@ -42,8 +42,8 @@ impl Mounted {
         drop(content);
         out[len_bytes..filled_bytes].fill(0);
         if len_bytes > 0 && notes_access {
-            // The data were read. That their time could not be noted is no failure of the read; an
-            // aborted journal tells those who write.
+            // The data were read, so an access time that cannot be noted does not make the read
+            // fail. Writes and syncs report an aborted journal.
             let _ = self.note_access(&inode);
         }
         Ok(len_bytes)

@@ -270,7 +270,7 @@ fn crafted_extent_trees_do_no_harm() {
         corrupt_count += usize::from(survive(&mut random, bytes, ino));
     }
     println!("{corrupt_count} of {} were found out", seeds.count());
-    // The magic number of a node, so that one is found out whatever the seeds are.
+    // At least this damage is found out, whatever the seeds are: the magic number of a node.
     let mut bytes = sound;
     bytes[node as usize * 4096] ^= 1;
     assert!(survive(&mut fastrand::Rng::with_seed(1), bytes, ino), "it is not found out");

@@ -81,7 +81,7 @@ impl Mounted {
             return Ok(());
         }
         let in_core = self.in_core(ino);
-        // Of a directory nobody can be reading the content: it is empty, and has no name.
+        // A directory needs no lock: it is empty and has no name, so no thread reads its content.
         let _content = (inode.kind() == FileKind::Regular).then(|| in_core.content.write());
         let mut next = Some(0);
         while let Some(from) = next {

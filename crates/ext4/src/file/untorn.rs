@@ -1,14 +1,14 @@
 //! Writes that a crash does not tear (`docs/reference/semantics.md`, "Untorn writes").
 //!
-//! A write is *untorn* if all of its data are in one operation, hence in one transaction. An operation
-//! may have as many credits as a transaction has blocks. So the size of the largest write that is
-//! untorn wherever its blocks are follows from the size of the journal's regions: each block of the
-//! data may need a new home in a block group of its own, and a new leaf of the extent tree. This
-//! size, a power of two, is the *unit*. A write that lies within one aligned unit is one operation.
-//! A larger write is cut between units.
+//! A write is *untorn* if all of its data are in one operation, hence in one transaction. An
+//! operation may have as many credits as a transaction has blocks. So the size of the largest write
+//! that is untorn wherever its blocks are follows from the size of the journal's regions: each
+//! block of the data may need a new home in a block group of its own, and a new leaf of the extent
+//! tree. This size, a power of two, is the *unit*. A write that lies within one aligned unit is one
+//! operation. A larger write is cut between units.
 //!
-//! Three more conditions are checked here: the data mode, that the volume can be written at all, and
-//! how large writes the caller passes on whole ([`Mounted::set_unsplit_write_bytes`]).
+//! Three more conditions are checked here: the data mode, that the volume can be written at all,
+//! and how large writes the caller passes on whole ([`Mounted::set_unsplit_write_bytes`]).
 
 use std::sync::atomic::Ordering;
 

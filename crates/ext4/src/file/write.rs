@@ -390,8 +390,8 @@ impl<'a> Chunk<'a> {
         Ok(held_count)
     }
 
-    /// Frees the whole blocks, so that the data get others. A crash before the commit leaves the old
-    /// ones, which are not allocated again before that.
+    /// Frees the whole blocks, so that the data get others. A crash before the commit leaves the
+    /// old ones, which are not allocated again before that.
     fn free_old_blocks(
         &self,
         op: &mut Op<'_>,
@@ -579,7 +579,7 @@ fn map_piece(op: &mut Op<'_>, inode: &mut Inode, logical: u32, count: u32) -> Re
         Target::Hole => {
             let run = extent::allocate(op, inode, logical, count, false)?;
             let home = HomeBlock(run.physical);
-            // What is not committed as free is not allocated.
+            // A block is allocated only after the transaction that freed it is committed.
             Ok(Piece { logical, count: run.count, home, fresh: true, unused: true })
         }
     }

@@ -107,7 +107,7 @@ impl Inode {
 
     /// Type.
     pub(crate) fn kind(&self) -> FileKind {
-        // read_inode checked the type; whoever made it otherwise used Inode::new.
+        // `check` refuses an inode without a type, and `Inode::new` sets the type.
         kind_of(self.mode()).expect("an inode has a type")
     }
 

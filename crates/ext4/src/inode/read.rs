@@ -13,7 +13,7 @@ use crate::{Error, InodeNo, Result};
 pub(crate) fn read_inode(source: &impl Source, ino: InodeNo) -> Result<Inode> {
     let (block, offset) = inode_place(source, ino)?;
     let bytes = source.block(block)?;
-    let (raw, _) = RawInode::read_from_prefix(&bytes[offset..]).expect("an inode lies in a block");
+    let (raw, _) = RawInode::read_from_prefix(&bytes[offset..]).expect("an inode is in one block");
     let inode = Inode { ino, raw };
     if inode.raw.i_mode.get() == 0 {
         return Err(Error::NotFound);

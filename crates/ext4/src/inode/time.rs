@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_stored_becomes_the_nearest() {
+    fn times_out_of_range_become_the_nearest_storable_ones() {
         let store = |seconds, has_extra| {
             let (word, extra) = encode_time(Timestamp { seconds, nanoseconds: 0 }, has_extra);
             decode_time(word, extra.get()).seconds

@@ -199,8 +199,8 @@ mod tests {
     #[test]
     fn the_claim_is_that_of_the_page() {
         let fields = fields!(
-            ClaimField: magic, checksum, machine_id, boot_id, process, heartbeat_s, living, claimed_s,
-            sequence, host_name,
+            ClaimField: magic, checksum, machine_id, boot_id, process, heartbeat_s, living,
+            claimed_s, sequence, host_name,
         );
         let page = FormatPage::new(include_str!("../../../../docs/format/journal.md"));
         page.assert_rows_from(offset_of!(Jbd2SuperBlock, claim), &fields);

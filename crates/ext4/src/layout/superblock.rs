@@ -16,7 +16,8 @@ pub const STATE_VALID: u16 = 1;
 pub const STATE_ERROR: u16 = 2;
 
 /// `s_last_mounted` until `onejournal mkfs` has ended; after that, zeros.
-pub const MKFS_UNDER_WAY: [u8; 64] = *b"(onejournal mkfs is under way)\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+pub const MKFS_UNDER_WAY: [u8; 64] = *b"(onejournal mkfs is under way)\0\0\0\0\0\0\0\0\
+    \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 /// `s_flags`: directory hashes treat characters as signed.
 pub const FLAG_SIGNED_HASH: u32 = 1;

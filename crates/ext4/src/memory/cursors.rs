@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cursor_fits_31_bits_and_leads_behind_its_name() {
+    fn every_cursor_fits_31_bits_and_resumes_after_its_name() {
         let cursors = Cursors::default();
         for slot in [0, 1, 1 << 20, LAST_SLOT - 1] {
             let (plain, among) = (after_slot(slot), cursors.after_name(slot, &slot.to_le_bytes()));

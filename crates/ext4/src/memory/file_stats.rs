@@ -29,8 +29,8 @@ pub struct FileStat {
     pub app_bytes: u64,
     /// Calls of `fsync` and `fdatasync`.
     pub fsyncs: u64,
-    /// Bytes of its data in the journal by record form (block, sparse, extent, delta, xor-lzo, copy):
-    /// tags and changes, before compression and padding.
+    /// Bytes of its data in the journal by record form (block, sparse, extent, delta, xor-lzo,
+    /// copy): tags and changes, before compression and padding.
     pub journal_bytes: [u64; FORM_COUNT],
     /// Bytes of its data written in place.
     pub in_place_bytes: u64,
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_for_a_file_is_its_own() {
+    fn each_write_is_counted_for_its_own_file() {
         let stats = FileStats::default();
         let written = |owner, how, len_bytes| Written { owner: BlockOwner(owner), how, len_bytes };
         stats.note_write(InodeNo(12), 100);

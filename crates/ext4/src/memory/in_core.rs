@@ -43,7 +43,7 @@ pub(crate) struct InCoreInode {
     pub(crate) content: RwLock<()>,
     /// Attributes of the inode: see the crate's lock order.
     pub(crate) xattr: RwLock<()>,
-    /// Of a directory.
+    /// Positions of readers in a directory. Other inodes have none.
     pub(crate) cursors: Cursors,
     sync_tid: AtomicU64,
     datasync_tid: AtomicU64,

@@ -1,4 +1,5 @@
-//! What all operations on a mounted volume share: the journal, the facts, and what is kept in memory only.
+//! What all operations on a mounted volume share: the journal, the facts, and what is kept in
+//! memory only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

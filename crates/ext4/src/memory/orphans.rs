@@ -90,7 +90,8 @@ impl Orphans {
         })
     }
 
-    /// All orphans. Those of the list come newest first.
+    /// All orphans: first the orphan list, newest first, then the orphan file in the order of its
+    /// slots.
     pub(crate) fn all(&self, source: &impl Source) -> Result<Vec<InodeNo>> {
         self.with(source, |table| {
             let next = |ino: &InodeNo| table.links.get(ino).and_then(|links| links.next);

@@ -53,7 +53,8 @@ pub(super) fn read_dir_inode(source: &impl Source, ino: InodeNo) -> Result<Inode
     }
 }
 
-/// A directory that is about to get a name, before the operation begins: with a tree of extents, so that it can grow.
+/// A directory that is about to get a name, before the operation begins: with a tree of extents, so
+/// that it can grow.
 pub(super) fn dir_to_grow(volume: &Mounted, ino: InodeNo) -> Result<Inode> {
     let dir = read_dir_inode(volume, ino)?;
     // The operation will refuse what is not to be changed.

@@ -82,8 +82,8 @@ fn inherit(
     })
 }
 
-/// A new inode with owner, flags and link count. Of the permissions, only set-group-ID is set here:
-/// directories inherit it from their directory (and every inode inherits the group).
+/// A new inode with owner, flags and link count. If the directory has set-group-ID, every inode
+/// inherits its group, and a directory inherits the bit. The caller sets the other permissions.
 fn new_inode(op: &mut Op<'_>, dir: &Inode, kind: FileKind, owner: Owner) -> Result<Inode> {
     let ino = op.alloc_inode(dir.ino, kind)?;
     let generation = op.new_generation();
@@ -101,8 +101,8 @@ fn new_inode(op: &mut Op<'_>, dir: &Inode, kind: FileKind, owner: Owner) -> Resu
     Ok(inode)
 }
 
-/// New files and directories inherit the data mode of their directory, and its declaration of atomic
-/// writes.
+/// New files and directories inherit the data mode of their directory, and its declaration of
+/// atomic writes.
 fn hand_down_data_mode(op: &mut Op<'_>, dir: &Inode, inode: &mut Inode) -> Result<()> {
     let in_core = op.mounted().in_core(inode.ino);
     // The in-core inode may still be there of the inode's former incarnation.

@@ -56,7 +56,8 @@ impl Mounted {
             op.pin(victim.ino);
             Ok(victim.ino)
         })?;
-        // Whoever takes the last pin off frees the orphan: here, when nobody else pins it.
+        // This frees an orphan, unless the inode has other pins. Then the `forget` of the last pin
+        // frees it.
         self.forget(victim, 1);
         Ok(())
     }

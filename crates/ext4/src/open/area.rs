@@ -37,8 +37,8 @@ impl JournalArea {
     /// Finds the journal of the volume and checks that the kernel's is empty or ours.
     pub(crate) fn find(raw: &RawVolume, superblock: &SuperBlock) -> Result<JournalArea> {
         if superblock.s_journal_dev.get() != 0 || superblock.s_journal_inum.get() == 0 {
-            let why = "the kernel's journal of the volume is on another device; to put it into the volume: \
-                       tune2fs -f -O ^has_journal TARGET && tune2fs -j TARGET";
+            let why = "the kernel's journal of the volume is on another device; to put it into the \
+                       volume: tune2fs -f -O ^has_journal TARGET && tune2fs -j TARGET";
             return Err(Error::Incompatible(why.into()));
         }
         let inode = raw.read_inode(InodeNo(superblock.s_journal_inum.get()), "journal inode")?;
@@ -83,9 +83,9 @@ impl JournalArea {
     pub(super) fn own_journal(&self) -> Result<Option<ExternalJournal>> {
         let noted = self.external_journal.map_err(|()| {
             Error::WrongJournal(
-                "its record of which journal it has is damaged. Nothing is lost, because it was closed. To \
-                 record its journal again: onejournal set-journal TARGET DEVICE, or with --internal in \
-                 place of DEVICE for the journal in the volume"
+                "its record of which journal it has is damaged. Nothing is lost, because it was \
+                 closed. To record its journal again: onejournal set-journal TARGET DEVICE, or \
+                 with --internal in place of DEVICE for the journal in the volume"
                     .into(),
             )
         })?;
@@ -142,8 +142,8 @@ fn check_jbd2(jbd2: &Jbd2SuperBlock) -> Result<()> {
         | jbd2.s_feature_ro_compat.get();
     if unknown != 0 {
         let why = format!(
-            "the kernel's journal has unknown features ({unknown:#x}); to make it anew: tune2fs -O ^has_journal TARGET && \
-             tune2fs -j TARGET"
+            "the kernel's journal has unknown features ({unknown:#x}); to make it anew: tune2fs -O \
+             ^has_journal TARGET && tune2fs -j TARGET"
         );
         return Err(Error::Incompatible(why));
     }

@@ -10,8 +10,9 @@
 //! If our journal is external, a field beside the inner bit names its UUID and incarnation, so that
 //! no other journal and no old copy is used in its place. The field is written first and cleared
 //! last. If the journal is the volume's own, the field is not cleared: it remains as the record of
-//! the volume's journal, and says that the journal is not in use. When a volume that was not closed gets a new incarnation, the field holds both
-//! incarnations until the new one has begun. So the journal is in one of them after any crash.
+//! the volume's journal, and says that the journal is not in use. When a volume that was not closed
+//! gets a new incarnation, the field holds both incarnations until the new one has begun. So the
+//! journal is in one of them after any crash.
 //!
 //! The claim ([`super::claim`]) says who has the volume open. It is written and cleared in the same
 //! write as the inner bit.

@@ -51,7 +51,7 @@ impl RawVolume {
         let block = HomeBlock(table + u64::from(index / INODES_PER_BLOCK));
         let bytes = read_block(&*self.device, block)?;
         let offset = (index % INODES_PER_BLOCK) as usize * INODE_BYTES;
-        let (raw, _) = RawInode::read_from_prefix(&bytes[offset..]).expect("it lies in a block");
+        let (raw, _) = RawInode::read_from_prefix(&bytes[offset..]).expect("it is in one block");
         let inode = Inode { ino, raw };
         let corrupt = |wrong: &str| Err(Error::corrupt(format!("{what}: {wrong}"), ino));
         if !self.checksums.inode_ok(ino, &inode.raw) {

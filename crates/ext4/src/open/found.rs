@@ -71,7 +71,8 @@ pub(super) fn find_unfinished(device: &Arc<dyn BlockDevice>) -> Result<FoundVolu
 fn what_it_is(device: &Arc<dyn BlockDevice>) -> String {
     match Label::read(&Medium::Block(device.clone())) {
         Ok(Some(label)) => format!(
-            "is the journal of volume {}, not a volume itself; mount that volume: it finds its journal",
+            "is the journal of volume {}, not a volume itself; mount that volume: it finds its \
+             journal",
             uuid_text(&label.volume_uuid)
         ),
         _ => NO_SUPERBLOCK.into(),

@@ -1,4 +1,5 @@
-//! Giving up a journal that is lost: the last resort for a volume whose journal was on another medium.
+//! Giving up a journal that is lost: the last resort for a volume whose journal was on another
+//! medium.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use super::found::find;
 use crate::{Error, Result};
 
 /// Clears the feature bits of a volume that was not closed and whose external journal is lost. From
-/// then on its journal is in the volume. First it marks the volume as having errors, because some of its blocks are newer than others.
-/// Only `e2fsck -fy` can repair it.
+/// then on its journal is in the volume. First it marks the volume as having errors, because some
+/// of its blocks are newer than others. Only `e2fsck -fy` can repair it.
 ///
 /// Refuses a volume whose journal is not external, or that another user has open, without writing
 /// anything. It can be cut at any point and called again.
@@ -23,8 +24,8 @@ pub fn give_up_journal(device: &Arc<dyn BlockDevice>, claimant: Option<&Claimant
     if found.area.journal_in_use().is_none() {
         let why = match found.area.own_journal()? {
             Some(_) => {
-                "no changes are in its journal elsewhere: there is nothing to give up. To use the journal in \
-                 the volume from now on: onejournal set-journal --internal TARGET"
+                "no changes are in its journal elsewhere: there is nothing to give up. To use the \
+                 journal in the volume from now on: onejournal set-journal --internal TARGET"
             }
             None => "the volume waits for no journal elsewhere: there is nothing to give up",
         };

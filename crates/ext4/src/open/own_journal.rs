@@ -5,10 +5,10 @@
 //! so each change of it is atomic.
 //!
 //! A journal is complete and durable before the volume records it. So a power cut leaves a volume
-//! with its old journal or with its new one. (If the old journal was on the same medium, it may leave
-//! the record of a journal that is gone.) The volume was closed, so it holds everything, whatever
-//! becomes of either journal. A journal that was prepared before such a cut has the label of the
-//! volume and holds nothing. It is taken as it is when the command is run again.
+//! with its old journal or with its new one. (If the old journal was on the same medium, it may
+//! leave the record of a journal that is gone.) The volume was closed, so it holds everything,
+//! whatever becomes of either journal. A journal that was prepared before such a cut has the label
+//! of the volume and holds nothing. It is taken as it is when the command is run again.
 
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ pub struct NewJournal {
 pub const OWN_JOURNAL_BYTES_MAX: u64 = 1 << 30;
 
 /// Makes `new` the own journal of the volume on `device`, which is closed, and returns its UUID.
-/// `None`: the journal in the volume becomes its only one. The journal that the volume had before is
-/// left as it is: the volume may be a copy of another one, which still needs that journal.
+/// `None`: the journal in the volume becomes its only one. The journal that the volume had before
+/// is left as it is: the volume may be a copy of another one, which still needs that journal.
 ///
 /// Refuses, without writing anything: a volume that was not closed or that another user has open;
 /// and, without [`NewJournal::force`], a medium that is neither empty nor a journal of this volume
@@ -67,8 +67,8 @@ fn find_closed(device: &Arc<dyn BlockDevice>, claimant: Option<&Claimant>) -> Re
         claim::check(&found, claimant)?;
     }
     if found.area.has_our_bits {
-        let why = "was not closed, and only a closed volume gets another journal; to recover and close it: \
-                   onejournal fsck TARGET";
+        let why = "was not closed, and only a closed volume gets another journal; to recover and \
+                   close it: onejournal fsck TARGET";
         return Err(Error::NeedsCheck(why.into()));
     }
     Ok(found)
@@ -134,8 +134,8 @@ impl Present {
             }
             Ok(Some(_)) if new.force => Ok(Present::ToErase),
             Ok(Some(label)) => refused(format!(
-                "is the journal of volume {}; to overwrite it, with all changes that this volume may still \
-                 need: add --force",
+                "is the journal of volume {}; to overwrite it, with all changes that this volume \
+                 may still need: add --force",
                 uuid_text(&label.volume_uuid)
             )),
             Err(error) if !is_content(&error) => Err(error.into()),

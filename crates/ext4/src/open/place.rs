@@ -61,12 +61,12 @@ pub(super) fn to_recover(found: &FoundVolume, given: Option<&Medium>) -> Result<
         }
         Some(label) => refused(format!(
             "the journal given is {}, but the volume was not closed and its newest changes are in \
-             journal {wanted_name}: give that one. {IF_LOST}",
+             journal {wanted_name}: give that journal. {IF_LOST}",
             uuid_text(&label.journal_uuid)
         )),
         None => refused(format!(
             "the journal given is empty, but the volume was not closed and its newest changes are \
-             in journal {wanted_name}: give that one. {IF_LOST}"
+             in journal {wanted_name}: give that journal. {IF_LOST}"
         )),
     }
 }
@@ -87,8 +87,8 @@ fn check_incarnation(header: &Header, noted: &ExternalJournal) -> Result<()> {
     }
     Err(Error::WrongJournal(format!(
         "journal and volume do not belong together any more: the journal given is in incarnation \
-         {:016x}, but the volume was not closed in incarnation {:016x}. Is one of them an old copy? Give \
-         the journal that the volume was mounted with last. {IF_LOST}",
+         {:016x}, but the volume was not closed in incarnation {:016x}. Is one of them an old \
+         copy? Give the journal that the volume was mounted with last. {IF_LOST}",
         header.incarnation, noted.next_incarnation
     )))
 }
@@ -146,8 +146,8 @@ fn elsewhere(
 fn not_own(given: &str, own: &ExternalJournal) -> Result<JournalPlace> {
     let wanted = uuid_text(&own.journal_uuid);
     Err(Error::WrongJournal(format!(
-        "the journal given is {given}, but the volume has journal {wanted}: give that one. To give the volume \
-         another journal: onejournal set-journal TARGET DEVICE"
+        "the journal given is {given}, but the volume has journal {wanted}: give that journal. To \
+         give the volume another journal: onejournal set-journal TARGET DEVICE"
     )))
 }
 
@@ -166,7 +166,7 @@ pub(super) fn check_nothing_left(label: &Label, medium: &Medium) -> Result<Optio
     }
     Err(Error::WrongJournal(
         "the journal given holds changes that this volume does not wait for: was a copy of the \
-         volume mounted with it? Recover that one, or give another journal"
+         volume mounted with it? Recover that copy, or give another journal"
             .into(),
     ))
 }
@@ -197,8 +197,9 @@ fn label_of(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<Label>> {
     })?;
     match label {
         Some(label) if label.volume_uuid != *volume_uuid => Err(Error::WrongJournal(format!(
-            "the journal given belongs to volume {}, not to this one ({}): give another path. If this is a \
-             copy that got another UUID, give it a journal of its own: onejournal set-journal TARGET DEVICE",
+            "the journal given belongs to volume {}, not to this one ({}): give another path. If \
+             this is a copy that got another UUID, give it a journal of its own: onejournal \
+             set-journal TARGET DEVICE",
             uuid_text(&label.volume_uuid),
             uuid_text(volume_uuid)
         ))),

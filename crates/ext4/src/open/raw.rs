@@ -141,7 +141,7 @@ impl RawVolume {
                 let fixed = self.fixed_ranges(group)?;
                 group = self.geometry.flex_groups(group).end;
                 if fixed.iter().any(|range| range.start < run.end && run.start < range.end) {
-                    return Err(Error::corrupt(format!("{what}: lies on metadata"), ino));
+                    return Err(Error::corrupt(format!("{what}: overlaps metadata"), ino));
                 }
             }
         }

@@ -80,8 +80,8 @@ pub fn apply_repair(
     }
     let after = find(repaired).map_err(|error| {
         Error::NotRepaired(format!(
-            "nothing was changed: what e2fsck would leave cannot be mounted ({error}). To let it repair \
-             the volume in place, run: e2fsck -fy TARGET"
+            "nothing was changed: what e2fsck would leave cannot be mounted ({error}). To let it \
+             repair the volume in place, run: e2fsck -fy TARGET"
         ))
     })?;
     if after.area.has_our_bits || feature_bits::read_superblock(&**device)?.has_our_bits() {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! disk   version 1 (u32), entries: tag, perm (u16 each), id (u32) only for named users and groups
-//! xattr  version 2 (u32), entries: tag, perm (u16 each), id (u32, all ones where it has no meaning)
+//! xattr  version 2 (u32), entries: tag, perm (u16 each), id (u32, all ones if it has no meaning)
 //! ```
 
 use crate::error::{Error, Result};

@@ -219,7 +219,7 @@ fn on_failure(sync: impl Fn(&Volume, InodeNo) -> Result<()>) {
 
 /// The blocks belong to the file already, and what a deleted file left in them could be read.
 #[test]
-fn regression_when_the_device_fails_then_nobody_reads_what_new_blocks_held() {
+fn regression_a_failed_write_does_not_expose_old_bytes_of_new_blocks() {
     for (mode, is_old) in [
         (DataMode::Ordered, false),
         (DataMode::Writeback, false),
@@ -252,7 +252,7 @@ fn regression_when_the_device_fails_then_nobody_reads_what_new_blocks_held() {
             assert!(matches!(found, Err(Error::Journal(_))), "{mode:?}: {:?}", bytes[0]);
         }
         assert_eq!(only_byte(&volume, other), Some(1), "other files can be read");
-        // Nobody has it open: what is known of it stays.
+        // The last pin goes. The in-core inode still knows that its content is lost.
         volume.forget(ino, 1);
         (0..100).for_each(|nth| drop(volume.get_xattr(InodeNo(20 + nth), b"user.a")));
         assert_eq!(volume.read(ino, 0, &mut bytes).is_ok(), is_old);

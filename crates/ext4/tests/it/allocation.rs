@@ -94,7 +94,7 @@ fn every_block_can_be_used_and_freed() {
         while let Ok(count) = volume.write(file, offset, &chunk[..4096]) {
             offset += count as u64;
         }
-        // What is left is the pool for nodes of extent trees: 2 %.
+        // The remaining blocks are the pool for nodes of extent trees: 2 %.
         let left = volume.stat_fs().unwrap().free_block_count;
         let pool = (64 << 20) / 4096 / 50;
         assert_eq!(left, pool, "{arguments:?}");

@@ -48,7 +48,7 @@ fn all_pieces_are_one_handle_and_one_commit() {
 }
 
 #[test]
-fn what_one_transaction_cannot_hold_is_refused_and_leaves_nothing() {
+fn a_write_larger_than_a_transaction_is_refused_and_leaves_nothing() {
     let image = Image::new(&[], "64M");
     let device = image.device();
     let volume = open(&device).unwrap();

@@ -29,7 +29,7 @@ fn is_not_permitted<T>(result: Result<T, Error>) -> bool {
 }
 
 #[test]
-fn what_is_set_is_read_back_and_survives() {
+fn attributes_that_are_set_are_read_back_and_survive() {
     let image = Image::new(16, &[]);
     let volume = image.open();
     let ino = make(&volume, ROOT, b"file", NewNode::Regular).unwrap().ino;
@@ -118,7 +118,7 @@ fn immutable_and_append_only() {
 }
 
 #[test]
-fn what_a_directory_hands_down() {
+fn new_inodes_inherit_group_flags_and_set_group_id() {
     let image = Image::new(16, &[]);
     let volume = image.open();
     let dir = make(&volume, ROOT, b"dir", NewNode::Directory).unwrap().ino;

@@ -26,7 +26,8 @@ const BRANCHES: [u64; 3] = [12, 12 + 1024, 12 + 1024 + 1024 * 1024];
 const PIECES: u64 = 400;
 const EXTENTS_FLAG: u32 = 0x8_0000;
 
-/// A volume on which mke2fs made everything with block maps, the journal and the root directory too.
+/// A volume on which mke2fs made everything with block maps, the journal and the root directory
+/// too.
 fn image_without_extents(options: &[&str], size: &str) -> Image {
     let features = ["-O", "^extent,^64bit", "-g", "2048", "-N", "2048"];
     Image::new(&[&features[..], options].concat(), size)
@@ -167,7 +168,7 @@ fn count_names(volume: &Volume, dir: InodeNo) -> usize {
 const FEATURES: [&[&str]; 2] = [&[], &["-O", "^metadata_csum"]];
 
 #[test]
-fn what_the_kernel_wrote_without_extents_is_read() {
+fn files_that_the_kernel_wrote_without_extents_are_read() {
     for features in FEATURES {
         let Some((image, files)) = kernel_volume(features) else { return };
         let device = image.device();
@@ -202,7 +203,8 @@ fn what_the_kernel_wrote_without_extents_is_read() {
     }
 }
 
-/// Grows, overwrites, shortens, punches and zeroes every file; removes some. The kernel reads what is left.
+/// Grows, overwrites, shortens, punches and zeroes every file; removes some. The kernel reads what
+/// is left.
 #[test]
 fn they_are_changed_and_the_kernel_reads_them() {
     for features in FEATURES {

@@ -85,14 +85,15 @@ fn a_claim_stands_against_other_machines_and_living_processes() {
     make_synced(&open(&device, over(claimant(2, 2, 8))).unwrap(), "more");
     refused(&device, claimant(1, 1, 9), Holder::OtherMachine, "host2");
     refused(&device, claimant(2, 2, 9), Holder::ThisMachine, "process 4711 of this machine");
-    refused(&device, claimant(7, 2, 9), Holder::ThisMachine, "process 4711 of this machine"); // another container
+    // Another container.
+    refused(&device, claimant(7, 2, 9), Holder::ThisMachine, "process 4711 of this machine");
     let volume = open(&device, over(claimant(2, 2, 9))).unwrap();
     assert!(has(&volume, "kept") && has(&volume, "more"));
     volume.close().unwrap();
     image.assert_clean(&device);
 }
 
-/// Of a claim that is damaged nobody knows whose it is.
+/// A damaged claim does not say which user has the volume open.
 #[test]
 fn a_claim_that_cannot_be_read_is_refused() {
     let image = Image::new(&["-O", "^metadata_csum"], "64M");
@@ -163,8 +164,8 @@ fn a_claimant_lasts_as_long_as_its_volume_is_open() {
     }
 }
 
-/// Power cuts at every event of a mount by one machine: whoever finds the volume next either may
-/// have it without a question and misses nothing, or is told who has it.
+/// Cuts the power at every event of a mount by one machine. Another machine then either opens the
+/// volume without `take_over` and misses nothing, or is told who has it.
 #[test]
 fn at_any_moment_of_a_mount_a_volume_is_free_or_says_whose_it_is() {
     let image = Image::new(&[], "64M");
@@ -264,7 +265,7 @@ fn a_heart_that_beats_is_waited_for_and_no_option_gets_past_it() {
             waited.fetch_add(time.as_secs(), Ordering::Relaxed);
         }
     };
-    // Its own wait at opening: that nobody else took it in the same moment.
+    // An opening writes its claim and waits once, in case another machine does the same.
     make_synced(&open(&device, beating(claimant(1, 1, 7), count(&waited))).unwrap(), "kept");
     assert_eq!(waited.swap(0, Ordering::Relaxed), 3);
     let alive = |claimant: Claimant| {
@@ -280,10 +281,10 @@ fn a_heart_that_beats_is_waited_for_and_no_option_gets_past_it() {
         assert!(error.contains("its heartbeats go on"), "{error}");
         assert_eq!(waited.swap(0, Ordering::Relaxed), 3);
     }
-    // Of this boot it is known without waiting that the process is gone.
+    // In the same boot the process is known to have ended, so the opening does not wait for it.
     let copy = Arc::new(MemoryDevice::from_bytes(device.to_bytes(), 512));
     open(&copy, claimant(1, 1, 9)).unwrap().close().unwrap();
-    // It has stopped: still another machine's, until somebody says that it may be taken over.
+    // The heartbeats have stopped, but another machine still needs `take_over`.
     let still = |claimant: Claimant| Claimant { wait: Arc::new(count(&waited)), ..claimant };
     refused(&device, still(claimant(2, 2, 9)), Holder::OtherMachine, "host1");
     assert_eq!(waited.swap(0, Ordering::Relaxed), 0);
@@ -295,7 +296,7 @@ fn a_heart_that_beats_is_waited_for_and_no_option_gets_past_it() {
 }
 
 #[test]
-fn of_two_machines_that_open_it_in_one_moment_one_has_it() {
+fn two_machines_that_open_a_volume_at_once_never_both_get_it() {
     let image = Image::new(&[], "64M");
     let device = image.device();
     let other = device.clone();

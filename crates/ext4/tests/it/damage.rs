@@ -78,7 +78,8 @@ fn the_undamaged_volume_works() {
     image.assert_clean(&device);
 }
 
-/// The journal inode decides where the records are looked for. One that was changed must not make them vanish.
+/// The journal inode decides where the records are looked for. One that was changed must not make
+/// them vanish.
 #[test]
 fn a_dirty_volume_whose_journal_inode_was_changed_is_refused() {
     let image = Image::new(&["-O", "^metadata_csum"], "32M");
@@ -112,9 +113,7 @@ fn a_dirty_volume_whose_journal_inode_was_changed_is_refused() {
     short[last + 4..last + 6].copy_from_slice(&kept.to_le_bytes());
     let size = (word(&bytes, last) + u32::from(kept)) * 4096;
     short[table + 7 * 256 + 4..table + 7 * 256 + 8].copy_from_slice(&size.to_le_bytes());
-    for (changed, why) in
-        [(moved, "does not lie where it was written"), (short, "length (s_maxlen)")]
-    {
+    for (changed, why) in [(moved, "is not where it was written"), (short, "length (s_maxlen)")] {
         let error = common::refused(&Arc::new(MemoryDevice::from_bytes(changed, 512)));
         assert!(error.to_string().contains(why), "{error}");
     }

@@ -142,7 +142,7 @@ fn no_door_gives_a_declared_inode_a_mode_that_tears() {
 }
 
 #[test]
-fn what_does_not_hold_cannot_be_declared() {
+fn declarations_that_the_volume_cannot_keep_are_refused() {
     let image = Image::new(&["-J", "size=4"], "64M");
     let device = image.device();
     let volume = open_in(device.clone(), DataMode::Auto);

@@ -121,7 +121,8 @@ fn a_foreign_journal_and_anything_else_is_refused() {
     refused(&device, Some(&file_system), "not a journal of OneJournal");
 }
 
-/// A journal without a header is one whose first opening was cut. A header that cannot be is something else.
+/// A journal without a header is one whose first opening was cut. A header that cannot be is
+/// something else.
 #[test]
 fn a_journal_with_an_impossible_header_is_not_taken_for_an_empty_one() {
     let image = Image::new(&[], "64M");
@@ -271,14 +272,16 @@ fn an_old_copy_of_the_journal_is_refused() {
         assert!(has(&volume, "kept") && !has(&volume, "old"));
         volume.close().unwrap();
         image.assert_clean(&device);
-        // Nothing is waited for any more: one copy has nothing to give, the other is not overwritten.
+        // Nothing is waited for any more: one copy has nothing to give, the other is not
+        // overwritten.
         refused(&device, Some(&with_history), "holds changes");
         open(&device, Some(&closed)).unwrap().close().unwrap();
         image.assert_clean(&device);
     }
 }
 
-/// Of the two incarnations that are noted while a new one begins, the old one does not count any longer.
+/// The volume notes two incarnations only until the new one has begun. Then a journal in the old
+/// one is refused.
 #[test]
 fn a_copy_from_between_recovery_and_the_next_incarnation_is_refused() {
     let image = Image::new(&[], "64M");

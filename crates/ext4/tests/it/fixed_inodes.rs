@@ -20,8 +20,8 @@ use onejournal_testing::{can_mount_ext4, test_name, tier};
 /// Offset and size of a field.
 type Field = (usize, usize);
 
-/// Of an inode, with the extent header and the first extent in `i_block`, and what may be the first
-/// attribute in the inode.
+/// Fields of an inode, including the extent header and the first extent in `i_block`, and the place
+/// of the first attribute in the inode.
 const INODE_FIELDS: [Field; 33] = [
     (0x00, 2), // i_mode
     (0x02, 2),
@@ -58,7 +58,7 @@ const INODE_FIELDS: [Field; 33] = [
     (0xFC, 4),
 ];
 
-/// Of the superblock of the kernel's journal.
+/// Fields of the superblock of the kernel's journal.
 const JBD2_FIELDS: [Field; 12] = [
     (0x00, 4), // h_magic
     (0x04, 4), // h_blocktype
@@ -74,7 +74,8 @@ const JBD2_FIELDS: [Field; 12] = [
     (0x50, 1), // s_checksum_type
 ];
 
-/// The name of a way to damage a field, and what it does to its bytes, which are in the order of the medium.
+/// The name of a way to damage a field, and what it does to its bytes, which are in the order of
+/// the medium.
 type FieldDamage = (&'static str, fn(&mut [u8]));
 
 const DAMAGES: [FieldDamage; 4] = [
@@ -118,8 +119,8 @@ fn each_field(bytes: &[u8], what: &str, start: usize, fields: &[Field], cases: &
     }
 }
 
-/// Whole inodes: cleared (`debugfs clri`), all ones, one in the place of the other; and extents that are
-/// on metadata.
+/// Whole inodes: cleared (`debugfs clri`), all ones, one in the place of the other; and extents
+/// that are on metadata.
 fn whole_inodes(bytes: &[u8], at: &Places, cases: &mut Vec<Case>) {
     let mut add = |what: &str, damage: Damage| cases.push((what.to_string(), damage));
     let put = |at: usize, new: Vec<u8>| -> Damage {
@@ -185,8 +186,8 @@ fn kernel_mounts(image: &Path) -> bool {
     mounted.map(Mounted::unmount).is_ok()
 }
 
-/// Opens it in one way, looks at its root, and closes it. What is opened must be usable, and what is
-/// refused must be as it was.
+/// Opens the image to write or to read only, looks at its root, and closes it. An opened volume
+/// must close without an error. A refused image must be unchanged.
 fn open_as(bytes: &[u8], read_only: bool) -> Result<(), String> {
     let device = Arc::new(MemoryDevice::from_bytes(bytes.to_vec(), 512));
     let opened = Volume::open(device.clone(), OpenOptions { read_only, ..options() });
@@ -203,7 +204,7 @@ fn open_as(bytes: &[u8], read_only: bool) -> Result<(), String> {
         volume.get_attr(InodeNo::ROOT)?;
         volume.read_dir(InodeNo::ROOT, 0, &mut |_| true)
     };
-    let _ = look(); // The directory's blocks are looked at by nobody before a mount.
+    let _ = look(); // It may fail: a mount does not check the directory's blocks.
     volume.close().map_err(|error| format!("opened, but not closed: {error}"))
 }
 
@@ -224,7 +225,7 @@ fn judge(what: &str, bytes: &[u8], directory: &Path) -> (Option<String>, bool) {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_refused() {
+fn images_that_the_kernel_refuses_are_refused() {
     if !can_mount_ext4() {
         return;
     }

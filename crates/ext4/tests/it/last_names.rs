@@ -44,8 +44,8 @@ fn regression_a_file_without_a_name_that_is_cut() {
     }
 }
 
-/// Only a file that was made without a name may get a first one, and only while that name was not taken away again. The kernel
-/// refuses the others, too, before it asks.
+/// Only a file that was made without a name may get a first one, and only while that name was not
+/// taken away again. The kernel refuses the others, too, before it asks.
 #[test]
 fn a_name_that_was_taken_away_is_not_given_back() {
     let image = Image::new(16, &[]);
@@ -71,8 +71,8 @@ fn a_name_that_was_taken_away_is_not_given_back() {
     image.check("files without names");
 }
 
-/// A file of an older ext4, which maps its blocks otherwise, is freed with its last name: one that could not be would keep the
-/// volume from being closed.
+/// A file of an older ext4, which maps its blocks otherwise, is freed with its last name: one that
+/// could not be would keep the volume from being closed.
 #[test]
 fn regression_the_last_name_of_a_file_without_extents() {
     for is_replaced in [false, true] {
@@ -106,8 +106,8 @@ fn regression_the_last_name_of_a_file_without_extents() {
     }
 }
 
-/// One thread finds and forgets a file while another opens it, takes its name away and reads it, and a third takes the
-/// numbers of inodes that come free.
+/// One thread finds and forgets a file while another opens it, takes its name away and reads it,
+/// and a third takes the numbers of inodes that come free.
 #[test]
 fn regression_a_file_that_is_found_before_it_loses_its_name() {
     let image = Image::new(64, &[]);

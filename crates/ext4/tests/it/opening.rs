@@ -84,7 +84,7 @@ fn a_read_only_volume_becomes_writable_and_keeps_its_pins() {
 }
 
 #[test]
-fn what_we_do_not_know_is_refused_by_name() {
+fn unknown_features_and_sizes_are_refused_by_name() {
     let cases: [(&[&str], &str); 17] = [
         (&["-O", "bigalloc"], "bigalloc"),
         (&["-O", "quota"], "quota"),
@@ -114,7 +114,7 @@ fn what_we_do_not_know_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_no_volume_is_refused() {
+fn a_device_without_a_volume_is_refused() {
     for size_bytes in [0, 512, 4096, 1 << 20] {
         let device = Arc::new(MemoryDevice::new(size_bytes, 512));
         assert!(matches!(refused(&device), Error::NoVolume(_)));

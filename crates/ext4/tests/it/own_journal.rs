@@ -248,7 +248,7 @@ fn the_record_survives_e2fsck_and_the_kernel() {
 }
 
 #[test]
-fn what_a_medium_holds_decides_whether_it_becomes_a_journal() {
+fn the_content_of_a_medium_decides_whether_it_becomes_a_journal() {
     let (image, another) = (Image::new(&[], "64M"), Image::new(&[], "64M"));
     let (device, journal) = (image.device(), empty());
     let with = |device: &Arc<MemoryDevice>, new: &NewJournal| {

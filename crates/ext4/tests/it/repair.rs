@@ -1,5 +1,6 @@
 //! Repairs of e2fsck that reach the volume through our journal, cut at every write (in the gate at
-//! a fifth of them). A cut leaves the volume as it was, or repaired, and the next fsck can continue.
+//! a fifth of them). A cut leaves the volume as it was, or repaired, and the next fsck can
+//! continue.
 
 use crate::common;
 
@@ -218,7 +219,8 @@ fn check(seed: u64, number: usize, (name, damage, is_one): Damage) -> Tally {
                 (true, _) => tally.old += 1,
                 (_, true) => tally.new += 1,
                 _ if is_one => panic!("{arguments:?}, {name}, {what}: half done"),
-                // What is in the journal is not part of the repair.
+                // The repair is half done, or blocks of the journal differ from both images. The
+                // superblock says whether the repair has ended.
                 _ => {
                     assert!(what != "not cut" || bytes[1024 + 0x3A] & 2 == 0, "{name}: not ended");
                     let is_ended = bytes[1024 + 0x3A] & 2 == 0;
@@ -287,7 +289,7 @@ const UNDER_WAY: &str = "(onejournal mkfs is under way)";
 /// mke2fs overwrites an old volume: it erases the superblock, writes everything else, then the new
 /// superblock. The power is cut before its writes are durable.
 #[test]
-fn what_mke2fs_has_overwritten_in_part_is_not_mounted() {
+fn a_volume_that_mke2fs_overwrote_in_part_is_not_mounted() {
     let ([usual, plain, orphan_file], seed) = (VARIANTS, tier::seed_of(test_name!()));
     for (arguments, is_closed) in
         [(usual, true), (usual, false), (plain, true), (orphan_file, false)]
@@ -380,7 +382,7 @@ fn a_mkfs_that_is_cut_leaves_a_volume_or_says_so() {
                     Ok(()) => {
                         open(&crashed).unwrap().close().unwrap();
                         image.assert_clean(&crashed);
-                        // Nor does a copy of the superblock say that it was cut.
+                        // No copy of the superblock says that mkfs is under way.
                         let find = UNDER_WAY.as_bytes();
                         assert!(!crashed.to_bytes().windows(find.len()).any(|w| w == find));
                         made += 1;

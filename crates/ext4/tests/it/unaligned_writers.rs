@@ -29,7 +29,8 @@ fn record(number: u64, len_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// Writes records into its own slots, which lie between those of the others, until it is told to stop.
+/// Writes records into its own slots, which lie between those of the others, until it is told to
+/// stop.
 fn write_records(volume: &Volume, ino: InodeNo, writer: usize, how: &How, run: &Run) {
     let mut number = 1;
     while !run.is_over.load(Ordering::Relaxed) {
@@ -102,7 +103,7 @@ fn torn_count(data_mode: DataMode, how: &How, seeds: Range<u64>) -> (usize, u64)
             while !run.is_due(how) {
                 std::thread::yield_now();
             }
-            // Of another file: whatever is running is committed.
+            // The `fsync` of another file commits the running transaction, which has the records.
             volume.write(other, nth as u64, b"x").unwrap();
             volume.fsync(other, false).unwrap();
             let survivals = [Survival::Nothing, Survival::Random(seed), Survival::Issued];

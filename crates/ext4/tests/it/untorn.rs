@@ -317,7 +317,7 @@ fn other_modes_promise_nothing() {
             let expected = if own.is_atomic() { volume.untorn_bytes() } else { 0 };
             assert_eq!(volume.atomic_write_bytes_of(ino).unwrap(), expected, "{mode:?} {own:?}");
         }
-        // What the caller does not pass on whole is not atomic.
+        // A write that the caller has split is not atomic.
         volume.set_data_mode(ino, Some(DataMode::Delta)).unwrap();
         for (unsplit_bytes, expected) in [(0, 0), (4096, 4096), (70_000, 64 << 10)] {
             volume.set_unsplit_write_bytes(unsplit_bytes);

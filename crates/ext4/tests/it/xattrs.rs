@@ -100,7 +100,7 @@ fn attributes_go_with_their_file() {
 }
 
 #[test]
-fn what_may_not_have_an_attribute() {
+fn attributes_that_the_kind_of_inode_forbids_are_refused() {
     let image = Image::new(16, &[]);
     let volume = image.open();
     let link = make(&volume, ROOT, b"l", NewNode::Symlink(b"target")).expect("a link").ino;

@@ -27,7 +27,8 @@ fn with_ones(extra_len: usize) -> (Image, Arc<SimDevice>, Volume, InodeNo) {
     (image, device, volume, ino)
 }
 
-/// The first `LEN` bytes of the file as the next opening finds them, and whether there is a file `before`.
+/// The first `LEN` bytes of the file as the next opening finds them, and whether there is a file
+/// `before`.
 fn found(crashed: onejournal_testing::Image) -> (Vec<u8>, bool) {
     let volume = open(Arc::new(SimDevice::from_image(crashed, 512)));
     let ino = volume.lookup(InodeNo::ROOT, b"file").unwrap().ino;
@@ -40,8 +41,8 @@ fn survivals() -> impl Iterator<Item = Survival> {
     Survival::EXTREMES.into_iter().chain((0..4).map(Survival::Random))
 }
 
-/// Makes a range a hole or zeros, makes a file `before`, and writes twos in pieces, with the power cut at
-/// every event until that is synced. What is found must be a state on this way.
+/// Makes a range a hole or zeros, makes a file `before`, and writes twos in pieces, with the power
+/// cut at every event until that is synced. Each crash must leave a state of this sequence.
 fn check_every_cut(how: Allocate, extra_len: usize, piece_len: usize) {
     let (_image, device, volume, ino) = with_ones(extra_len);
     device.start_trace();
@@ -79,7 +80,7 @@ fn regression_small_writes_over_a_range_that_was_just_zeroed() {
     check_every_cut(ZERO, 1 << 20, 64 << 10);
 }
 
-/// What was freed is not allocated again before that is committed.
+/// Freed blocks are not allocated again before their freeing is committed.
 #[test]
 fn writes_into_a_range_that_was_just_punched_out() {
     check_every_cut(Allocate::PunchHole, 0, LEN);

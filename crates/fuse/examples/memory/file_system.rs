@@ -1,8 +1,8 @@
 //! The file system: nodes in memory, and the operations on them.
 //!
 //! A node is known by its number, which is never used again. The kernel counts the lookups of each
-//! node and gives them back with FORGET. A file without a name lives until then, since a program may
-//! have it open. OPEN is answered `ENOSYS`, so there are no handles.
+//! node and gives them back with FORGET. A file without a name lives until then, since a program
+//! may have it open. OPEN is answered `ENOSYS`, so there are no handles.
 //!
 //! Lock: `nodes`, for each request as a whole.
 
@@ -36,7 +36,7 @@ struct Node {
     mode: u32,
     uid: u32,
     gid: u32,
-    /// Of the last change of the content.
+    /// The time of the last change of the content.
     mtime: Duration,
     /// Lookups that the kernel has not given back.
     lookup_count: u64,
@@ -97,7 +97,8 @@ impl FileSystem for Memory {
             }),
             // Nothing is more durable than memory here.
             Some(Opcode::Fsync | Opcode::Fsyncdir | Opcode::Syncfs | Opcode::Destroy) => Ok(()),
-            // The kernel does without, or stops asking: OPEN, CREATE, FLUSH, extended attributes, ...
+            // The kernel does without OPEN, CREATE, FLUSH, extended attributes and others, or stops
+            // asking.
             _ => Err(Errno::NOSYS),
         };
         match outcome {

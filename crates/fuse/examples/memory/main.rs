@@ -1,7 +1,8 @@
-//! A file system in memory: one directory of files that can be made, read, written, cut and removed.
+//! A file system in memory: one directory of files that can be made, read, written, cut and
+//! removed.
 //!
 //! `cargo run --example memory -- DIR` mounts it on DIR, an empty directory, until it is unmounted
-//! (`umount DIR`, or `fusermount3 -u DIR` without root). What is in it is lost then.
+//! (`umount DIR`, or `fusermount3 -u DIR` without root). Its files are lost then.
 
 mod file_system;
 

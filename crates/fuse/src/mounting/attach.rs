@@ -105,8 +105,8 @@ impl MountHandle {
         self.unmount_with(false).inspect(|()| self.end())
     }
 
-    /// Takes the mount out of the name space now. [`crate::Connection::run`] returns when no program
-    /// uses it any more.
+    /// Takes the mount out of the name space now. [`crate::Connection::run`] returns when no
+    /// program uses it any more.
     pub fn unmount_lazily(&self) -> Result<(), MountError> {
         self.unmount_with(true).inspect(|()| self.end())
     }
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_mounted_no_more() {
+    fn a_mount_that_has_ended_is_not_mounted() {
         let handle = MountHandle::new("/".into(), Helper::Kernel);
         assert!(handle.device.is_some() && handle.is_mounted());
         let other = MountHandle { device: Some((u32::MAX, 0)), ..handle.clone() };
@@ -478,7 +478,8 @@ mod tests {
 
     #[test]
     fn a_missing_permission_is_recognised() {
-        let text = "fusermount3: option allow_other only allowed if 'user_allow_other' is set in /etc/fuse.conf\n";
+        let text = "fusermount3: option allow_other only allowed if 'user_allow_other' is set in \
+                    /etc/fuse.conf\n";
         assert!(matches!(fusermount_error(text), MountError::NoUserAllowOther));
         let text = "fusermount3: mount failed: Operation not permitted\n";
         assert_eq!(

@@ -1,10 +1,10 @@
 //! How far the kernel reads ahead on the mount. Set through sysfs, as root. Without root it is the
 //! kernel's default for FUSE, 128 KiB, and only reading is slower.
 //!
-//! Sequential reading is as fast as the device allows when several requests are under way at a time,
-//! each in a worker of its own. A page fault of a mapped file reads as many bytes as these requests
-//! have together. So a few large requests are worse than several of middle size: in a cold read of
-//! 1 GiB, eight of 256 KiB are as fast as four of 1 MiB, and faster than two of 1 MiB.
+//! Sequential reading is as fast as the device allows when several requests are under way at a
+//! time, each in a worker of its own. A page fault of a mapped file reads as many bytes as these
+//! requests have together. So a few large requests are worse than several of middle size: in a cold
+//! read of 1 GiB, eight of 256 KiB are as fast as four of 1 MiB, and faster than two of 1 MiB.
 
 use std::path::Path;
 
@@ -15,7 +15,8 @@ pub(crate) const READ_BYTES_MAX: usize = 256 << 10;
 const REQUEST_COUNT: usize = 8;
 
 /// Lets the kernel read ahead as much as these requests carry on what is mounted on `dir` (an
-/// absolute path without symbolic links). Asks nothing of the mount itself, which is not served yet.
+/// absolute path without symbolic links). Asks nothing of the mount itself, which is not served
+/// yet.
 pub(crate) fn widen(dir: &Path) {
     let Ok(table) = std::fs::read_to_string("/proc/self/mountinfo") else { return };
     let Some(queue) = dir.to_str().and_then(|dir| queue_of_mount(&table, dir)) else { return };
@@ -26,9 +27,9 @@ pub(crate) fn widen(dir: &Path) {
     }
 }
 
-/// Name in `/sys/class/bdi` of the newest mount on `dir`: `MAJOR:MINOR`, and for a `fuseblk` mount a
-/// suffix, since the name alone is the block device's own. Paths with spaces are escaped in the table
-/// and not found.
+/// Name in `/sys/class/bdi` of the newest mount on `dir`: `MAJOR:MINOR`, and for a `fuseblk` mount
+/// a suffix, since the name alone is the block device's own. Paths with spaces are escaped in the
+/// table and not found.
 fn queue_of_mount(table: &str, dir: &str) -> Option<String> {
     let queue = |line: &str| {
         let (mount, file_system) = line.split_once(" - ")?;

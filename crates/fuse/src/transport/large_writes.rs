@@ -1,9 +1,9 @@
 //! Large writes that came through a ring.
 //!
-//! A file system may answer a large write before it has written the data
-//! ([`Reply::send_early`]). But an answer gives the ring's buffer back to the kernel. So the data are
-//! copied, and another thread serves the write; the ring's thread waits for the answer only. There
-//! are at most as many copies as threads on both sides.
+//! A file system may answer a large write before it has written the data ([`Reply::send_early`]).
+//! But an answer gives the ring's buffer back to the kernel. So the data are copied, and another
+//! thread serves the write; the ring's thread waits for the answer only. There are at most as many
+//! copies as threads on both sides.
 
 use std::io;
 use std::sync::Arc;
@@ -81,8 +81,8 @@ pub(crate) fn start<'scope>(
 }
 
 impl Handoff {
-    /// Serves a WRITE with its structure in `head` and its data in `data`. Returns the answer and its
-    /// payload as soon as there is one.
+    /// Serves a WRITE with its structure in `head` and its data in `data`. Returns the answer and
+    /// its payload as soon as there is one.
     pub(crate) fn serve(&self, header: InHeader, head: &[u8], data: &[u8]) -> (Answer, Vec<u8>) {
         let spare = self.spares.lock().pop();
         // Larger than a transfer: it then is in huge pages, which direct I/O likes.
@@ -96,7 +96,7 @@ impl Handoff {
             data_bytes: data.len(),
             answered: answered.clone(),
         };
-        self.jobs.send(job).expect("the threads live as long as somebody can send");
+        self.jobs.send(job).expect("the threads run until every handoff is dropped");
         answered.wait()
     }
 }

@@ -1,5 +1,5 @@
-//! A connection without threads: the file system takes requests and answers them when it wants, also
-//! later and in another order. `Connection::run` is for all others.
+//! A connection without threads: the file system takes requests and answers them when it wants,
+//! also later and in another order. `Connection::run` is for all others.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,8 +17,8 @@ use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES
 /// What [`Polled::take`] found.
 #[derive(Debug)]
 pub enum Taken<'a> {
-    /// A request. It wants an answer unless it is a FORGET, a BATCH_FORGET or an INTERRUPT. The next
-    /// call of [`Polled::take`] overwrites its body.
+    /// A request. It wants an answer unless it is a FORGET, a BATCH_FORGET or an INTERRUPT. The
+    /// next call of [`Polled::take`] overwrites its body.
     Request(Request<'a>),
     /// Nothing now; the descriptor becomes readable when there is something.
     Nothing,
@@ -65,8 +65,8 @@ impl Polled {
             .map_err(|_| MountError::Protocol("a garbled request".into()))
     }
 
-    /// Answers the request `unique`. It is no error if the request was interrupted or the file system
-    /// unmounted meanwhile.
+    /// Answers the request `unique`. It is no error if the request was interrupted or the file
+    /// system unmounted meanwhile.
     pub fn answer(&self, unique: u64, answer: Answer, payload: &[u8]) -> Result<(), MountError> {
         let Some(header) = out_header(unique, answer, payload.len()) else { return Ok(()) };
         let payload = if answer == Answer::Done { payload } else { &[] };

@@ -2,16 +2,16 @@
 //!
 //! The kernel puts a request into the queue of the CPU on which the client runs. A thread of that
 //! queue takes it, answers it, and waits for the next in one system call (through `/dev/fuse` there
-//! are two). An entry is one request at a time. The kernel takes the entry that became free last, so
-//! the threads of a queue that are not needed cost nothing.
+//! are two). An entry is one request at a time. The kernel takes the entry that became free last,
+//! so the threads of a queue that are not needed cost nothing.
 //!
 //! The threads are not bound to the CPU of their queue. The scheduler wakes them beside their
 //! client as often as binding would, and lets them follow the disk's interrupt: a write and
 //! fsync took 132 µs with bound threads, 106 with free ones, 124 through `/dev/fuse`; a SETATTR
 //! 9.5, 9.5 and 15.8.
 //!
-//! The kernel wants a queue for each CPU that could ever be plugged in. A queue without a CPU costs a
-//! waiting thread, and buffers that are never touched (150 KiB, of which 40 KiB are the kernel's;
+//! The kernel wants a queue for each CPU that could ever be plugged in. A queue without a CPU costs
+//! a waiting thread, and buffers that are never touched (150 KiB, of which 40 KiB are the kernel's;
 //! measured with 252 queues). Memory for requests grows with the CPUs that are online, and is
 //! bounded: 2 MiB for each of their threads, and 2 MiB more while it hands a large write over.
 //!
@@ -38,7 +38,8 @@ use crate::transport::receive::MAX_TRANSFER_BYTES;
 const MAX_QUEUE_COUNT: usize = 256;
 /// More CPUs online than this and we stay with `/dev/fuse`: each has buffers of its own.
 const MAX_ONLINE_COUNT: usize = 64;
-/// Threads of the queue of a CPU that is online, at least: while one waits for the disk another answers.
+/// Threads of the queue of a CPU that is online, at least: while one waits for the disk another
+/// answers.
 const MIN_THREADS_PER_QUEUE: usize = 2;
 
 /// The rings of all queues, each with the number of its queue.
@@ -62,8 +63,8 @@ fn list(name: &str) -> Option<String> {
     std::fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).ok()
 }
 
-/// Makes the rings, `thread_count` of them for the CPUs that are online if that gives each queue `least_count`; `None`
-/// where they cannot be had.
+/// Makes the rings, `thread_count` of them for the CPUs that are online if that gives each queue
+/// `least_count`; `None` where they cannot be had.
 pub(crate) fn make_rings(
     device: &OwnedFd,
     thread_count: usize,
@@ -115,10 +116,10 @@ fn cpus(list: &str) -> Option<Vec<usize>> {
     Some(numbers)
 }
 
-/// Starts a thread for each ring; they end when the file system is unmounted. At most
-/// `block_limit` of them block at a time, which is less than the threads of any queue. So each queue
-/// keeps one that answers. A thread cannot be added: the kernel gives an entry that is registered
-/// later none of the requests that wait already.
+/// Starts a thread for each ring; they end when the file system is unmounted. At most `block_limit`
+/// of them block at a time, which is less than the threads of any queue. So each queue keeps one
+/// that answers. A thread cannot be added: the kernel gives an entry that is registered later none
+/// of the requests that wait already.
 pub(crate) fn start<'scope>(
     rings: Rings,
     scope: &'scope Scope<'scope, '_>,
@@ -142,7 +143,10 @@ pub(crate) fn start<'scope>(
 /// Clients of a CPU whose queue is not served would wait for ever; when the process ends they get
 /// an error.
 fn stop(error: &io::Error) -> ! {
-    tracing::error!(%error, "a queue to the kernel cannot be served; stopping as after a power cut");
+    tracing::error!(
+        %error,
+        "a queue to the kernel cannot be served; stopping as after a power cut"
+    );
     std::process::abort()
 }
 

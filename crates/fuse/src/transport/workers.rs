@@ -6,9 +6,9 @@
 //!
 //! The kernel wakes them in turn, so every idle thread makes a single client slower (a write and
 //! fsync: 11.5 µs with one thread, 14 with two, 16 with eight). But requests that wait, such as
-//! `fsync`, need a thread each. Therefore the number follows the load. A thread that takes a request
-//! when no other waits for the next starts another. A thread that has long seen enough others
-//! waiting ends.
+//! `fsync`, need a thread each. Therefore the number follows the load. A thread that takes a
+//! request when no other waits for the next starts another. A thread that has long seen enough
+//! others waiting ends.
 //!
 //! A request that cannot block because as many threads as may do waits in a queue. Each thread that
 //! has served a request takes one from there first.
@@ -136,8 +136,9 @@ impl<S: FileSystem> Pool<'_, S> {
         started.is_ok()
     }
 
-    /// Serves a request, and then the parked ones, as long as a thread may block. A thread that stops blocking comes here
-    /// after that, and finds what was parked before. What was parked later found that a thread may block. `false`: unmounted.
+    /// Serves a request, and then the parked ones, as long as a thread may block. A thread that
+    /// stops blocking comes here after that, and finds what was parked before. What was parked
+    /// later found that a thread may block. `false`: unmounted.
     fn serve_and_unpark(&self, bytes: &[u8], serve: &mut dyn FnMut(&[u8]) -> Served) -> bool {
         let mut served = serve(bytes);
         if served == Served::Later {
@@ -232,8 +233,8 @@ fn serve_one(
     let (head, room) = output.split_at_mut(PAGE_BYTES);
     let early = |header: &OutHeader, payload: &[u8]| {
         let message = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
-        // Interrupted, or unmounted: the kernel waits for no answer any more. After another error the
-        // answer is tried again at the end of the request.
+        // Interrupted, or unmounted: the kernel waits for no answer any more. After another error
+        // the answer is tried again at the end of the request.
         let sent = rustix::io::writev(device, &message);
         matches!(sent, Ok(_) | Err(Errno::NOENT | Errno::NODEV))
     };

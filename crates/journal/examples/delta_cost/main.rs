@@ -113,7 +113,8 @@ fn measure(case: &str, pairs: &[Pair]) -> Result<(), Failure> {
             _ => format!("{:.0}", median(&mut apply_ns[at])),
         };
         println!(
-            "{case:<16} {:>5}  {codec:<8} {:>10.0} {mean:>10.0} {:>9.0} {apply_text:>8}  {encoded_count}",
+            "{case:<16} {:>5}  {codec:<8} {:>10.0} {mean:>10.0} {:>9.0} {apply_text:>8}  \
+             {encoded_count}",
             pairs.len(),
             median(&mut bytes.clone()),
             median(&mut encode_ns[at])

@@ -23,8 +23,8 @@ const SAMPLE_WORDS: usize = 128;
 const SAMPLE_WORD_BYTES: usize = 8;
 
 /// Appends the compressed `payload` and returns true. Leaves `out` as it was and returns false if
-/// the payload is smaller than [`MIN_BYTES`] or larger than [`MAX_BYTES`], if it looks random, or if
-/// compression saves less than one part in [`GAIN_DIVISOR`].
+/// the payload is smaller than [`MIN_BYTES`] or larger than [`MAX_BYTES`], if it looks random, or
+/// if compression saves less than one part in [`GAIN_DIVISOR`].
 pub fn compress_if_gain(payload: &[u8], out: &mut Vec<u8>) -> bool {
     if !(MIN_BYTES..=MAX_BYTES).contains(&payload.len()) || looks_random(payload) {
         return false;
@@ -38,15 +38,16 @@ pub fn compress_if_gain(payload: &[u8], out: &mut Vec<u8>) -> bool {
     gains
 }
 
-/// Whether all values of a byte are about equally frequent in a sample, as in encrypted or compressed
-/// data. LZ4 would look through all of the payload for nothing, which takes some thirty times as long
-/// as this. A payload that repeats random bytes looks random, too; it is logged as it is.
+/// Whether all values of a byte are about equally frequent in a sample, as in encrypted or
+/// compressed data. LZ4 would look through all of the payload for nothing, which takes some thirty
+/// times as long as this. A payload that repeats random bytes looks random, too; it is logged as it
+/// is.
 fn looks_random(payload: &[u8]) -> bool {
     let distance = (payload.len() / SAMPLE_WORDS).max(SAMPLE_WORD_BYTES) | 1;
     let words = payload.chunks(distance).map(|piece| &piece[..piece.len().min(SAMPLE_WORD_BYTES)]);
     let mut counts = [0u32; 256];
     words.flatten().for_each(|byte| counts[usize::from(*byte)] += 1);
-    // Ordered pairs of equal bytes. Of independent random bytes, one pair in 256 is equal.
+    // Ordered pairs of equal bytes. In random data, one pair in 256 is equal.
     let pairs = |count: u64| count * count.saturating_sub(1);
     let equal_pairs: u64 = counts.iter().map(|count| pairs(u64::from(*count))).sum();
     let sampled_bytes: u64 = counts.iter().map(|count| u64::from(*count)).sum();
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_gain_is_left_alone() {
+    fn a_payload_that_gains_too_little_is_left_alone() {
         let mut out = b"before".to_vec();
         assert!(!compress_if_gain(&[0; MIN_BYTES - 1], &mut out));
         let mut random = fastrand::Rng::with_seed(1);

@@ -23,9 +23,9 @@
 //!
 //! **Search.** Some offsets of a block are *anchors*: whether an offset is one depends on the three
 //! bytes there only, so equal bytes have equal anchors, wherever they are. (SQLite stores pages
-//! behind headers of 8 or 24 bytes.) [`Sources`] has the anchors of the blocks that the region holds,
-//! by a hash of their bytes. The encoder looks up the anchors of the new block. Bytes that are found
-//! are extended in both directions.
+//! behind headers of 8 or 24 bytes.) [`Sources`] has the anchors of the blocks that the region
+//! holds, by a hash of their bytes. The encoder looks up the anchors of the new block. Bytes that
+//! are found are extended in both directions.
 
 use super::CodecError;
 use super::runs::{put_varint, take_varint};
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left_alone() {
+    fn a_block_without_known_bytes_is_left_alone() {
         let mut out = b"before".to_vec();
         assert_eq!(encode(&Sources::new(0), &noise(1), 4096, &mut out), None);
         assert_eq!(encode(&sources(&[noise(1)]), &noise(2), 4096, &mut out), None);
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_change_is_refused() {
+    fn bytes_that_are_no_change_are_refused() {
         let of = |pieces: &[u8]| check(&[&[0; 4], pieces].concat());
         let from = [0; 8];
         assert_eq!(check(&[0; 3]), Err(CodecError::Truncated));
@@ -484,7 +484,7 @@ mod tests {
         #![proptest_config(onejournal_testing::proptest_config!(256))]
 
         #[test]
-        fn what_was_encoded_is_made_again(
+        fn an_encoded_block_is_made_again(
             cuts: Vec<(usize, usize, usize, u8)>, seed in 0..1000u64, change_count in 0..40usize,
         ) {
             let blocks = [noise(seed), noise(seed + 1), noise(seed + 2)];

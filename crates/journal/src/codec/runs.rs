@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads the varint at `at`, and moves `at` behind it.
+/// Reads the varint at `at`, and advances `at` to the byte after it.
 pub(super) fn take_varint(bytes: &[u8], at: &mut usize) -> Result<usize, CodecError> {
     let low = take_byte(bytes, at)?;
     if low < 0x80 {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_canonical_is_refused_and_changes_nothing() {
+    fn bytes_that_are_not_canonical_are_refused_and_change_nothing() {
         use CodecError::{NotCanonical, OutOfBlock, Trailing, Truncated};
         let cases: [(&[u8], CodecError); 14] = [
             (b"", Truncated),

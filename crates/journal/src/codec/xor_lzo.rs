@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_block_is_refused() {
+    fn bytes_that_do_not_make_one_block_are_refused() {
         let mut block = [7; BLOCK_BYTES];
         let short = apply(&mut block, &[18, 1, 17, 0, 0]);
         assert_eq!(short, Err(CodecError::WrongSize { found: 1, expected: BLOCK_BYTES }));

@@ -122,7 +122,7 @@ fn a_failed_checkpoint_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn who_waits_for_a_free_region_is_told_when_the_checkpoint_fails() {
+fn waiting_for_a_free_region_ends_when_the_checkpoint_fails() {
     let rig = Rig::new();
     let journal = rig.open(Options { background: true, ..quiet() });
     let gate = &rig.home_gates().writes;
@@ -143,7 +143,7 @@ fn who_waits_for_a_free_region_is_told_when_the_checkpoint_fails() {
 }
 
 #[test]
-fn who_waits_for_a_free_region_is_told_when_something_else_fails() {
+fn waiting_for_a_free_region_ends_when_a_write_in_place_fails() {
     let rig = Rig::new();
     let journal = rig.open(Options { background: true, ..quiet() });
     let gate = &rig.home_gates().flushes;

@@ -90,7 +90,7 @@ fn the_checkpoint_thread_brings_a_region_home_early() {
 
 /// A region holds two of these transactions. Each comes again before the ring needs the region.
 #[test]
-fn what_is_logged_again_in_time_does_not_go_home() {
+fn blocks_that_are_logged_again_in_time_do_not_go_home() {
     let rig = Rig::with_regions(4);
     let journal = rig.open(Options { region_count: 4, background: true, ..quiet() });
     for round in 1..=20 {
@@ -308,8 +308,8 @@ fn losing_either_header_slot_after_opening_never_hides_what_was_committed() {
     }
 }
 
-/// A block of a freed region may be reused in place without a revoke: no header may bring the region
-/// back.
+/// A block of a freed region may be reused in place without a revoke: no header may bring the
+/// region back.
 #[test]
 fn losing_either_header_slot_after_a_region_was_freed_never_brings_it_back() {
     for slot in [0, 4096] {

@@ -404,7 +404,7 @@ impl Workload {
         self.journal = Some(open(&self.media, options(self.incarnation)));
     }
 
-    /// What is read is what was written last.
+    /// Checks that each block reads as its newest version.
     fn look(&mut self) {
         let mut data = vec![0; HOME_BLOCKS as usize * BLOCK_BYTES];
         self.journal().read_data(HomeBlock(0), &mut data).expect("it is readable");

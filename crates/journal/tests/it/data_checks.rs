@@ -1,5 +1,5 @@
-//! Data in place and the record that commits them share one flush, and recovery takes the record only
-//! with its data.
+//! Data in place and the record that commits them share one flush, and recovery takes the record
+//! only with its data.
 
 use crate::common;
 
@@ -175,7 +175,7 @@ fn a_run_with_a_block_that_held_something_goes_through_the_record() {
 
 /// The next transaction's record holds a difference from data that the record before only checks.
 #[test]
-fn what_is_changed_after_its_run_went_home_is_recovered() {
+fn a_block_changed_after_its_run_went_home_is_recovered() {
     let device = OneDevice::new();
     let journal = device.open();
     journal.sync(put_fresh(&journal, 100..120, 1)).unwrap();

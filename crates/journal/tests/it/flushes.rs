@@ -106,8 +106,9 @@ impl Machine {
         &self.disk.layer
     }
 
-    /// Block 6 is being committed: its record is written, the flush behind it is held back. Meanwhile block
-    /// 7 was written in place. The next flush fails, and is held back before its caller hears of that.
+    /// Block 6 is being committed: its record is written, and the flush after the record is held
+    /// back. Meanwhile block 7 was written in place. The next flush fails, and is held back before
+    /// its caller hears of that.
     fn begin_commit<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,

@@ -18,8 +18,8 @@ fn every_table_is_the_struct() {
         region_bytes, region_count, tail_region, tail_tid, reach_offset, step_bytes,
         layout_checksum, space_bytes, settled_tid);
     assert_eq!(PAGE.fields("## Header"), header);
-    let descriptor = fields!(RawDescriptor: magic, tag_count, incarnation, tid, time_ns, revoke_count,
-        payload_bytes, used_bytes, unpacked_bytes, check_count);
+    let descriptor = fields!(RawDescriptor: magic, tag_count, incarnation, tid, time_ns,
+        revoke_count, payload_bytes, used_bytes, unpacked_bytes, check_count);
     assert_eq!(PAGE.fields("### Descriptor"), descriptor);
     let tag = fields!(RawTag: home, stored_bytes, form, reserved);
     assert_eq!(PAGE.fields("### Tag"), tag);

@@ -166,7 +166,7 @@ fn flush_in_place_makes_buffered_and_written_data_durable_with_one_flush() {
 }
 
 #[test]
-fn those_who_wait_for_a_flush_share_the_next() {
+fn threads_that_wait_for_a_flush_share_the_next() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
     let write = |block: u64| journal.write_in_place(HomeBlock(block), filled(1).as_ref()).unwrap();
@@ -292,7 +292,8 @@ mod orders {
     use super::*;
     use onejournal_journal::Options;
 
-    /// While `first` is held back in its write home, `second` runs; whether that waits for the former.
+    /// While `first` is held back in its write home, `second` runs; whether that waits for the
+    /// former.
     fn waits(rig: &Rig, first: impl FnOnce() + Send, second: impl FnOnce() + Send) -> bool {
         let gate = &rig.home_gates().writes;
         gate.close_for(1);
@@ -359,22 +360,22 @@ mod orders {
     }
 
     #[test]
-    fn of_a_commit_and_what_a_sync_writes() {
+    fn a_commit_is_ordered_after_the_writes_of_a_sync() {
         assert!(a_commit_waits_for_what_a_sync_writes(quiet()));
     }
 
     #[test]
-    fn of_a_sync_and_what_others_write_of_its_own() {
+    fn a_sync_is_ordered_after_writes_of_its_data_by_others() {
         assert!(a_sync_waits_for_what_others_write_of_its_own(quiet()));
     }
 
     #[test]
-    fn of_a_flush_of_all_and_direct_writes() {
+    fn a_flush_of_all_is_ordered_after_direct_writes() {
         assert!(a_flush_of_all_waits_for_direct_writes(quiet()));
     }
 
     #[test]
-    fn of_the_writes_of_a_block() {
+    fn writes_of_one_block_are_in_their_order() {
         assert!(the_later_write_of_a_block_is_the_last(quiet(), true));
         assert!(the_later_write_of_a_block_is_the_last(quiet(), false));
     }

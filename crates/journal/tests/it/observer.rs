@@ -29,7 +29,7 @@ impl Heard {
 }
 
 #[test]
-fn owners_hear_of_their_data_and_nobody_of_metadata() {
+fn owners_hear_of_their_data_and_no_owner_of_metadata() {
     const TAG_BYTES: u64 = 12;
     const BLOCK: u64 = BLOCK_BYTES as u64;
     let heard = Arc::<Heard>::default();

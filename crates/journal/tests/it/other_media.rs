@@ -244,7 +244,7 @@ fn a_journal_that_was_cut_short_is_refused_and_left_alone() {
 }
 
 #[test]
-fn what_a_clean_journal_has_grown_by_is_written_with_zeros() {
+fn the_new_part_of_a_clean_journal_that_grew_gets_zeros() {
     let bytes = 8192 + 2 * usize::try_from(REGION_BYTES).unwrap();
     let home = || Arc::new(MemoryDevice::new(1 << 20, 512));
     let log = Arc::new(MemoryDevice::from_bytes(vec![7; 2 * bytes], 512));

@@ -56,7 +56,7 @@ fn a_panic_of_the_commit_timer_aborts() {
 }
 
 #[test]
-fn who_waits_for_a_commit_that_panics_is_told() {
+fn waiting_for_a_commit_ends_when_it_panics() {
     let rig = Rig::new();
     let journal = rig.open(Options { observer: in_commit(), ..quiet() });
     let gate = &rig.log_gates().durable_writes;
@@ -76,7 +76,7 @@ fn who_waits_for_a_commit_that_panics_is_told() {
 }
 
 #[test]
-fn who_waits_for_a_region_is_told_when_the_checkpoint_panics() {
+fn waiting_for_a_region_ends_when_the_checkpoint_panics() {
     let rig = Rig::new();
     let options = Options { background: true, observer: in_checkpoint(), ..quiet() };
     let journal = rig.open(options);
@@ -94,7 +94,7 @@ fn who_waits_for_a_region_is_told_when_the_checkpoint_panics() {
 }
 
 #[test]
-fn a_panic_of_whoever_writes_in_place_aborts() {
+fn a_panic_during_a_write_in_place_aborts() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
     std::thread::scope(|scope| {

@@ -294,7 +294,7 @@ fn regression_a_header_of_a_later_version_in_one_slot_is_refused() {
 }
 
 #[test]
-fn a_block_behind_the_end_of_the_volume_is_damage() {
+fn a_block_after_the_end_of_the_volume_is_damage() {
     let rig = crashed_after(3);
     let short = SimDevice::new(3 * 4096, 512);
     let rig = Rig::on(short, SimDevice::from_image(rig.log_sim().image(), 512));
@@ -397,8 +397,9 @@ fn records_of_an_earlier_incarnation_are_never_replayed() {
     let journal = rig.open(quiet());
     (1..=10).for_each(|n| _ = commit(&journal, n, 1));
     drop(journal);
-    // Opened without recovery the history is given up, and the next incarnation counts from the same
-    // number: its first record is followed on the medium by the second one of the incarnation before.
+    // Opened without recovery the history is given up, and the next incarnation counts from the
+    // same number: its first record is followed on the medium by the second one of the incarnation
+    // before.
     let journal = rig.open(Options { incarnation: 7002, ..quiet() });
     assert_eq!(commit(&journal, 500, 9), Tid(1));
     drop(journal);

@@ -91,7 +91,7 @@ fn an_operation_that_frees_more_than_a_record_can_revoke_commits() {
             log_little_of_many(&journal);
             journal.sync(free_and_put(&journal)).unwrap();
             let max = journal.max_credit_count() as u64;
-            // They are nobody's now, and may be reused in place.
+            // The freed blocks may be reused in place.
             journal.write_in_place(HomeBlock(5), filled(9).as_ref()).unwrap();
             journal.flush_in_place().unwrap();
             let stats = journal.stats();

@@ -214,7 +214,7 @@ fn a_slow_reader_does_not_fill_the_cache_with_an_old_version() {
         scope.spawn(|| journal.read(HomeBlock(16)).unwrap());
         gate.wait_for(1);
         // It has read the old bytes. The block changes, goes home, and is dropped from the cache,
-        // which keeps one clean block of those that share a shard.
+        // which keeps one clean block per shard. Block 32 is in the same shard.
         commit(&journal, 16, 2);
         journal.checkpoint().unwrap();
         commit(&journal, 32, 2);

@@ -117,7 +117,7 @@ fn a_liar_loses_what_was_flushed_and_one_that_tears_a_part_of_it() {
 }
 
 #[test]
-fn what_survives_is_written_and_read() {
+fn text_of_a_survival_parses_to_the_same_survival() {
     for text in ["s50-7", "w3-99"] {
         assert_eq!(text.parse::<Survival>().unwrap().to_string(), text);
     }
@@ -173,7 +173,7 @@ fn unfenced_words_survive_in_any_subset_and_a_part_of_a_word_byte_by_byte() {
 }
 
 #[test]
-fn what_a_fenced_store_has_replaced_does_not_come_back() {
+fn bytes_replaced_by_a_fenced_store_do_not_come_back() {
     let trace = nvram_trace(|memory| {
         store(memory, 1, 0, 1, 24);
         store(memory, 2, 8, 2, 8);
@@ -211,7 +211,8 @@ fn memory_that_drops_fences_loses_stores_and_leaves_the_disk_alone() {
             fence(media, 1);
         }
     });
-    // A fence that was dropped is made good by the next one: what is missing is looked for just after each.
+    // A fence that was dropped is made good by the next one: what is missing is looked for just
+    // after each.
     let (mut on_disk, mut in_memory) = (0, 0);
     for round in 1..=60 {
         let images = after(&trace, round * 8, NOTHING, Fault::DropsFences);

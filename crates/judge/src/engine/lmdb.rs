@@ -1,7 +1,7 @@
 //! LMDB, through Debian's module for Python.
 //!
-//! There is no server. Each session is a process, and all of them use one environment. A transaction
-//! adds a record to the session's table, and counts the records.
+//! There is no server. Each session is a process, and all of them use one environment. A
+//! transaction adds a record to the session's table, and counts the records.
 
 use std::io;
 use std::process::Command;

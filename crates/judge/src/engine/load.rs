@@ -1,9 +1,9 @@
 //! What transactions write, and what is counted of them.
 //!
-//! A part of a transaction makes a server write many pages in place. Each session has a table that is
-//! larger than its share of the server's memory. A transaction changes rows in random places of it,
-//! and each changed row has a new random key in an index. So between two checkpoints the server writes
-//! many old pages of the table and of the index.
+//! A part of a transaction makes a server write many pages in place. Each session has a table that
+//! is larger than its share of the server's memory. A transaction changes rows in random places of
+//! it, and each changed row has a new random key in an index. So between two checkpoints the server
+//! writes many old pages of the table and of the index.
 //!
 //! `version` counts the changes of a row, and gives the content of all its other columns.
 //!
@@ -33,11 +33,11 @@ pub fn changed_rows(actor: usize, number: u64) -> String {
 /// What a session's tables hold, as a server prints it: numbers with `|` between.
 pub struct Counts<'c> {
     pub actor: usize,
-    /// The transactions and changes that are counted in a row of its own; the rows of the table, the
-    /// sum of their changes, the largest key, and the number of rows that lack their text.
+    /// The transactions and changes that are counted in a row of its own; the rows of the table,
+    /// the sum of their changes, the largest key, and the number of rows that lack their text.
     pub counts: &'c str,
-    /// Of the table of this module: its rows, the sum of their versions, and the number of rows whose
-    /// columns do not agree.
+    /// Counts of the table of this module: its rows, the sum of their versions, and the number of
+    /// rows whose columns do not agree.
     pub wide: Option<&'c str>,
 }
 
@@ -57,7 +57,8 @@ impl Counts<'_> {
         let wanted = format!("{ROW_COUNT}|{}|0", count * CHANGED_COUNT);
         match wide {
             Some(wide) if *wide != wanted => Err(format!(
-                "actor {actor}: a part of a transaction: {counts}; of the large table {wide}, not {wanted}"
+                "actor {actor}: a part of a transaction: {counts}; of the large table {wide}, not \
+                 {wanted}"
             )),
             _ => Ok(count),
         }
@@ -72,8 +73,8 @@ pub fn record(number: u64) -> String {
     format!("{number}:{}", words.collect::<String>())
 }
 
-/// The number of transactions of a session, by its records in order and by the total that it counts.
-/// An error is a part of a transaction.
+/// The number of transactions of a session, by its records in order and by the total that it
+/// counts. An error is a part of a transaction.
 pub fn count_records(actor: usize, records: &[&str], total: &str) -> Result<u64, String> {
     let is_right = |(number, found): (u64, &&str)| **found == record(number);
     let count = records.len() as u64;
@@ -86,7 +87,8 @@ pub fn count_records(actor: usize, records: &[&str], total: &str) -> Result<u64,
     }
 }
 
-/// The number of transactions of a session, by a program that prints the total and then the records, each on a line.
+/// The number of transactions of a session, by a program that prints the total and then the
+/// records, each on a line.
 pub fn count_printed(actor: usize, program: &mut Command) -> Result<u64, String> {
     let text = run(program)?;
     let mut lines = text.lines();
@@ -94,8 +96,8 @@ pub fn count_printed(actor: usize, program: &mut Command) -> Result<u64, String>
     count_records(actor, &lines.collect::<Vec<_>>(), total)
 }
 
-/// A session in a program of its own. The program reads lines with the number of a record and the record, and prints
-/// `done NUMBER` when the transaction is committed.
+/// A session in a program of its own. The program reads lines with the number of a record and the
+/// record, and prints `done NUMBER` when the transaction is committed.
 pub struct Program(Client);
 
 impl Program {
@@ -111,8 +113,8 @@ impl Session for Program {
     }
 }
 
-/// The numbers of transactions of all sessions, as the engine's server has them after its recovery. `count` counts
-/// the transactions of one session.
+/// The numbers of transactions of all sessions, as the engine's server has them after its recovery.
+/// `count` counts the transactions of one session.
 pub fn count_through_server(
     engine: &dyn Engine,
     place: &Place,

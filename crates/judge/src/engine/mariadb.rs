@@ -23,9 +23,9 @@ const INSTALL: &str = "/usr/bin/mariadb-install-db";
 const CHECKSUM: &str = "/usr/bin/innochecksum";
 /// The database, and the directory of its tables.
 const NAME: &str = "judge";
-/// Settings that the files are made with. `innochecksum` refuses the pages of the doublewrite buffer,
-/// so it is never made.
-/// Since version 11 there are three undo tablespaces of 10 MiB without the setting.
+/// Settings that the files are made with. `innochecksum` refuses the pages of the doublewrite
+/// buffer, so it is never made. Since version 11 there are three undo tablespaces of 10 MiB without
+/// the setting.
 const FORMAT: [&str; 8] = [
     "--innodb-doublewrite=OFF",
     "--innodb-page-size=16384",
@@ -141,12 +141,16 @@ fn schema() -> String {
     let mut statements = vec![format!("create database {NAME}; use {NAME};")];
     for actor in 0..SESSION_COUNT_MAX {
         statements.push(format!(
-            "create table t{actor}(k bigint primary key, changes bigint not null, v mediumtext) engine=innodb;
-             create table total{actor}(k int primary key, transactions bigint, changes bigint) engine=innodb;
+            "create table t{actor}(k bigint primary key, changes bigint not null, v mediumtext) \
+             engine=innodb;
+             create table total{actor}(k int primary key, transactions bigint, changes bigint) \
+             engine=innodb;
              insert into total{actor} values(1, 0, 0);
-             create table wide{actor}(k int primary key, version int not null, mark char(32) not null,
+             create table wide{actor}(k int primary key, version int not null, \
+             mark char(32) not null,
                  filler varchar(2000) not null, key(mark)) engine=innodb character set latin1;
-             insert into wide{actor} select seq, 0, md5(concat(seq, ':0')), repeat(md5(concat(seq, ':0')), {REPEAT_COUNT})
+             insert into wide{actor} select seq, 0, md5(concat(seq, ':0')), \
+             repeat(md5(concat(seq, ':0')), {REPEAT_COUNT})
                  from seq_1_to_{ROW_COUNT};"
         ));
     }
@@ -185,12 +189,14 @@ fn check_pages(place: &Place) -> Result<(), String> {
 fn count(place: &Place, actor: usize) -> Result<u64, String> {
     let counts = run(client(place).arg(NAME).arg("--execute").arg(format!(
         "select concat_ws('|', transactions, total{actor}.changes, (select count(*) from t{actor}),
-             (select coalesce(sum(changes), 0) from t{actor}), (select coalesce(max(k), 0) from t{actor}),
+             (select coalesce(sum(changes), 0) from t{actor}), \
+             (select coalesce(max(k), 0) from t{actor}),
              (select count(*) from t{actor} where v is null)) from total{actor}"
     )))?;
     let wide = run(client(place).arg(NAME).arg("--execute").arg(format!(
         "select concat_ws('|', count(*), sum(version),
-             sum(mark <> md5(concat(k, ':', version)) or filler <> repeat(mark, {REPEAT_COUNT}))) from wide{actor}"
+             sum(mark <> md5(concat(k, ':', version)) or filler <> repeat(mark, {REPEAT_COUNT}))) \
+             from wide{actor}"
     )))?;
     Counts { actor, counts: &counts, wide: Some(&wide) }.transaction_count()
 }
@@ -235,7 +241,8 @@ mod tests {
     fn a_torn_page_is_distinguished_from_other_failures() {
         for text in [
             "[ERROR] InnoDB: Unable to apply log to corrupted page 9 in file ./judge/wide0.ibd",
-            "InnoDB: Cannot apply log to [page id: space=11, page number=0] of corrupted file './judge/t2.ibd'",
+            "InnoDB: Cannot apply log to [page id: space=11, page number=0] of corrupted file \
+             './judge/t2.ibd'",
             "InnoDB: Checksum mismatch in datafile: ./ibdata1, Space ID: 0, Flags: 21",
             "innochecksum ended with 1: Fail: page::64 invalid",
         ] {

@@ -1,7 +1,7 @@
 //! NATS JetStream that syncs each message before it acknowledges it (`sync_interval: always`).
 //!
-//! A session is a connection. Its transactions publish a record to a stream of its own, and wait for
-//! the acknowledgement.
+//! A session is a connection. Its transactions publish a record to a stream of its own, and wait
+//! for the acknowledgement.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -21,8 +21,9 @@ const PYTHON: &str = "/usr/bin/python3";
 const SERVERS: [&str; 2] = ["/usr/local/bin/nats-server", "/usr/sbin/nats-server"];
 /// The first version with `sync_interval`.
 const VERSION_MIN: (u32, u32) = (2, 10);
-/// The server's first port is a free one; it says which in its log, and does not notify. So this script
-/// becomes the server, and a child reads the log: it writes the port to a file, then notifies.
+/// The server's first port is a free one; it says which in its log, and does not notify. So this
+/// script becomes the server, and a child reads the log: it writes the port to a file, then
+/// notifies.
 const START: &str = r#"
 import os, socket, sys
 server, config, port_file = sys.argv[1:]
@@ -79,7 +80,8 @@ impl Engine for Nats {
         let config = place.sockets.join("nats.conf");
         let store = place.data.join("jetstream");
         let settings = format!(
-            "listen: \"127.0.0.1:-1\"\nlogtime: false\njetstream {{ store_dir: \"{}\", sync_interval: always, \
+            "listen: \"127.0.0.1:-1\"\nlogtime: false\n\
+             jetstream {{ store_dir: \"{}\", sync_interval: always, \
              max_mem: 1MB, max_file: 40MB }}\n",
             store.display()
         );

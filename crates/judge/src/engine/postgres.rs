@@ -167,13 +167,16 @@ impl Postgres {
     /// Checks and counts the transactions of a session.
     fn count(&self, place: &Place, actor: usize) -> Result<u64, String> {
         let counts = run(psql(place).arg("--command").arg(format!(
-            "select rows, changes, (select count(*) from t{actor}), (select coalesce(sum(changes), 0) from t{actor}),
-             (select coalesce(max(k), 0) from t{actor}), (select count(*) from t{actor} where v is null) from total{actor}"
+            "select rows, changes, (select count(*) from t{actor}), \
+             (select coalesce(sum(changes), 0) from t{actor}),
+             (select coalesce(max(k), 0) from t{actor}), \
+             (select count(*) from t{actor} where v is null) from total{actor}"
         )))?;
         let wide = self.is_untorn.then(|| {
             run(psql(place).arg("--command").arg(format!(
                 "select count(*), sum(version), count(*) filter (where
-                 mark <> md5(k || ':' || version) or filler <> repeat(mark, {REPEAT_COUNT})) from wide{actor}"
+                 mark <> md5(k || ':' || version) or filler <> repeat(mark, {REPEAT_COUNT})) \
+                 from wide{actor}"
             )))
         });
         let wide = wide.transpose()?;
@@ -185,10 +188,12 @@ impl Postgres {
 fn wide_table(actor: usize) -> [String; 4] {
     [
         format!(
-            "create table wide{actor}(k int primary key, version int not null, mark text not null, filler text not null);"
+            "create table wide{actor}(k int primary key, version int not null, mark text not null, \
+             filler text not null);"
         ),
         format!(
-            "insert into wide{actor} select k, 0, md5(k || ':0'), repeat(md5(k || ':0'), {REPEAT_COUNT}) from generate_series(1, {ROW_COUNT}) k;"
+            "insert into wide{actor} select k, 0, md5(k || ':0'), \
+             repeat(md5(k || ':0'), {REPEAT_COUNT}) from generate_series(1, {ROW_COUNT}) k;"
         ),
         format!("create index on wide{actor}(mark);"),
         format!("vacuum (freeze, analyze) wide{actor};"),
@@ -211,8 +216,10 @@ impl Session for Sql {
         if self.is_untorn {
             let rows = changed_rows(actor, number);
             more = format!(
-                "update wide{actor} set version = version + 1, mark = md5(k || ':' || (version + 1)),
-                 filler = repeat(md5(k || ':' || (version + 1)), {REPEAT_COUNT}) where k in ({rows});"
+                "update wide{actor} set version = version + 1, \
+                 mark = md5(k || ':' || (version + 1)),
+                 filler = repeat(md5(k || ':' || (version + 1)), {REPEAT_COUNT}) \
+                 where k in ({rows});"
             );
             after = format!("select version from wide{actor} where k in ({rows});\n");
             if number % CHECKPOINT_EVERY == actor as u64 * CHECKPOINT_EVERY / 4 {
@@ -221,7 +228,8 @@ impl Session for Sql {
         }
         let commands = format!(
             "begin;\n\
-             insert into t{actor} select {number}, 0, string_agg(md5((i * {number})::text), '') from generate_series(1, {size}) i;\n\
+             insert into t{actor} select {number}, 0, string_agg(md5((i * {number})::text), '') \
+             from generate_series(1, {size}) i;\n\
              update t{actor} set changes = changes + 1 where k = {changed};\n\
              {more}\n\
              update total{actor} set rows = rows + 1, changes = changes + 1;\n\

@@ -1,8 +1,8 @@
 //! Redis with an append-only file that is synced before each answer.
 //!
-//! A session is a connection. Its transactions append a record to a list, replace a value, and count
-//! both. The server rewrites its file all the time, because it may grow little: then it renames new
-//! files, and deletes old ones.
+//! A session is a connection. Its transactions append a record to a list, replace a value, and
+//! count both. The server rewrites its file all the time, because it may grow little: then it
+//! renames new files, and deletes old ones.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

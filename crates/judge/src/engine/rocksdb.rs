@@ -1,9 +1,9 @@
 //! RocksDB, through the C interface of its library and Python's `ctypes`.
 //!
 //! A database belongs to one process, so each session is a process with a database of its own. A
-//! transaction is a batch that adds a record and counts the records. The memory table is as small as
-//! RocksDB allows and the records are compacted often, so that it writes new tables and removes logs
-//! all the time.
+//! transaction is a batch that adds a record and counts the records. The memory table is as small
+//! as RocksDB allows and the records are compacted often, so that it writes new tables and removes
+//! logs all the time.
 
 use std::io;
 use std::process::Command;

@@ -30,7 +30,7 @@ fn judged(history: &History, counts: [u64; 4], cut: usize) -> Result<Vec<usize>,
 use Moment::{Begin, Done, Refused};
 
 #[test]
-fn what_was_acknowledged_is_there_and_nothing_that_had_not_begun() {
+fn acknowledged_transactions_are_required_and_unbegun_ones_refused() {
     let history = history(&[(0, 0, Begin), (0, 0, Done), (0, 1, Begin), (0, 1, Done)]).unwrap();
     assert_eq!(judged(&history, [2, 0, 0, 0], 4).unwrap(), [2, 0, 0, 0]);
     assert!(judged(&history, [1, 0, 0, 0], 4).unwrap_err().contains("floor: transaction 2"));
@@ -42,7 +42,7 @@ fn what_was_acknowledged_is_there_and_nothing_that_had_not_begun() {
 }
 
 #[test]
-fn who_is_there_began_after_what_is_not_had_ended() {
+fn a_survivor_requires_all_that_ended_before_it_began() {
     // Nothing promises the second database's transaction, but the first one's came after it.
     let after = history(&[(1, 0, Begin), (1, 0, Done), (0, 0, Begin), (0, 0, Done)]).unwrap();
     assert!(judged(&after, [1, 0, 0, 0], 4).unwrap_err().contains("no prefix of history"));
@@ -68,7 +68,7 @@ fn a_step_that_the_model_does_may_not_be_refused() {
 }
 
 #[test]
-fn of_an_unaligned_record_the_first_page_may_be_there_and_no_other_part() {
+fn first_page_of_an_unaligned_record_may_survive_and_no_other_part() {
     let scenario = Scenario::named("writers").unwrap();
     assert_eq!(scenario.promise, Promise::History);
     let places = Places { index: 0, actor_count: 3 };

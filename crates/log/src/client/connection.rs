@@ -186,7 +186,8 @@ impl Client {
             Unanswered::Gone(e) if matches!(e.kind(), ErrorKind::WouldBlock) => {
                 let waited = ANSWER_WAIT.as_secs();
                 let text = format!(
-                    "{socket}: no answer for {waited} s: if the daemon is stopped, let it go on (kill -CONT)"
+                    "{socket}: no answer for {waited} s: if the daemon is stopped, let it go on \
+                     (kill -CONT)"
                 );
                 Err(LogError::Daemon(text))
             }

@@ -8,8 +8,8 @@
 //! - Memory that outlived the machine on a disk is not used.
 //! - A process with another `memory` option uses the memory that is there.
 //!
-//! `DIR/incarnation` is not synced. After a power cut it may hold anything, and the memory that it named
-//! is gone.
+//! `DIR/incarnation` is not synced. After a power cut it may hold anything, and the memory that it
+//! named is gone.
 //!
 //! A directory on NVRAM is named by the UUID that the log was made with, also of a copy. So it has
 //! a file `owner` with the log's directory. The shared memory has a file `log` with the path of
@@ -198,7 +198,7 @@ pub(crate) fn make_memory(
             },
         );
     let folder = made.map_err(|e| {
-        // Else it would name what is another's.
+        // The file must not name memory that this process did not make.
         let _ = remove_if_there(root, INCARNATION);
         at(&memory)(e)
     })?;
@@ -270,7 +270,8 @@ enum Named {
 fn own_memory(root: &Folder, memory: &Path) -> Result<Named> {
     let refuse = |why: String| {
         Err(LogError::Incompatible(format!(
-            "{}, the shared memory of the log, {why}: end all processes that use the log and remove {}",
+            "{}, the shared memory of the log, {why}: end all processes that use the log and \
+             remove {}",
             memory.display(),
             root.at(INCARNATION).display(),
         )))
@@ -336,9 +337,9 @@ pub(crate) fn nvram_of(
         Err(e) if e.kind() == ErrorKind::NotFound && may_hold => {
             let own = path.display();
             return Err(LogError::Incompatible(format!(
-                "the NVRAM directory {own} is missing: records that were synced may be nowhere else. Is it \
-                 mounted? To give those up, end all processes that use the log and make an empty one: mkdir \
-                 -m 700 {own}"
+                "the NVRAM directory {own} is missing: records that were synced may be nowhere \
+                 else. Is it mounted? To give those up, end all processes that use the log and \
+                 make an empty one: mkdir -m 700 {own}"
             )));
         }
         Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -363,10 +364,11 @@ pub(crate) fn nvram_of(
     let file = own.at(OWNER);
     let (own, file, path) = (path.display(), file.display(), root.path().display());
     Err(LogError::Incompatible(format!(
-        "{own} holds records of the log in {}, and {path} is a copy of that. If it is that log, moved as a \
-         whole or mounted anew: remove {file}. If that log is gone and this an older copy: empty {own}. To \
-         use both: give this one another nvram_name, 32 hexadecimal digits, in {path}/service.json and make its \
-         directory on the NVRAM, onejournal-NVRAM_NAME; it begins with what is in its files",
+        "{own} holds records of the log in {}, and {path} is a copy of that. If it is that log, \
+         moved as a whole or mounted anew: remove {file}. If that log is gone and this an older \
+         copy: empty {own}. To use both: give this one another nvram_name, 32 hexadecimal digits, \
+         in {path}/service.json and make its directory on the NVRAM, onejournal-NVRAM_NAME; it \
+         begins with what is in its files",
         owner.log
     )))
 }

@@ -80,9 +80,9 @@ impl Options {
     pub fn check(&self) -> Result<()> {
         match (self.durability, &self.nvram) {
             (Some(class), None) => Err(LogError::Usage(format!(
-                "durability={} without an NVRAM directory: durability says what that directory survives. Name the \
-                 directory, too (nvram=DIR in a URI, --nvram DIR), or leave durability out: without NVRAM a log has \
-                 the durability of its disk",
+                "durability={} without an NVRAM directory: durability says what that directory \
+                 survives. Name the directory, too (nvram=DIR in a URI, --nvram DIR), or leave \
+                 durability out: without NVRAM a log has the durability of its disk",
                 class.name()
             ))),
             _ => Ok(()),
@@ -171,7 +171,8 @@ fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
     let file = file.display();
     if settings.format != FORMAT {
         let text = format!(
-            "{file}: format {} is not known: open the log with the version of OneJournal that made it",
+            "{file}: format {} is not known: open the log with the version of OneJournal that made \
+             it",
             settings.format
         );
         return Err(LogError::Incompatible(text));
@@ -201,7 +202,8 @@ fn refuse_other_medium(path: &Path, settings: &Settings, options: &Options) -> R
                 None => "in ordinary memory".into(),
             };
             let text = format!(
-                "{} was made with its lanes {found}, and keeps them there: name the same NVRAM directory, or none",
+                "{} was made with its lanes {found}, and keeps them there: name the same NVRAM \
+                 directory, or none",
                 path.display()
             );
             Err(LogError::Incompatible(text))

@@ -9,7 +9,8 @@
 //!     incarnation           names this incarnation's shared memory (`incarnation`)
 //!     group.log             the group log, where lanes are ordinary memory
 //!     streams/NAME/         stream.json, log files, head
-//! /dev/shm/onejournal-ID/   log: path of DIR; control, lane-ID: words; chunk-NNNN unless they are on NVRAM;
+//! /dev/shm/onejournal-ID/   log: path of DIR; control, lane-ID: words;
+//!                           chunk-NNNN unless they are on NVRAM;
 //!                           client-ID-LEASE: words of a client of the daemon, locked by it
 //! NVRAM/onejournal-UUID/    owner, chunk-NNNN
 //! ```
@@ -249,13 +250,13 @@ impl ServiceDirectory {
             // user.
             self.leave()?;
             remove_memory(memory)?;
-            // What was not given of the last hour is given by the next one. After the memory, which
-            // holds the limit that those who use it go by.
+            // Lowers the kept limit to the first USN that was not given: the next memory begins
+            // there. Until the memory is removed, its users give USNs up to the old limit.
             let base = control.usn_base();
             let limit = control.usn_limit();
             let now = clock::usn_at(base, clock::monotonic_ns());
             let given = now.max(control.highest_usn());
-            // Nor is it synced: the one before is good, too.
+            // Not synced: the previous limit is not lower, so it is valid, too.
             if let Err(e) = self.write_usn_limit(given.saturating_add(1).min(limit), false) {
                 tracing::warn!("the limit of USNs that is kept stays: {e}");
             }
@@ -322,7 +323,8 @@ impl ServiceDirectory {
                 Err(LogError::Usage("all numbers of streams were used: use another log".into()))
             }
             None => Err(LogError::Usage(format!(
-                "there are {STREAM_COUNT_MAX} streams, and no log has more: remove one (onejournal log rm), or use another log"
+                "there are {STREAM_COUNT_MAX} streams, and no log has more: remove one (onejournal \
+                 log rm), or use another log"
             ))),
         }
     }
@@ -466,7 +468,7 @@ impl Host for ServiceDirectory {
             folder.sync().map_err(&failed)?;
         }
         self.chunks.lock().remove(&index);
-        // Whoever maps it still has no use for it; its memory is free for others.
+        // Processes that still map the old file have no use for it, so its memory is freed.
         old.set_len(0).map_err(&failed)
     }
 

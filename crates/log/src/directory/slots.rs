@@ -80,7 +80,8 @@ impl Slots {
         }
         let path = self.0.path().display();
         Err(LogError::Usage(format!(
-            "{CLIENT_COUNT_MAX} processes use {path} already: end one, or let a daemon serve the log (onejournal logd)"
+            "{CLIENT_COUNT_MAX} processes use {path} already: end one, or let a daemon serve the \
+             log (onejournal logd)"
         )))
     }
 

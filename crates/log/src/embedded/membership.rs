@@ -89,8 +89,8 @@ impl Membership {
         self.now.read()
     }
 
-    /// The service, without waiting. `None` if this process is leaving it. A forked process may ask:
-    /// the thread that was leaving does not exist in it.
+    /// The service, without waiting. `None` if this process is leaving it. A forked process may
+    /// ask: the thread that was leaving does not exist in it.
     pub(super) fn now_if_free(&self) -> Option<RwLockReadGuard<'_, Joined>> {
         self.now.try_read()
     }

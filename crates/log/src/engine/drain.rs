@@ -71,9 +71,9 @@ impl Service {
 
     /// Makes the caller the drainer of the lane, if it has none.
     ///
-    /// The lane's writer can write the word, too. This process knows which of its threads drain. So if
-    /// the word names this process and none of them drains, the word is ignored, and the writer cannot
-    /// make this process wait for itself.
+    /// The lane's writer can write the word, too. This process knows which of its threads drain. So
+    /// if the word names this process and none of them drains, the word is ignored, and the writer
+    /// cannot make this process wait for itself.
     pub(crate) fn claim_drainer<'a>(&self, lane: &'a Lane) -> Option<Drainer<'a>> {
         let alone = lane.draining.try_lock()?;
         let me = self.host.client();

@@ -31,7 +31,7 @@ impl Service {
         control.wait_arrivals(missing, Duration::from_nanos(write_ns / 2).min(GATHER_MAX));
     }
 
-    /// Notes that `taken_count` streams were taken from those that wait.
+    /// Notes that the leader took `taken_count` of the waiting streams.
     pub(crate) fn took(&self, taken_count: usize) {
         self.control.count_taken(taken_count as u64);
     }
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_expected_as_took_part_and_nobody_by_who_writes_alone() {
+    fn leader_expects_as_many_streams_as_the_last_commit_had() {
         let test_dir = TestDirectory::new();
         let (_, service) = test_dir.join();
         let control = &service.control;

@@ -102,8 +102,8 @@ impl Service {
         match self.control.is_aborted() {
             false => self.control.check(),
             true => Err(LogError::Aborted(
-                "the group log could not be written. Nothing that was synced is lost: repair the disk, end all programs \
-                 that use the log, then run onejournal log gc"
+                "the group log could not be written. Nothing that was synced is lost: repair the \
+                 disk, end all programs that use the log, then run onejournal log gc"
                     .into(),
             )),
         }
@@ -205,7 +205,7 @@ impl Service {
             position = self.begin_round(device)?;
             entry = encode(&position);
         }
-        // Else it could be written over what others need.
+        // If the words are lost, `position` is wrong: the write could destroy other entries.
         self.control.check()?;
         self.latched(device.write_durable(position.offset, &entry).map_err(LogError::from))?;
         self.control.entry_written(position, entry.len() as u64);
@@ -231,7 +231,7 @@ impl Service {
             };
             let drained = lane.words.drained();
             let is_needed = drained < lane.words.synced();
-            // What the group log holds of a stream whose words are lost is nowhere else.
+            // Only the group log may hold the records of a stream whose words are lost.
             lane.words.check()?;
             if is_needed
                 && let Err(e) = self.drain_within(&lane, limit.min(others_limit(&lane)))

@@ -101,8 +101,8 @@ impl Lane {
         self.host.control().chunk_owner(index) == Some(self.identity().stream)
     }
 
-    /// The spans that are in chunks, by ordinal. The writer can change the table, so entries of chunks
-    /// that the stream does not own, and of spans that no stream can have, are left out.
+    /// The spans that are in chunks, by ordinal. The writer can change the table, so entries of
+    /// chunks that the stream does not own, and of spans that no stream can have, are left out.
     pub(crate) fn chunks(&self) -> Vec<(u64, usize)> {
         let settings = self.host.settings();
         let mut chunks = self.words.chunks();
@@ -196,13 +196,13 @@ impl Lane {
         let why = match self.words.aborted() {
             None => return self.words.check(),
             Some(Abort::Io) => {
-                "its log files could not be written. Nothing that was appended is lost: repair the disk, then run \
-                 onejournal log discard-damaged, which brings it to them"
+                "its log files could not be written. Nothing that was appended is lost: repair the \
+                 disk, then run onejournal log discard-damaged, which brings it to them"
             }
             Some(Abort::Removed) => "it was removed: open it again, which makes a new one",
             Some(Abort::Lane) => {
-                "its writer's memory is damaged. What is in its log files can be read; to write it again, run \
-                 onejournal log discard-damaged, which gives up the rest"
+                "its writer's memory is damaged. The records in its log files can be read; to \
+                 write it again, run onejournal log discard-damaged, which gives up the rest"
             }
         };
         Err(LogError::Aborted(format!("stream {}: {why}", self.name)))

@@ -101,8 +101,8 @@ impl Service {
         }
         let next = self.next_ordinal(lane);
         if ordinal > next {
-            // The daemon before this one freed the chunks between, and died before it could say that the
-            // pool is full: the append begins again.
+            // The daemon before this one freed the chunks between, and died before it could say
+            // that the pool is full: the append begins again.
             let pool_bytes = self.host.settings().pool_bytes();
             return Err(LogError::Full { pool_bytes, waited_ms: 0 });
         }
@@ -167,7 +167,8 @@ impl Service {
         Ok(())
     }
 
-    /// The lane of the stream. `None`: the stream is removed or damaged. Its next opener gets the error.
+    /// The lane of the stream. `None`: the stream is removed or damaged. Its next opener gets the
+    /// error.
     fn lane_if_sound(&self, stream: StreamId) -> Result<Option<Arc<Lane>>> {
         match self.lane_of(stream) {
             Err(e) if e.is_of_one_stream() => Ok(None),
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_another_made_longer_is_not_held_against_whoever_had_it() {
+    fn lane_is_not_blamed_for_growth_of_a_chunk_it_no_longer_owns() {
         let test_dir = TestDirectory::new();
         let (_, service) = &test_dir.join();
         let (lane, other) = (&make_lane(service, "a"), &make_lane(service, "b"));

@@ -64,7 +64,7 @@ impl Service {
         }
         let holder = lane.words.remote().unwrap_or(0);
         let appended = lane.words.appended();
-        // Else the chunk may be another's, or the span one that is drained.
+        // If words are lost, the chunk may belong to another stream, or the span may be drained.
         self.control.check()?;
         lane.words.check()?;
         self.renew_chunk(index, holder)?;
@@ -82,7 +82,8 @@ impl Service {
         if self.control.chunk_holder(index) == holder {
             return Ok(());
         }
-        // A process that dies here leaves a file whose name may be gone after a power cut. No table names it.
+        // A process that dies here leaves a file whose name may be gone after a power cut. No table
+        // names it.
         self.control.begin_replacing(index);
         self.host.replace_chunk(index)?;
         self.control.set_chunk_holder(index, holder);
@@ -174,7 +175,7 @@ impl Service {
     /// allocates or frees.
     pub(crate) fn free_lost_chunks(&self, lane: &Lane) -> Result<()> {
         let chunks = lane.chunks();
-        // Else chunks that it names would be freed.
+        // If the words are lost, the table seems empty, and chunks that it named would be freed.
         lane.words.check()?;
         for index in 0..self.host.settings().chunk_count as usize {
             let named = chunks.iter().find(|(_, named)| *named == index);
@@ -200,7 +201,8 @@ impl Service {
     /// Frees all chunks of a stream that was removed. The caller holds the service's lock.
     pub(crate) fn free_all_chunks(&self, stream: StreamId) -> Result<()> {
         for index in 0..self.host.settings().chunk_count as usize {
-            // A process that was freeing it already is dead: no other does with a stream that is no more.
+            // A process that was freeing it already is dead: no other does with a stream that is no
+            // more.
             if self.control.chunk_owner(index) == Some(stream) {
                 Allocation::end(&*self.host.chunk(index)?)?;
                 self.control.free_chunk(index);

@@ -41,7 +41,7 @@ impl Lane {
                 }
             }
         }
-        // Else an end that is none would be believed.
+        // If the words are lost, `end` is not the end of the stream.
         self.words.check()?;
         if found.is_empty() && at.0 < end {
             return Err(self.no_record(at, failure));

@@ -80,14 +80,14 @@ fn find_lent_chunks(service: &Service) -> Result<()> {
             identity.stream == allocation.stream && identity.salt == allocation.salt
         };
         if !streams.iter().any(|(_, meta)| is_of(meta.identity())) {
-            // Of a stream that was removed.
+            // The stream of the chunk was removed.
             Allocation::end(&*memory)?;
             continue;
         }
         let words = host.lane_words(allocation.stream)?;
         service.control.adopt_chunk(index, allocation.stream);
-        // The stream's writer could write that header: what cannot be is the stream's trouble alone, and
-        // its chunks stay as they are.
+        // The stream's writer could write that header. An impossible or repeated ordinal in it
+        // makes only this stream damaged, and its chunks stay as they are.
         let is_sound =
             allocation.ordinal < ORDINAL_MAX && allocation.ordinal < u64::MAX / 2 / chunk_bytes;
         match is_sound && !words.has_entry(allocation.ordinal) {
@@ -162,7 +162,7 @@ impl Service {
         let store = self.host.store(&lane.name)?;
         let quarantine = Quarantine::open(&*store, lane.identity())?;
         let covers = covers(self, lane, pieces, &quarantine)?;
-        // Else what is in chunks would be missed.
+        // If the words are lost, the table does not name the chunks that hold records.
         words.check()?;
         let mut composite = Composite { segments, covers: &covers, quarantine: &quarantine };
         let end_max = composite.end();
@@ -211,7 +211,7 @@ impl Service {
             false => Err(LogError::Damaged {
                 stream: lane.name.to_string(),
                 at: Lsn(stored),
-                what: format!("something lies at {end}, far behind its log files"),
+                what: format!("there are bytes at {end}, far after the end of its log files"),
             }),
         }
     }
@@ -255,7 +255,8 @@ fn covers<'a>(
     }));
     for (ordinal, index) in lane.chunks() {
         let memory = lane.chunk_memory(index)?;
-        // Its table was filled from such headers; of a lane that nobody had, nothing changes.
+        // The table names a chunk only after its header is written. A chunk without a header is
+        // being freed.
         let Some(allocation) = Allocation::read(&*memory)? else { continue };
         let begin = ordinal * chunk_bytes;
         let mut at = allocation.first.clamp(begin, begin + chunk_bytes);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leads_is_not_misled_by_streams_that_had_the_index_before() {
+    fn leader_finds_the_stream_that_has_an_index_now_not_an_earlier_one() {
         let test_dir = TestDirectory::new();
         let (log, other) = (test_dir.open(), test_dir.open());
         let control = &log.service().control;
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_while_the_last_one_goes_keeps_the_memory() {
+    fn process_that_joins_while_the_last_one_leaves_keeps_the_memory() {
         // Also if it has left again: it may have appended something.
         for stays in [true, false] {
             let test_dir = TestDirectory::new();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_drained_of_a_removed_stream_is_not_drained() {
+    fn removal_frees_undrained_chunks_without_draining_them() {
         let test_dir = TestDirectory::new();
         let (_, service) = test_dir.join();
         let lane = make_lane(&service, "short");
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_whoever_died_while_removing_are_freed() {
+    fn chunks_are_freed_after_a_process_died_while_it_removed_the_stream() {
         let test_dir = TestDirectory::new();
         let (log, other) = (test_dir.open(), test_dir.open());
         let stream = log.stream("half").expect("stream");
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_a_stream_that_is_damaged_keeps_nobody_from_the_group_log() {
+    fn regression_damaged_stream_does_not_keep_others_from_the_group_log() {
         let test_dir = TestDirectory::new();
         // Without flush workers, which would drain it.
         let ((_, service), (_, other)) = (test_dir.join(), test_dir.join());

@@ -86,7 +86,8 @@ impl<P: PartialEq> StallTimeout<P> {
         StallTimeout { limit, since: Instant::now(), seen }
     }
 
-    /// An error when `seen`, the sign of progress, has been the same for the limit while `who` had to do `what`.
+    /// An error when `seen`, the sign of progress, has been the same for the limit while `who` had
+    /// to do `what`.
     pub(crate) fn check(&mut self, seen: P, who: Client, what: &str) -> Result<()> {
         if self.seen != seen {
             (self.seen, self.since) = (seen, Instant::now());

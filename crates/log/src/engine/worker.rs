@@ -111,7 +111,8 @@ impl Rounds {
         }
         let is_idle = since.elapsed() >= IDLE;
         if undrained_bytes == 0 {
-            // Nothing to write. But when the pool is tight, the last chunk of an idle lane is freed.
+            // Nothing to write. But when the pool is tight, the last chunk of an idle lane is
+            // freed.
             return is_tight && is_idle && !lane.words.chunks().is_empty();
         }
         let high = LANE_CHUNKS_HIGH as u64 * service.host.settings().chunk_bytes;

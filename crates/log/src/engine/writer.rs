@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! chunks:   | ... record | record | header, payload -> |      zeros
-//!                                 ^ position = the word `appended`; moves when the record is persistent
+//!                                 ^ position = the word `appended`
+//!                                   (moves when the record is persistent)
 //! ```
 //!
 //! An embedded service and a client of the daemon run the same code. The [`ChunkAllocator`] gives

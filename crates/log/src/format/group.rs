@@ -5,11 +5,12 @@
 //!
 //! header: magic u64, crc u32, version u32, salt u64, generation u64, sequence u64, step u32
 //! entry:  magic u32, crc u32, salt u64, sequence u64, length u32, pieces u32,
-//!         then for each piece LSN u64, stream u32, length u32; then the pieces' bytes; zeros to the step
+//!         then for each piece LSN u64, stream u32, length u32; then the pieces' bytes;
+//!         zeros to the step
 //! ```
 //!
-//! The newest valid header has the sequence number of the first entry. Entries follow each other with
-//! consecutive numbers. A piece consists of whole records.
+//! The newest valid header has the sequence number of the first entry. Entries follow each other
+//! with consecutive numbers. A piece consists of whole records.
 //!
 //! When the area is full, every stream is drained to its log files. Then a new header says that the
 //! next number begins at the front, and the area is used again.

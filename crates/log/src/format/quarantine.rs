@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_found_once_and_up_to_a_torn_end() {
+    fn each_kept_piece_is_found_once_up_to_a_torn_end() {
         let test_dir = tempfile::tempdir().expect("directory");
         let store =
             Directory::new(Folder::open(test_dir.path(), Trust::own()).expect("directory"), 0o600);

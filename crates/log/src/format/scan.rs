@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_whole_records_with_zeros_behind_them() {
+    fn runs_are_whole_records_with_the_zeros_after_them() {
         let (mut memory, starts) =
             stream(&[(1, 0), (5, 0), (700 << 10, 0), (900 << 10, 0), (3, 0)]);
         let end = memory.0.len() - 100;

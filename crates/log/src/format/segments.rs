@@ -215,9 +215,9 @@ impl Segments {
         Ok(())
     }
 
-    /// The file that begins at `first`. A file gets records only after its header is durable, and the
-    /// header is in one sector. So a header that is neither this one nor all zeros is damaged, or
-    /// belongs to another stream.
+    /// The file that begins at `first`. A file gets records only after its header is durable, and
+    /// the header is in one sector. So a header that is neither this one nor all zeros is damaged,
+    /// or belongs to another stream.
     fn open_one(&self, first: u64) -> Result<Found> {
         let file = self.store.open(&name_of(first))?;
         self.check_length(first, file.len_bytes()?)?;
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_over_the_borders_of_files() {
+    fn bytes_are_read_back_across_the_borders_of_files() {
         let test_dir = tempfile::tempdir().expect("directory");
         let mut segments = open(&test_dir).expect("open");
         assert_eq!((segments.first(), segments.end()), (None, 0));
@@ -589,7 +589,7 @@ mod tests {
         segments.write(0, &[1; 100]).expect("write");
         segments.make(100, 100).expect("make");
         let room_bytes = segments.end() - 100;
-        // Whoever made it died; it is filled with more than it was made for.
+        // The process that made the file died. The next one writes more than the file was made for.
         let mut segments = open(&test_dir).expect("open");
         let bytes = vec![2; usize::try_from(room_bytes).expect("small") + 4];
         segments.write(100, &bytes).expect("write");
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_damaged_header_is_given_up_with_all_behind_it() {
+    fn file_with_a_damaged_header_and_all_later_files_are_given_up() {
         let test_dir = tempfile::tempdir().expect("directory");
         let mut segments = open(&test_dir).expect("open");
         for first in [1000, 2000, 3000] {

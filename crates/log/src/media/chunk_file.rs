@@ -11,8 +11,8 @@ use device::{DeviceError, Durability, Nvram, Operation, Result};
 
 /// A chunk's file.
 pub(crate) struct ChunkFile {
-    /// Opened by this process, never the client's own descriptor, because a change of that one's
-    /// flags by the client would take effect here, too.
+    /// Opened by this process. A descriptor from the client would share its open file description,
+    /// whose flags the client can change.
     file: File,
     len_bytes: u64,
     durability: Durability,

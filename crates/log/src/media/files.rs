@@ -49,7 +49,7 @@ pub(crate) fn make_root(path: &Path, trust: Trust) -> Result<Folder> {
     }
     // Others may come to a socket in it, and find no name.
     let (root, _) = Folder::open_or_make(path, 0o711, trust).map_err(at(path))?;
-    // Else a power cut could take the whole directory.
+    // Without this sync, a power cut could remove the whole directory.
     sync_directory(&path.join(".."))?;
     Ok(root)
 }

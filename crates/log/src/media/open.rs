@@ -75,8 +75,9 @@ pub(crate) fn open_group(root: &Folder, len_bytes: u64, may_hold: bool) -> Resul
             let path = root.at(NAME);
             let path = path.display();
             return Err(LogError::Incompatible(format!(
-                "the group log {path} {found}: records that were synced may be nowhere else. Put it back; to give \
-                 those up, end all processes that use the log and make an empty one: truncate -s {len_bytes} {path}"
+                "the group log {path} {found}: records that were synced may be nowhere else. Put \
+                 it back; to give those up, end all processes that use the log and make an empty \
+                 one: truncate -s {len_bytes} {path}"
             )));
         }
         let zeros = vec![0; 1 << 20];

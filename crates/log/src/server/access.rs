@@ -13,7 +13,7 @@ use crate::{LogError, Result, StreamName};
 pub(super) enum Wish {
     Read,
     Write,
-    /// Know that the stream exists: allowed to those who may read or write.
+    /// Know that the stream exists. Allowed to users that may read or write.
     Know,
     /// Remove the stream, or give up what is damaged. Allowed to its owner only.
     Own,
@@ -52,8 +52,8 @@ pub(super) fn check(name: &StreamName, meta: &StreamMeta, peer: &Peer, wish: Wis
                     ", and only that user, the daemon's user and root may do that".to_owned()
                 }
                 _ => format!(
-                    ". To let a group in, stop the daemon and run: onejournal log permit --dir DIR --group GROUP {name}, \
-                     where DIR is the directory of the log"
+                    ". To let a group in, stop the daemon and run: onejournal log permit --dir DIR \
+                     --group GROUP {name}, where DIR is the directory of the log"
                 ),
             };
             let doing = match wish {

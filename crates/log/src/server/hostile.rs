@@ -250,7 +250,7 @@ fn garbage_in_a_lane_harms_its_own_stream_alone() {
 }
 
 #[test]
-fn what_cannot_be_is_not_taken_over() {
+fn impossible_report_of_a_client_is_not_taken_over() {
     let test_dir = test_directory(true);
     let _server = serve(&test_dir);
     let lies: [fn(u64) -> u64; 5] =
@@ -269,7 +269,7 @@ fn what_cannot_be_is_not_taken_over() {
 }
 
 #[test]
-fn what_a_client_appended_last_is_there_for_the_next() {
+fn last_records_of_a_client_are_there_for_the_next_client() {
     let test_dir = test_directory(true);
     let _server = serve(&test_dir);
     let mut end = 0;
@@ -282,7 +282,7 @@ fn what_a_client_appended_last_is_there_for_the_next() {
 }
 
 #[test]
-fn what_a_client_makes_longer_is_cut() {
+fn file_that_a_client_makes_longer_is_cut() {
     for is_nvram in [false, true] {
         let test_dir = test_directory(is_nvram);
         let server = serve(&test_dir);

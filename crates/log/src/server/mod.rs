@@ -192,7 +192,7 @@ fn listen(path: &Path, mode: u32) -> io::Result<(OwnedFd, Place)> {
             // It does not accept connections now, and may do so later.
             Err(e) if e.kind() != io::ErrorKind::WouldBlock => place.remove()?,
             _ => {
-                return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there"));
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "a process listens there"));
             }
         },
         Found::Other => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "is no socket")),

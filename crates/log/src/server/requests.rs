@@ -164,8 +164,8 @@ impl RequestHandler {
         if request.count != 0 {
             return self.allocate_early(peer.uid, lane, request.at, request.count);
         }
-        // The writer waits, and forgets what it was allocated for the append that fails now: those
-        // who each hold a part of what they need would wait for each other for ever.
+        // If this fails, the whole append fails, and its chunks are freed. Otherwise writers that
+        // each hold a part of the chunks they need would wait for each other for ever.
         let allocated = self.allocate_now(peer.uid, lane, request.at);
         let allocated = allocated.inspect_err(|_| self.service.free_unused(lane))?;
         Ok((Reply::of(&[1]), vec![allocated]))
@@ -294,7 +294,7 @@ impl RequestHandler {
         ])
     }
 
-    /// Names of streams after `name`, in order. Only those that the peer may know.
+    /// The names of the streams after `name` that the peer may know, in order.
     fn streams(&self, peer: &Peer, request: &Request) -> Result<Answer> {
         let mut names: Vec<String> = self
             .service

@@ -43,7 +43,7 @@ pub(super) fn check(
     if let Some(allocated) =
         Some(process.service.allocated_count()).filter(|allocated| *allocated > 0)
     {
-        return Err(format!("{allocated} chunks are nobody's and not free"));
+        return Err(format!("{allocated} chunks are still allocated"));
     }
     usns.sort_unstable();
     match usns.windows(2).find(|pair| pair[0].1 >= pair[1].1) {
@@ -100,8 +100,8 @@ pub(super) fn model_of(found: &FoundStreams, before: &Model) -> Model {
     for (name, stream) in found {
         let mut new = StreamModel::new(name, BEFORE);
         new.heads = vec![(stream.head, 0)];
-        // Two appends may have the same bytes at the same place, if the writer of one died. As in `compare`, one
-        // that was published goes before one that was not.
+        // If the writer of one append died, two appends may have the same bytes at the same place.
+        // As in `compare`, a published append goes before an unpublished one.
         let known = before.streams.iter().rev().filter(|s| s.name == *name);
         let known: Vec<&Appended> =
             known.flat_map(|s| s.records.iter().chain(s.void.iter().map(|(r, _)| r))).collect();

@@ -350,7 +350,8 @@ impl Host for SimHost {
         let new = ChunkFile::on_nvram(all.clone(), slot as u64 * len_bytes, len_bytes);
         let zeros = vec![0; usize::try_from(len_bytes).expect("small")];
         new.write_durable(0, &[&zeros])?;
-        // Who looks for the chunk finds the new one from here on; a power cut may bring the old one back.
+        // Who looks for the chunk finds the new one from here on; a power cut may bring the old one
+        // back.
         let store = machine.files.directory("chunks");
         let file = write_text(&store, &index.to_string(), &slot.to_string())?;
         machine.slots.lock().insert(index, slot);

@@ -258,7 +258,7 @@ fn an_entry_is_never_larger_than_the_group_log() {
 }
 
 #[test]
-fn a_removed_stream_takes_nothing_from_those_who_have_it_open() {
+fn append_to_a_removed_stream_fails_and_leaves_no_chunk() {
     let machine = machine(Medium::Nvram);
     let [one, other] = [(); 2].map(|()| Process::join(&machine).expect("join"));
     let lane = one.make("a").expect("stream");

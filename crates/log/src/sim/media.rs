@@ -12,7 +12,7 @@ use fault::crash;
 /// Stores `data`. If the process dies in the middle, only the first half is stored.
 fn store_or_crash(data: &[u8], store: impl Fn(&[u8]) -> Result<()>) -> Result<()> {
     if crash::crashes_here() {
-        // It is dead already: nobody hears of an error.
+        // The process dies here, so it cannot see an error.
         let _ = store(&data[..data.len() / 2]);
         crash::crash();
     }

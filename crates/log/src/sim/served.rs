@@ -223,7 +223,7 @@ impl Served {
         let now = self.machine.now();
         let stream = self.model.live(name).expect("it has a lease");
         match appended {
-            // Nobody knows until the next writer asks.
+            // The client died. The next writer finds out whether the records are there.
             None => {}
             Some(Ok(last)) => {
                 stream.doubt = None;
@@ -383,7 +383,7 @@ impl Served {
         let words = self.machine.words_count();
         match (allocated, words) {
             (Some(0), 0) => Ok(()),
-            left => Err(format!("chunks and words of clients that nobody has: {left:?}")),
+            left => Err(format!("chunks and words of clients that are left over: {left:?}")),
         }
     }
 }

@@ -62,7 +62,7 @@ pub(super) struct Mix {
     /// Whether operations may fail.
     pub(super) has_faults: bool,
     /// Only one stream, and batches of records of one length. The bytes that one boot leaves then
-    /// look like those that the next one writes.
+    /// look like the bytes that the next boot writes.
     pub(super) is_narrow: bool,
     /// A daemon's clients do all operations.
     pub(super) is_served: bool,
@@ -173,7 +173,7 @@ impl Workload {
             return Ok(None);
         }
         let lane = self.process.open(name)?;
-        Ok(Some(lane.expect("nobody removed it")))
+        Ok(Some(lane.expect("it was not removed")))
     }
 
     fn make(&mut self, name: &str) -> Result<()> {
@@ -198,7 +198,7 @@ impl Workload {
         }
         match self.rng.u8(..20) {
             0..8 => self.rng.usize(1..200),
-            // Of one length: what is left of one record may look like the next.
+            // Records of one length: the rest of one record may look like the next record.
             8..11 => 40,
             11..17 => self.rng.usize(1..5000),
             _ => self.rng.usize(1..=most),

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn bytes_that_are_no_request_are_refused() {
         let good = Request::new(Kind::Hello).encode();
         assert!(Request::decode(good.as_bytes()).is_ok());
         let change = |at: usize, byte: u8| {

@@ -84,7 +84,7 @@ impl RemoteWords {
 
     /// Removes the file.
     pub(crate) fn remove(&self) {
-        // Left behind it is removed with the memory or with the stream.
+        // After a failure, the file is removed with the memory or with the stream.
         let _ = remove_if_there(&self.memory, &self.name);
     }
 

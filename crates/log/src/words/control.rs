@@ -389,8 +389,8 @@ impl Control {
     }
 
     pub(super) fn take_pending_word(&self, index: usize, indexes: &mut Vec<usize>) {
-        // The look costs no exclusive access to the cache line. A bit that it misses is its waiter's, who tries to
-        // lead next.
+        // The look costs no exclusive access to the cache line. A bit that it misses is its
+        // waiter's, who tries to lead next.
         if self.0.peek(at::PENDING + index) == 0 {
             return;
         }
@@ -488,7 +488,8 @@ impl Control {
         self.0.set(owner_at(index), stream.owner());
     }
 
-    /// Begins to free a chunk of `stream`. `false`: it has another owner, or another process frees it.
+    /// Begins to free a chunk of `stream`. `false`: it has another owner, or another process frees
+    /// it.
     pub(crate) fn begin_freeing(&self, index: usize, stream: StreamId) -> bool {
         let owner = stream.owner();
         self.0.exchange(owner_at(index), owner, owner | FREEING).is_ok()

@@ -98,7 +98,8 @@ fn all_words(words: &SharedWords) -> Vec<u64> {
 proptest! {
     #![proptest_config(onejournal_testing::proptest_config!(2000))]
 
-    /// The lane's own words change as the client reports, inside the chunks that the daemon allocated, or not at all.
+    /// The lane's own words change as the client reports, inside the chunks that the daemon
+    /// allocated, or not at all.
     #[test]
     fn a_report_moves_the_end_inside_the_streams_own_chunks_or_not_at_all(
         client in hostile_client(),

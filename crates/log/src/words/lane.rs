@@ -415,7 +415,8 @@ fn entry(ordinal: u64) -> usize {
 /// Bits of an entry that have the chunk; the others have the span.
 const CHUNK_BITS: u32 = 16;
 
-/// The span and the chunk in the table's entry at `slot`. `None` if it has none, or what cannot be an entry there.
+/// The span and the chunk in the table's entry at `slot`. `None` if it has none, or what cannot be
+/// an entry there.
 fn decode_entry(slot: usize, word: u64) -> Option<(u64, usize)> {
     let chunk = usize::try_from(word & 0xffff).expect("16 bits").checked_sub(1)?;
     let ordinal = word >> CHUNK_BITS;
@@ -423,14 +424,14 @@ fn decode_entry(slot: usize, word: u64) -> Option<(u64, usize)> {
     is_entry.then_some((ordinal, chunk))
 }
 
-/// Orders the reads of this thread before it before all its accesses after it: what was read of a chunk is older than
-/// a word that is read next.
+/// Orders the reads of this thread before it before all its accesses after it: what was read of a
+/// chunk is older than a word that is read next.
 pub(crate) fn after_reads(words: &LaneWords) {
     words.0.fence_reads();
 }
 
-/// Orders what this thread read and wrote before it before what it writes after it: bytes that are stored next are
-/// not seen by a thread that does not see the words yet.
+/// Orders what this thread read and wrote before it before what it writes after it: bytes that are
+/// stored next are not seen by a thread that does not see the words yet.
 pub(crate) fn before_writes(words: &LaneWords) {
     words.0.fence_writes();
 }
@@ -450,8 +451,8 @@ impl Appender {
     }
 }
 
-/// The right to take bytes out of a lane. It is not released by a drop: a thread that panics keeps it, and the next
-/// holder marks the lane suspect.
+/// The right to take bytes out of a lane. It is not released by a drop: a thread that panics keeps
+/// it, and the next holder marks the lane suspect.
 #[must_use]
 pub(crate) struct DrainerClaim(LaneWords);
 
@@ -463,7 +464,8 @@ impl DrainerClaim {
         words.0.set(at::DRAINED, end);
     }
 
-    /// Tells all processes that have the stream open that it was removed, and that nothing of it is left to write.
+    /// Tells all processes that have the stream open that it was removed, and that nothing of it is
+    /// left to write.
     pub(crate) fn mark_removed(&self) {
         let DrainerClaim(words) = self;
         words.0.set(at::ABORTED, Abort::Removed as u64);
@@ -538,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_claimed_from_nobody_and_from_the_dead() {
+    fn lease_is_claimed_when_it_is_free_or_its_holder_is_dead() {
         let lane = lane();
         let (one, two) = (Client::new(0, 1), Client::new(1, 2));
         assert_eq!(lane.claim_lessee(one, |_| false), Some(Client::NOBODY));

@@ -167,13 +167,13 @@ impl Memory {
         half!(self, index, half => half.fetch_add(1, SeqCst)).wrapping_add(1)
     }
 
-    /// Counts a change, and wakes the threads that wait for one. If none is counted at `waiters`, this makes no system
-    /// call.
+    /// Counts a change, and wakes the threads that wait for one. If none is counted at `waiters`,
+    /// this makes no system call.
     ///
-    /// A waiter counts itself before it compares the number of changes for the last time. The number is changed
-    /// before the waiters are counted. The two fences order these pairs, so either the waiter sees the change or it
-    /// is seen. A process that dies while it waits stays counted: each change then makes a system call, and nothing
-    /// else happens.
+    /// A waiter counts itself before it compares the number of changes for the last time. The
+    /// number is changed before the waiters are counted. The two fences order these pairs, so
+    /// either the waiter sees the change or it is seen. A process that dies while it waits stays
+    /// counted: each change then makes a system call, and nothing else happens.
     pub(super) fn change_and_wake(&self, index: usize, waiters: usize) {
         self.change(index);
         self.fence();
@@ -190,7 +190,8 @@ impl Memory {
         at!(self, waiters, word => word.fetch_sub(1, Relaxed));
     }
 
-    /// Sleeps while the number of changes is `seen`, for at most `limit`, without being counted as a waiter.
+    /// Sleeps while the number of changes is `seen`, for at most `limit`, without being counted as
+    /// a waiter.
     pub(super) fn sleep(&self, index: usize, seen: u32, limit: Duration) {
         match &self.0 {
             Backing::Mapped(words) => words.wait(index, seen, limit),
@@ -235,8 +236,8 @@ impl Memory {
     }
 }
 
-/// Orders the reads of this thread before it before all those after it, where the kernel copied the words: an acquiring
-/// fence would have no atomic load to pair with.
+/// Orders the reads of this thread before it before all those after it, where the kernel copied the
+/// words: an acquiring fence would have no atomic load to pair with.
 pub(super) fn fence_after_copy() {
     fence(true, SeqCst);
 }

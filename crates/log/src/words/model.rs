@@ -130,7 +130,8 @@ impl ModelWords {
         &self.shared.halves[&index].0
     }
 
-    /// Sleeps without a limit: a wake-up that is lost is a deadlock, which the model checker reports.
+    /// Sleeps without a limit: a wake-up that is lost is a deadlock, which the model checker
+    /// reports.
     pub(super) fn wait(&self, index: usize, seen: u32) {
         let (half, sleepers) = &self.shared.halves[&index];
         let guard = sleepers.lock.lock().expect("no thread panics");

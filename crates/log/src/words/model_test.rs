@@ -188,8 +188,8 @@ fn a_chunk_is_used_again() {
     allocator.join().expect("no panic");
 }
 
-/// 2 and 3, while a drainer dies after any step: the next one finishes what it began, and another stream gets the
-/// chunk.
+/// 2 and 3, while a drainer dies after any step: the next one finishes what it began, and another
+/// stream gets the chunk.
 fn a_drainer_may_die(first_steps: usize) {
     let (owner, next) = (StreamId(0), StreamId(1));
     let RecordInChunk { control, words, chunk } = RecordInChunk::of(owner);

@@ -64,11 +64,12 @@ fn steady(words: &impl ClientWords, index: usize) -> Result<u64> {
 }
 
 impl LaneWords {
-    /// Takes over a report if it can be true. `known` is the end that was believed before the report was read, and
-    /// `owns` says whether a chunk is the stream's.
+    /// Takes over a report if it can be true. `known` is the end that was believed before the
+    /// report was read, and `owns` says whether a chunk is the stream's.
     ///
-    /// The end can be one if it is not before `known`, is the end of a record, and is inside a chunk that the stream
-    /// has. Chunks are allocated one after the other: a stream that has the last one has all that are not drained.
+    /// The end can be one if it is not before `known`, is the end of a record, and is inside a
+    /// chunk that the stream has. Chunks are allocated one after the other: a stream that has the
+    /// last one has all that are not drained.
     pub(crate) fn take_over_report(
         &self,
         known: u64,

@@ -1,5 +1,5 @@
-//! A service with a daemon: what its clients append is there, also after clients and daemon were ended
-//! and started again.
+//! A service with a daemon: what its clients append is there, also after clients and daemon were
+//! ended and started again.
 
 use crate::common;
 
@@ -35,7 +35,7 @@ impl Served for TestDirectory {
 }
 
 #[test]
-fn what_clients_sync_is_read_back_by_the_same_the_next_and_after_a_reboot() {
+fn synced_records_are_read_back_by_any_client_and_after_a_reboot() {
     on_both(|test_dir| {
         let mut expected = Vec::new();
         for round in 0..6 {
@@ -114,7 +114,7 @@ fn streams_are_listed_read_truncated_and_removed() {
 }
 
 #[test]
-fn a_directory_is_a_daemons_or_of_those_who_open_it() {
+fn directory_is_either_served_by_a_daemon_or_opened_by_processes() {
     on_both(|test_dir| {
         let server = test_dir.serve();
         let error = Log::open(test_dir.log(), &test_dir.options()).err().expect("served");
@@ -251,8 +251,8 @@ fn clients_go_on_when_the_daemon_is_back() {
     });
 }
 
-/// The daemon may have carried the call out before it died. So a directory that cannot be opened instead does not make
-/// the call a refused one.
+/// The daemon may have carried the call out before it died. So a directory that cannot be opened
+/// instead does not make the call a refused one.
 #[test]
 fn regression_a_lost_daemon_leaves_the_outcome_unknown() {
     on_both(|test_dir| {
@@ -375,7 +375,8 @@ fn damage_is_read_up_to_and_given_up_by_decision() {
         drop((stream, log));
         server.stop().expect("stop");
         test_dir.reboot();
-        // What the group log held is repaired by this process, and not known in the next one any more.
+        // What the group log held is repaired by this process, and not known in the next one any
+        // more.
         drop(test_dir.serve());
         test_dir.reboot();
         let path = test_dir.log().join("streams/d/0000000000000000.seg");

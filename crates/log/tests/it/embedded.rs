@@ -1,5 +1,5 @@
-//! A service without a daemon: what was appended is read back, also after the processes, the machine or a
-//! writer went away.
+//! A service without a daemon: what was appended is read back, also after the processes, the
+//! machine or a writer went away.
 
 use crate::common;
 
@@ -20,7 +20,7 @@ impl Embedded for TestDirectory {
 }
 
 #[test]
-fn what_is_synced_is_read_back_by_the_same_the_next_and_the_first_after_a_reboot() {
+fn synced_records_are_read_back_at_once_later_and_after_a_reboot() {
     on_both(|test_dir| {
         let mut expected = Vec::new();
         for round in 0..6 {
@@ -57,7 +57,8 @@ fn a_log_that_cannot_be_leaves_nothing() {
     assert!(told.contains(&missing.display().to_string()), "{told}");
     // Ordinary memory, which is durable for its processes only, has to be asked for by that name.
     refused(&directory, &Options { durability: None, ..test_dir.options() });
-    // A class without a medium: of a directory, and of a daemon, whose medium the client does not choose.
+    // A class without a medium: of a directory, and of a daemon, whose medium the client does not
+    // choose.
     for path in [&directory, &test_dir.root.path().join("socket")] {
         let told = refused(path, &Options { nvram: None, ..test_dir.options() });
         assert!(told.contains("durability=process without an NVRAM directory"), "{told}");
@@ -82,7 +83,7 @@ fn records_of_every_size() {
 }
 
 #[test]
-fn who_closes_last_leaves_nothing_in_memory() {
+fn last_close_leaves_nothing_in_memory() {
     on_both(|test_dir| {
         let left = || -> usize {
             let is_nvram = |path: &std::path::Path| path.ends_with("nvram");
@@ -184,8 +185,8 @@ fn truncation_frees_whole_files_and_keeps_positions() {
     });
 }
 
-/// Two threads append in turn, each to its own stream, as fast as one can tell the other. In turn is
-/// what counts: appends that overlap may have the same number.
+/// Two threads append in turn, each to its own stream, as fast as one can tell the other. In turn
+/// is what counts: appends that overlap may have the same number.
 #[test]
 fn an_append_that_began_later_has_a_larger_number_in_any_stream() {
     const ROUNDS: u64 = 20_000;
@@ -272,7 +273,8 @@ fn damage_is_told_from_a_torn_end() {
         stream.flush().expect("free the chunk");
         drop((stream, log));
         test_dir.reboot();
-        // What the group log held is repaired by this process, and not known in the next one any more.
+        // What the group log held is repaired by this process, and not known in the next one any
+        // more.
         drop(test_dir.open());
         test_dir.reboot();
         let path = test_dir.root.path().join("streams/d/0000000000000000.seg");
@@ -337,7 +339,7 @@ fn a_group_log_that_is_gone_is_no_new_one() {
 }
 
 #[test]
-fn a_group_log_that_somebody_emptied_holds_again_what_is_in_memory() {
+fn emptied_group_log_gets_the_records_in_memory_again() {
     let test_dir = &TestDirectory::new(false);
     for number in 0..2 {
         let log = test_dir.open();
@@ -463,8 +465,8 @@ fn a_chunk_that_begins_in_the_middle_of_its_span_hides_nothing_that_was_drained(
     });
 }
 
-/// The chunk of an idle stream goes back to the pool; the next one for the same span is zeros before what is
-/// appended then, and recovery took those for the stream's.
+/// The chunk of an idle stream goes back to the pool; the next one for the same span is zeros
+/// before what is appended then, and recovery took those for the stream's.
 #[test]
 fn regression_a_chunk_lent_in_the_middle_of_its_span_hides_nothing() {
     on_both(|test_dir| {
@@ -539,7 +541,7 @@ fn a_damaged_stream_is_refused_alone_whatever_the_group_log_holds_of_it() {
         drop(log);
         test_dir.reboot();
     }
-    // The damage is repaired by somebody: what the group log held was not lost with its end.
+    // Once the file is repaired, the records that were in the group log are there, too.
     bytes = std::fs::read(&path).expect("log file");
     bytes[64 + 5 * 124 + 30] ^= 1;
     std::fs::write(&path, &bytes).expect("repair");
@@ -719,7 +721,7 @@ fn a_service_that_was_closed_has_used_up_no_more_usns_than_it_gave() {
 }
 
 #[test]
-fn who_opens_while_the_last_one_closes_finds_no_trouble() {
+fn open_succeeds_while_the_last_user_closes() {
     on_both(|test_dir| {
         std::thread::scope(|scope| {
             for name in ["a", "b"] {

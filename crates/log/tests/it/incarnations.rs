@@ -47,7 +47,7 @@ fn append(log: &Log, numbers: std::ops::Range<u64>, is_synced: bool) {
 
 fn numbers(log: &Log) -> Vec<u64> {
     let stream = log.stream("a").expect("stream");
-    // What is only in memory is not read.
+    // Records that are only in memory are not read.
     stream.flush().expect("flush");
     let found = records(&stream);
     let number = |bytes: &Vec<u8>| (0..256).find(|number| *bytes == payload(*number, 500));
@@ -174,7 +174,7 @@ fn nvram_that_is_not_mounted_is_no_empty_one() {
 }
 
 #[test]
-fn whoever_is_given_other_memory_goes_on_in_what_is_there() {
+fn log_opened_with_other_memory_uses_the_existing_memory() {
     on_both(|test_dir| {
         let options = test_dir.options();
         let other = tempfile::tempdir_in("/dev/shm").expect("shared memory");
@@ -238,7 +238,7 @@ fn memory_on_a_disk_is_none_after_a_restart() {
         serde_json::from_slice(&fs::read(&incarnation).expect("incarnation")).expect("JSON");
     text["boot"] = "another".into();
     fs::write(&incarnation, text.to_string()).expect("write");
-    // What a disk has of it after a power cut is not what was there before.
+    // After a power cut, memory that was on a disk may have any content.
     let control = before[0].join("control");
     let len_bytes = fs::metadata(&control).expect("control").len();
     fs::write(&control, vec![0; len_bytes as usize]).expect("write");

@@ -1,5 +1,5 @@
-//! SIGKILL of clients, of the daemon and of all of them, at random points: every record that was acknowledged is
-//! there, none that was not appended, in order. Seeded; a failure prints the seed.
+//! SIGKILL of clients, of the daemon and of all of them, at random points: every record that was
+//! acknowledged is there, none that was not appended, in order. Seeded; a failure prints the seed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,8 +17,8 @@ const CLIENTS: usize = 2;
 /// A process that takes longer than this is stuck.
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// One test after the other: a process that is being started has, for a moment, all descriptors of this one, and
-/// with them the locks that say who lives.
+/// One test after the other: a process that is being started has, for a moment, all descriptors of
+/// this one, and with them the locks that say who lives.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct TestDirectory {
@@ -88,7 +88,8 @@ fn acknowledged(test_dir: &TestDirectory, client: usize) -> u64 {
     }
 }
 
-/// How many records the stream holds, which are those that its client appends.
+/// Checks that the stream holds the records that its client appends, in order. Returns their
+/// number.
 fn check(stream: &Stream, client: usize) -> u64 {
     let mut number = 0;
     for record in stream.read_from(Lsn(0)).expect("reader") {
@@ -133,7 +134,7 @@ fn a_process_of_the_service() {
                     std::thread::sleep(Duration::from_millis(2));
                 }
             }
-            // Of the process before: its end is being noticed.
+            // The previous process had the lease, and the daemon has not ended that lease yet.
             Err(LogError::Busy(_)) => std::thread::sleep(Duration::from_millis(1)),
             Err(e) => panic!("append: {e}"),
         }
@@ -242,10 +243,10 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(pid, signal).expect("ours");
 }
 
-/// Nobody but the daemon leads group commits and drains: a client that is stopped, wherever that is, keeps its own
-/// stream and what it was allocated, and nothing else.
+/// Only the daemon leads group commits and drains. A client that is stopped at any point holds only
+/// its own stream and its chunks.
 #[test]
-fn a_stopped_client_holds_up_nobody() {
+fn stopped_client_does_not_hold_up_another_client() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for is_nvram in [true, false] {
         let root = tempfile::tempdir().expect("directory");

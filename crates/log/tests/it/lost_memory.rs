@@ -1,5 +1,6 @@
-//! Another process makes a file of the shared memory shorter while processes use it: they get errors, none is killed by SIGBUS,
-//! and nothing that was synced is lost. In a program of its own: it starts others.
+//! Another process makes a file of the shared memory shorter while processes use it: they get
+//! errors, none is killed by SIGBUS, and nothing that was synced is lost. In a program of its own:
+//! it starts others.
 
 use crate::common;
 
@@ -60,7 +61,8 @@ fn start(log: &Path, memory: &Path) -> Child {
         .expect("start")
 }
 
-/// Cuts the file when the writer has synced a hundred records; how many it had synced in the end, and what it said.
+/// Cuts the file when the writer has synced a hundred records; how many it had synced in the end,
+/// and what it said.
 fn cut_under(mut writer: Child, cut: impl FnOnce()) -> (u64, String) {
     let lines = BufReader::new(writer.stdout.take().expect("piped")).lines();
     let (mut synced, mut rest, mut cut) = (0, String::new(), Some(cut));
@@ -108,7 +110,7 @@ fn cut_all(memory: &Path, name: &str) {
     }
 }
 
-/// What was synced is there after a restart.
+/// Checks that all synced records are there after a restart.
 fn check_kept(test_dir: &TestDirectory, directory: &Path, synced: u64) {
     test_dir.reboot();
     let log = Log::open(directory, &test_dir.options()).expect("open");

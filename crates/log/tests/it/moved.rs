@@ -16,7 +16,8 @@ fn texts(stream: &Stream) -> Vec<String> {
     texts.collect()
 }
 
-/// Opens the log, appends without a sync, and leaves as a killed process does: the records are in shared memory.
+/// Opens the log, appends without a sync, and leaves as a killed process does: the records are in
+/// shared memory.
 fn leave(directory: &Path, options: &Options, text: &str) {
     let log = Log::open(directory, options).expect("open");
     let stream = log.stream("one").expect("stream");
@@ -42,7 +43,8 @@ fn a_moved_log_goes_on_with_what_is_in_memory() {
         stream.flush().expect("flush");
         assert_eq!(texts(&stream), ["first", "second"]);
         drop((stream, log));
-        // After a restart of the machine, too: NVRAM knows its log by the directory, whatever its name.
+        // After a restart of the machine, too: NVRAM knows its log by the directory, whatever its
+        // name.
         test_dir.reboot();
         let newer = renamed(test_dir, "new", "newer");
         let log = Log::open(&newer, &options).expect("open");
@@ -102,7 +104,7 @@ fn a_daemon_serves_a_moved_log() {
     });
 }
 
-/// What was left by the log's users is found by its name, which shared memory keeps.
+/// The shared memory holds the log's path, which a process that opens the moved log updates.
 #[test]
 fn regression_what_a_moved_log_left_is_brought_home() {
     on_both(|test_dir| {

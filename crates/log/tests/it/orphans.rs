@@ -46,7 +46,7 @@ fn assert_all_there(directory: &Path, options: &Options) {
 }
 
 #[test]
-fn what_was_left_is_brought_home() {
+fn orphaned_records_are_brought_home() {
     on_both(|test_dir| {
         let (memory, options) = (test_dir.memory.path(), test_dir.options());
         leave(test_dir.root.path(), &options);

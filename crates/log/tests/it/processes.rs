@@ -1,7 +1,7 @@
 //! Processes that are killed at any moment: the others go on, and what was acknowledged is there.
 //!
-//! The test starts itself again as its workers. A worker writes what was acknowledged to it to a file of
-//! its own, after the acknowledgement; the kernel keeps that when it is killed.
+//! The test starts itself again as its workers. A worker writes what was acknowledged to it to a
+//! file of its own, after the acknowledgement; the kernel keeps that when it is killed.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -17,11 +17,11 @@ use onejournal_testing::{test_name, tier};
 
 const SHARED: [&str; 2] = ["shared-0", "shared-1"];
 const WORKER_COUNT: usize = 5;
-/// In so long somebody gets to do something on any machine.
+/// On any machine, a worker gets to do something in less time than this.
 const STALL_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// One test after the other: a process that is being started has, for a moment, all descriptors of this one, and
-/// with them the locks that say who lives.
+/// One test after the other: a process that is being started has, for a moment, all descriptors of
+/// this one, and with them the locks that say who lives.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn options(memory: &Path, is_nvram: bool) -> Options {
@@ -211,7 +211,7 @@ fn kill_some(is_nvram: bool, seed: u64) {
         assert!(begin.elapsed() < STALL_TIMEOUT, "nothing is acknowledged");
         kill_workers(&mut test_dir);
     }
-    // A survivor of all kills, and nobody else: it brings everything home.
+    // This process survives all kills, and is then the only one: it brings everything home.
     let log = test_dir.open();
     workers.into_iter().for_each(Worker::kill);
     let count = test_dir.check(&log);

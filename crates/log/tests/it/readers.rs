@@ -1,5 +1,5 @@
-//! Readers beside writer, drains and truncation: each sees exactly what was appended, from its position
-//! on, and never what is not durable.
+//! Readers beside writer, drains and truncation: each sees exactly what was appended, from its
+//! position on, and never what is not durable.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -83,8 +83,8 @@ fn at_head(stream: &Stream) -> Reader {
     }
 }
 
-/// Reads to the end; how many records the last one's number says there are. A reader that is overtaken by
-/// truncation begins again at the head.
+/// Reads to the end; how many records the last one's number says there are. A reader that is
+/// overtaken by truncation begins again at the head.
 fn read(stream: &Stream, is_done: &AtomicBool, durable: &AtomicU64) -> u64 {
     let mut reader = at_head(stream);
     let (mut next, mut usn) = (None, onejournal::Usn(0));

@@ -1,5 +1,5 @@
-//! Users of one daemon that do not trust each other. In a program of its own: it starts itself as other
-//! users.
+//! Users of one daemon that do not trust each other. In a program of its own: it starts itself as
+//! other users.
 
 use crate::common;
 

@@ -23,8 +23,9 @@ pub(super) struct Forgets {
 
 #[derive(Default)]
 struct Seen {
-    /// FORGETs that were begun, and those that were dealt with.
+    /// FORGETs whose handling has begun.
     begun_count: u64,
+    /// FORGETs whose handling is done.
     done_count: u64,
     waiter_count: usize,
 }
@@ -77,8 +78,8 @@ impl Forgets {
         }
     }
 
-    /// `true` as soon as more than `seen_count` were dealt with; `false` when there was none until the deadline, or none
-    /// is to come, or as many as may wait already.
+    /// `true` as soon as more than `seen_count` FORGETs are done. `false` if there is none until
+    /// the deadline, if none is to come, or if as many threads as may wait do so already.
     fn wait_beyond(&self, seen_count: u64, deadline: Instant, is_to_come: bool) -> bool {
         let mut seen = self.seen.lock();
         // The file of one that is under way is no deleted file any more.
@@ -120,7 +121,7 @@ mod tests {
         };
         let write = WriteIn { size: 1 << 16, ..WriteIn::default() };
         let write = [write.as_bytes(), &vec![8; 1 << 16]].concat();
-        // Somebody still has it open, as far as we know.
+        // A program may still have `old` open: there was no FORGET.
         assert_eq!(serve(&adapter, 16, new, &write), Answer::Failed(rustix::io::Errno::NOSPC));
         // However late the other thread runs.
         adapter.forgets.stall_timeout = Duration::from_secs(600);
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_sees_the_next_one() {
+    fn a_waiting_thread_sees_the_next_forget() {
         let forgets = Forgets::default();
         forgets.note(|| ());
         let far = Instant::now() + Duration::from_secs(600);
@@ -167,7 +168,8 @@ mod tests {
         });
     }
 
-    /// Who waits reads nothing: with all of them waiting the one that they wait for would not be read.
+    /// A thread that waits reads no requests. If all threads waited, no thread would read the
+    /// FORGET.
     #[test]
     fn one_thread_is_left_to_read() {
         let mut forgets = Forgets::default();

@@ -1,4 +1,5 @@
-//! What the unit tests of the adapter stand on: an adapter over a volume in memory, and requests to it.
+//! What the unit tests of the adapter stand on: an adapter over a volume in memory, and requests to
+//! it.
 
 use std::process::Command;
 use std::sync::Arc;

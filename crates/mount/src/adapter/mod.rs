@@ -11,8 +11,8 @@
 //! Nothing is kept for an open file: OPEN and OPENDIR are answered ENOSYS, which makes the kernel
 //! stop asking and keep its caches. CREATE is answered the same way, so that creating a file is one
 //! MKNOD. (A mount that offers atomic writes needs OPEN, FLUSH and RELEASE: see `atomic` and
-//! `operations::open`.) An inode number is its own node number, but for the root. The kernel's lookup
-//! counts are the pins of the volume.
+//! `operations::open`.) An inode number is its own node number, but for the root. The kernel's
+//! lookup counts are the pins of the volume.
 
 mod atomic;
 mod call;

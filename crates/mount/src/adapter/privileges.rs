@@ -1,8 +1,8 @@
 //! Which files are known to have no privilege that a write has to look for: file capabilities, and
 //! a set-group-ID bit without the right of the group to execute.
 //!
-//! With `HANDLE_KILLPRIV_V2` the kernel leaves that to the file system. To look for the attribute at
-//! each write would cost about as much as a small write.
+//! With `HANDLE_KILLPRIV_V2` the kernel leaves that to the file system. To look for the attribute
+//! at each write would cost about as much as a small write.
 //!
 //! Lock: one mutex, taken before any lock of the volume by [`Privileges::check`] and after all of
 //! them by [`Privileges::changed`]. So a check either sees the new privilege or its result is

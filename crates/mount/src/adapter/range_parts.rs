@@ -19,7 +19,8 @@ const KEPT_BYTES_MAX: usize = 10 * RANGES_BYTES_MAX;
 const RANGE_COUNT_MAX: usize = RANGES_BYTES_MAX / RANGE_BYTES;
 /// Memory for a range beside its data.
 const RANGE_BYTES: usize = 64;
-/// Bytes that a change counts beside its ranges. It bounds how many changes a part is looked for in.
+/// Bytes that a change counts beside its ranges. It bounds how many changes a part is looked for
+/// in.
 const CHANGE_BYTES: usize = 64 << 10;
 
 /// Which change a part belongs to.

@@ -1,11 +1,13 @@
-//! On whose behalf a request takes blocks of the volume: some are reserved for root (`ext4::Spender`).
+//! On whose behalf a request takes blocks of the volume: some are reserved for root
+//! (`ext4::Spender`).
 //!
-//! A request names the user and the group of its sender. Pages that the kernel writes back (from a shared mapping, or with
-//! a write-back cache) come without a user: they count as written by the file's owner. The kernel accepted
-//! them without asking for blocks, so for an ordinary owner a full volume shows at `fsync` or `close`.
+//! A request names the user and the group of its sender. Pages that the kernel writes back (from a
+//! shared mapping, or with a write-back cache) come without a user: they count as written by the
+//! file's owner. The kernel accepted them without asking for blocks, so for an ordinary owner a
+//! full volume shows at `fsync` or `close`.
 //!
-//! The rest is looked up in `/proc` when an ordinary sender finds no space: `CAP_SYS_RESOURCE`, and membership of
-//! the group for which blocks are reserved.
+//! The rest is looked up in `/proc` when an ordinary sender finds no space: `CAP_SYS_RESOURCE`, and
+//! membership of the group for which blocks are reserved.
 
 use std::path::Path;
 
@@ -51,8 +53,8 @@ pub(super) fn is_written_back(request: &Request<'_>) -> bool {
         && body.take::<WriteIn>().is_ok_and(|write| write.write_flags & WRITE_CACHE != 0)
 }
 
-/// The process may use reserved blocks although its user and group may not. Only where a user number means the
-/// same as here: a capability that a container gives to itself does not count.
+/// The process may use reserved blocks although its user and group may not. Only where a user
+/// number means the same as here: a capability that a container gives to itself does not count.
 fn is_privileged(volume: &Volume, pid: u32) -> bool {
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user")).ok();
     if pid == 0 || namespace("self").is_none_or(|ours| namespace(&pid.to_string()) != Some(ours)) {

@@ -50,7 +50,7 @@ pub(crate) struct Adapter {
     pub(super) agreed_flags: u64,
     /// Whether files have extended attributes here.
     pub(super) offers_xattrs: bool,
-    /// Of a file with an access list where there are no extended attributes: the first is told.
+    /// The first file that is refused because of its access list is told.
     pub(super) access_list_seen: Once,
     /// The first file with `chattr +S` that [`Order::Sync`] does not honour is told.
     pub(super) sync_flag_seen: Once,
@@ -115,8 +115,8 @@ impl Adapter {
         self.forgets.limit_waiters(count);
     }
 
-    /// Ends the notifier, which closes its descriptor. Atomic writes, which need it, are not offered
-    /// any more.
+    /// Ends the notifier, which closes its descriptor. Atomic writes, which need it, are not
+    /// offered any more.
     pub(crate) fn drop_notifier(&mut self) {
         self.atomic = None;
         self.notifier = None;
@@ -144,11 +144,11 @@ impl Adapter {
         Some(metrics::render(&self.stat(volume.as_ref()?)))
     }
 
-    /// Closes the volume when all requests in progress are done. A second call only returns the result
-    /// of the first.
+    /// Closes the volume when all requests in progress are done. A second call only returns the
+    /// result of the first.
     pub(crate) fn close(&self) -> ext4::Result<()> {
         let mut result = self.close_result.lock();
-        // They wait for writes, which would wait behind this thread.
+        // Flushes wait for writes, and a write would wait until this thread has closed the volume.
         self.flushes.end();
         if let Some(volume) = self.volume.write().take() {
             self.kernel_times.give_back_all(&volume);

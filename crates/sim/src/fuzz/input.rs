@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn behind_the_end_are_zeros() {
+    fn reads_after_the_end_give_zeros() {
         let mut input = Input::new(&[1, 2, 3]);
         assert_eq!((input.u8(), input.u32(), input.u8()), (1, 0x0302, 0));
         assert!(input.is_empty() && input.take(3).is_empty());

@@ -7,8 +7,10 @@
 //!
 //! ```text
 //! fuzz/fuzz_targets/*.rs (libFuzzer, coverage) -\
-//!                                                +-> Target::run -> crafted image -> engine -> properties
+//!                                                +-> Target::run
 //! tests/seeds.rs (seeds and mutations, counted) -/
+//!
+//! Target::run -> crafted image -> engine -> properties
 //! ```
 //!
 //! A property that does not hold is a panic, which fuzzers report as a finding. Errors of the

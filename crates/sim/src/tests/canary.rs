@@ -1,5 +1,5 @@
-//! Canaries: each fault must be found, because a check that never fails is worthless. Their seeds are
-//! fixed, and each search begins with a run that finds the fault today.
+//! Canaries: each fault must be found, because a check that never fails is worthless. Their seeds
+//! are fixed, and each search begins with a run that finds the fault today.
 
 use std::sync::Arc;
 

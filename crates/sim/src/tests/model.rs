@@ -91,7 +91,8 @@ fn every_workload_for_longer() {
 /// regions.
 #[test]
 fn the_journal_goes_round() {
-    // With ordered data alone the records are so small that this would take a hundred times as long.
+    // With ordered data alone the records are so small that this would take a hundred times as
+    // long.
     let formatted = formatted(Shape::Usual).expect("mke2fs");
     let device = Arc::new(SimDevice::from_image(formatted.image.clone(), 512));
     let mut session =

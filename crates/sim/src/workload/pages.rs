@@ -1,7 +1,7 @@
-//! Databases that do not protect themselves against torn pages. Each file has pages of one size, and
-//! each write is one page, at a multiple of its size: mostly over old data, also over holes, over
-//! preallocated blocks and at the end. They sync so seldom that transactions fill up, and a commit
-//! may come between any two operations.
+//! Databases that do not protect themselves against torn pages. Each file has pages of one size,
+//! and each write is one page, at a multiple of its size: mostly over old data, also over holes,
+//! over preallocated blocks and at the end. They sync so seldom that transactions fill up, and a
+//! commit may come between any two operations.
 
 use super::script::Script;
 use crate::op::{Op, Reserve};

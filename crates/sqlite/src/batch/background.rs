@@ -2,8 +2,8 @@
 //! them.
 //!
 //! ```text
-//! committer:  ... record, pages | begin(upto = after the record) | record, pages | record, pages ...
-//! a thread:                       fsync of the database ........... append home(upto)
+//! committer:  ... record, pages | begin(upto = after record) | record, pages | record, pages ...
+//! a thread:                       fsync of the database ....... append home(upto)
 //! ```
 //!
 //! When the sync begins, the pages of all records before `upto` are in the page cache. When it has

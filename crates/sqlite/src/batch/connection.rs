@@ -111,7 +111,8 @@ impl Connection {
         self.is_counted && database::went(&self.database)
     }
 
-    /// The device characteristics of the file. `below`: those that the VFS below reports.
+    /// The device characteristics of the file. `below` has the characteristics that the VFS below
+    /// reports.
     pub fn characteristics(&self, below: c_int) -> c_int {
         if self.is_offered { below | SQLITE_IOCAP_BATCH_ATOMIC } else { below }
     }

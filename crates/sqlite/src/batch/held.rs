@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_and_what_is_too_much_is_refused() {
+    fn a_write_that_is_no_page_or_too_much_is_refused() {
         let mut held = HeldPages::default();
         assert!(held.push(512, &[0; 512]));
         assert!(!held.push(100, &[0; 512]) && !held.push(0, &[0; 1024]) && !held.push(0, &[]));

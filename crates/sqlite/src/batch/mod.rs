@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! stream:  | closed | pages | pages | ... | pages | home | pages | ... | closed | pages | ...
-//! commit:  fsync of the database, only for the first after closed -> record -> log's sync -> pages, no fsync
+//! commit:  [fsync of the database, only after closed] -> record -> log's sync -> pages, no fsync
 //! ```
 //!
 //! A *period* begins with the record *closed*: the database file is durable as it is. Each

@@ -242,7 +242,8 @@ impl Background {
                 self.is_broken.store(true, Ordering::Release);
                 state.copied = 0;
                 let path = self.path.display();
-                let why = "nothing is lost, and nothing can be written until the program has closed the database";
+                let why = "nothing is lost, and nothing can be written until the program has \
+                           closed the database";
                 tell(
                     e.code(SQLITE_IOERR),
                     &format!("{path}: its checkpoint in the background: {e}; {why}"),

@@ -43,8 +43,9 @@ impl Link {
         let (true, Some(place)) = (self.is_due, self.connection) else { return };
         let Some(api) = loaded().api.checkpoints else { return };
         self.is_due = false;
-        // SAFETY: SQLite tells the address of a field of the object that owns the file (`SQLITE_FCNTL_PDB`), so it is
-        // there as long as the file is open. The field has the connection that calls, whose mutex this thread holds.
+        // SAFETY: SQLite tells the address of a field of the object that owns the file
+        // (`SQLITE_FCNTL_PDB`), so it is there as long as the file is open. The field has the
+        // connection that calls, whose mutex this thread holds.
         let connection = unsafe { *place };
         let set = |hook: Option<WalHook>, argument| {
             // SAFETY: the connection is open; SQLite's own mutex is recursive.
@@ -64,8 +65,9 @@ impl Link {
     }
 }
 
-const HOOK_LOST: &str = "checkpoint=background took the place of the program's own WAL hook, and makes no checkpoints on \
-    this connection: set the hook after the first transaction, or leave the parameter out";
+const HOOK_LOST: &str = "checkpoint=background took the place of the program's own WAL hook, and \
+    makes no checkpoints on this connection: set the hook after the first transaction, or leave \
+    the parameter out";
 
 impl Drop for Link {
     fn drop(&mut self) {

@@ -6,9 +6,9 @@
 //! own:
 //!
 //! ```text
-//! a connection:  commit, commit (1,000 frames) | commit, commit, commit ... commit | commit: a new generation
-//! the hook:                      begins a pass |                                   |
-//! a thread:                                    | sqlite3_wal_checkpoint_v2(PASSIVE)|
+//! connection:  commit, commit (1,000 frames) | commit, commit ... commit | commit: new generation
+//! hook:                        begins a pass |                           |
+//! thread:                                    | passive checkpoint        |
 //! ```
 //!
 //! **Why it is safe.** A pass is an ordinary checkpoint of an ordinary connection, in SQLite's own
@@ -34,11 +34,11 @@
 //! 5. A program that sets a WAL hook of its own after its first transaction has its own hook. The
 //!    pragma `wal_autocheckpoint` sets the threshold; 0 turns checkpoints off.
 //! 6. A forked process touches neither its parent's connection nor its parent's thread.
-//! 7. The thread syncs the database after each pass: SQLite itself syncs it only when all of the WAL
-//!    was copied. If that fails with an I/O error, SQLite may count frames as copied that the kernel could not write.
-//!    So the process writes no more, and leaves the WAL as it is. When all its connections have
-//!    closed, the next process that opens the database makes a new index of the WAL, in which nothing
-//!    counts as copied, and copies all frames again.
+//! 7. The thread syncs the database after each pass: SQLite itself syncs it only when all of the
+//!    WAL was copied. If that fails with an I/O error, SQLite may count frames as copied that the
+//!    kernel could not write. So the process writes no more, and leaves the WAL as it is. When all
+//!    its connections have closed, the next process that opens the database makes a new index of
+//!    the WAL, in which nothing counts as copied, and copies all frames again.
 
 pub mod background;
 pub mod link;

@@ -26,8 +26,8 @@ pub struct Own {
     api: CheckpointApi,
 }
 
-// SAFETY: `open` returns only connections with a mutex of their own, which SQLite takes in every call, so any thread may
-// use and close them.
+// SAFETY: `open` returns only connections with a mutex of their own, which SQLite takes in every
+// call, so any thread may use and close them.
 unsafe impl Send for Own {}
 
 /// What a pass has copied.
@@ -47,7 +47,8 @@ impl Own {
         IS_OPENING.set(true);
         // SAFETY: two strings that end with a zero, and a place for the connection.
         let rc = unsafe {
-            // With a shared cache it would wait for the mutex of the program's connections, which wait for it.
+            // With a shared cache it would wait for the mutex of the program's connections, which
+            // wait for it.
             let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX | SQLITE_OPEN_PRIVATECACHE;
             (api.open_v2)(name.as_ptr(), &mut connection, flags, vfs.as_ptr())
         };
@@ -64,16 +65,18 @@ impl Own {
         own.prepare().map(|()| own)
     }
 
-    /// It leaves the checkpoint of the last connection to the program. It syncs, also where SQLite was
-    /// built not to. And it reads the database: before that, SQLite does not know of the WAL.
+    /// It leaves the checkpoint of the last connection to the program. It syncs, also where SQLite
+    /// was built not to. And it reads the database: before that, SQLite does not know of the WAL.
     fn prepare(&self) -> Result<(), Failure> {
-        // SAFETY: an open connection; this setting takes a number and a pointer to a number, or null.
+        // SAFETY: an open connection; this setting takes a number and a pointer to a number, or
+        // null.
         let set = unsafe {
             let is_set = null_mut::<c_int>();
             (self.api.db_config)(self.connection, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, is_set)
         };
         let sql = c"PRAGMA main.synchronous=FULL; PRAGMA schema_version";
-        // SAFETY: as above; a statement that ends with a zero. Its row and its message are not wanted.
+        // SAFETY: as above; a statement that ends with a zero. Its row and its message are not
+        // wanted.
         let read = || unsafe {
             (self.api.exec)(self.connection, sql.as_ptr(), None, null_mut(), null_mut())
         };
@@ -83,8 +86,8 @@ impl Own {
         }
     }
 
-    /// Copies what the WAL holds and no reader prevents, and syncs the database. SQLite itself syncs
-    /// it only if no frame was committed meanwhile.
+    /// Copies what the WAL holds and no reader prevents, and syncs the database. SQLite itself
+    /// syncs it only if no frame was committed meanwhile.
     pub fn pass(&self) -> Result<Copied, Failure> {
         let (mut in_wal, mut copied) = (-1, -1);
         // SAFETY: an open connection; null means all of its databases, and it has one.
@@ -114,7 +117,8 @@ impl Own {
     fn file(&self) -> Result<Real, Failure> {
         let mut file: *mut sqlite3_file = null_mut();
         let place: *mut *mut sqlite3_file = &mut file;
-        // SAFETY: an open connection, the name of its database; the control takes a place for a pointer.
+        // SAFETY: an open connection, the name of its database; the control takes a place for a
+        // pointer.
         let rc = unsafe {
             let (name, what) = (c"main".as_ptr(), SQLITE_FCNTL_FILE_POINTER);
             (self.api.file_control)(self.connection, name, what, place.cast())
@@ -129,7 +133,8 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // SAFETY: opened here, closed once. It has no statements, so this succeeds. Nothing durable depends on it.
+        // SAFETY: opened here, closed once. It has no statements, so this succeeds. Nothing durable
+        // depends on it.
         let _ = unsafe { (self.api.close)(self.connection) };
     }
 }

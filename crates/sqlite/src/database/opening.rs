@@ -182,7 +182,8 @@ impl Database {
             }
             (Verdict::LogRemoved(directory), _) => {
                 let text = format!(
-                    "{}: its log {} was removed. If the database was not closed before, commits are missing",
+                    "{}: its log {} was removed. If the database was not closed before, commits \
+                     are missing",
                     self.path.display(),
                     directory.display()
                 );
@@ -207,8 +208,8 @@ impl Database {
         let Attribute::Binding(binding) = attribute else { return Ok(()) };
         if binding.log == log.uuid() && holds_anything(log, &binding.stream)? {
             let text = format!(
-                "{}: it is a copy of another file, whose last commits may be only in the log {}, in the \
-                 stream {}. To have them in the copy, close the original before copying it",
+                "{}: it is a copy of another file, whose last commits may be only in the log {}, \
+                 in the stream {}. To have them in the copy, close the original before copying it",
                 self.path.display(),
                 self.settings.directory.display(),
                 binding.stream
@@ -426,8 +427,9 @@ impl Database {
         for other in all.iter().map(|name| name.as_str()).filter(is_other) {
             if other != first && holds_anything(log, other)? {
                 let text = format!(
-                    "{}: the log {} has commits of another file of this name, in the stream {other}: \
-                     onejournal log cat shows it; if that file is gone for good, onejournal log rm removes it",
+                    "{}: the log {} has commits of another file of this name, in the stream \
+                     {other}: onejournal log cat shows it; if that file is gone for good, \
+                     onejournal log rm removes it",
                     self.path.display(),
                     self.settings.directory.display(),
                 );

@@ -1,4 +1,5 @@
-//! What all records of a database's stream have in common: their header, numbers, and lists of encoded pages.
+//! What all records of a database's stream have in common: their header, numbers, and lists of
+//! encoded pages.
 //!
 //! ```text
 //! record:  | u8 kind | u8 version | u8 packed | u8 0 | u32 body bytes | body, with LZ4 if packed |

@@ -6,9 +6,9 @@
 //!          | count times: u32 page, u32 commit pages, checksum 8, u32 base crc, u8 form, u32 bytes, bytes |
 //! ```
 //!
-//! A frame's only checksum is SQLite's, from the frame's header in the WAL. It covers the page and all frames before
-//! it. The checksum of the page alone is computed from it and from the checksum of the frame before
-//! (`wal::page_checksum`), so recovery can check each page by itself.
+//! A frame's only checksum is SQLite's, from the frame's header in the WAL. It covers the page and
+//! all frames before it. The checksum of the page alone is computed from it and from the checksum
+//! of the frame before (`wal::page_checksum`), so recovery can check each page by itself.
 
 use crate::failure::Failure;
 use crate::format::codec::{Items, Take, begin, put, u32_of};

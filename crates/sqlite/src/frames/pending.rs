@@ -103,8 +103,8 @@ impl Pending {
         true
     }
 
-    /// The held header and `bytes` as one piece, with its offset, if `bytes` at `at` follow the header directly.
-    /// Afterwards nothing is held.
+    /// The held header and `bytes` as one piece, with its offset, if `bytes` at `at` follow the
+    /// header directly. Afterwards nothing is held.
     pub fn with_held(&mut self, at: u64, bytes: &[u8]) -> Option<(u64, &[u8])> {
         let is_kept = self.bytes.len() + bytes.len() <= KEPT_BYTES_MAX;
         if !self.is_held || at != self.written.end || !is_kept {
@@ -172,7 +172,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_written_again_replaces_what_was_kept() {
+    fn bytes_written_again_replace_the_kept_ones() {
         let mut pending = Pending::default();
         assert_eq!(pending.bytes(), None);
         pending.wrote(32, &[1; 24]);

@@ -29,7 +29,8 @@ pub struct Tail<'a> {
     pub last: u32,
     /// Its checksum.
     pub checksum: Checksum,
-    /// The frames. Of those that are only in the file, not much more than [`DIRECT_BYTES`].
+    /// The frames. If they come from the file, only the first ones, not much more than
+    /// [`DIRECT_BYTES`].
     pub frames: Cow<'a, [u8]>,
 }
 

@@ -32,7 +32,8 @@ pub struct WalIndex(NonNull<u32>);
 
 impl WalIndex {
     /// # Safety
-    /// `region` is null or that region, of at least [`HEADERS_BYTES`], and mapped as long as this and its copies are used.
+    /// `region` is null or that region, of at least [`HEADERS_BYTES`], and mapped as long as this
+    /// and its copies are used.
     pub unsafe fn new(region: *mut c_void) -> Option<WalIndex> {
         let words = NonNull::new(region.cast::<u32>())?;
         words.is_aligned().then_some(WalIndex(words))
@@ -52,8 +53,8 @@ impl WalIndex {
     }
 
     fn header(self, at: usize) -> [u32; HEADER_WORDS] {
-        // SAFETY: both headers are in the region, which is mapped and aligned (`new`); SQLite changes them in other
-        // processes and threads, with plain stores of words.
+        // SAFETY: both headers are in the region, which is mapped and aligned (`new`); SQLite
+        // changes them in other processes and threads, with plain stores of words.
         std::array::from_fn(|index| unsafe {
             AtomicU32::from_ptr(self.0.as_ptr().add(at + index)).load(Ordering::Relaxed)
         })
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
     use crate::format::wal::{FrameHeader, Header};
 
-    /// Of a database that this SQLite writes, against its WAL.
+    /// Compares the index that SQLite writes for a database with its WAL.
     #[test]
     fn as_sqlite_writes_it() {
         let home = tempfile::tempdir_in("/dev/shm").expect("directory");

@@ -28,8 +28,8 @@ pub(crate) use call;
 const WRITE_BYTES_MAX: usize = 31 * BLOCK_BYTES as usize;
 const BLOCK_BYTES: u64 = 4096;
 
-/// An open file of the VFS below. The caller of [`Real::new`] guarantees that the file is open while
-/// this is used, and that only one thread at a time uses it.
+/// An open file of the VFS below. The caller of [`Real::new`] guarantees that the file is open
+/// while this is used, and that only one thread at a time uses it.
 #[derive(Clone, Copy)]
 pub struct Real(*mut sqlite3_file);
 
@@ -260,8 +260,8 @@ impl Opened {
         let size = unsafe { (*vfs).szOsFile };
         let words = usize::try_from(size).unwrap_or(0).div_ceil(16).max(1);
         let mut memory = vec![0_u128; words];
-        // SAFETY: the memory has the size the VFS asked for; the name is one of SQLite's and lives as
-        // long as the file.
+        // SAFETY: the memory has the size the VFS asked for; the name is one of SQLite's and lives
+        // as long as the file.
         let rc = unsafe {
             let open = (*vfs).xOpen.expect("every VFS can open");
             let file = memory.as_mut_ptr().cast();

@@ -8,7 +8,8 @@ use crate::ffi::*;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Below(pub *mut sqlite3_vfs);
 
-// SAFETY: a VFS is used by many threads (SQLite demands it of every VFS), and it is registered for good.
+// SAFETY: a VFS is used by many threads (SQLite demands it of every VFS), and it is registered for
+// good.
 unsafe impl Send for Below {}
 // SAFETY: as above.
 unsafe impl Sync for Below {}

@@ -102,8 +102,8 @@ impl Database {
         while !main.lock_exclusive()? {
             if begin.elapsed() >= OTHERS_WAIT {
                 return Err(Failure::CannotOpen(format!(
-                    "{}: another program has it open with the log {}, or by another path. Name the same \
-                     log and path, or end that program",
+                    "{}: another program has it open with the log {}, or by another path. Name the \
+                     same log and path, or end that program",
                     self.path.display(),
                     settings.directory.display()
                 )));

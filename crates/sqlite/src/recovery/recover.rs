@@ -20,8 +20,8 @@
 //!
 //! A program without the extension may have opened the database after a power cut. It copies the
 //! frames that the WAL has to the database, and removes the WAL. The database is then as it was
-//! after one of the logged transactions, and the rest can be applied. Two things tell it from
-//! an older database, and from one that the program changed: the witnesses in the base, and that each
+//! after one of the logged transactions, and the rest can be applied. Two things tell it from an
+//! older database, and from one that the program changed: the witnesses in the base, and that each
 //! logged page is one of the versions that the log knows, all of one moment.
 
 use std::collections::BTreeMap;

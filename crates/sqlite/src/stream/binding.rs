@@ -5,9 +5,9 @@
 //! ```text
 //! 1                     version
 //! LOG                   the log's UUID
-//! FILE                  which file it was written to (`device::FileId::lasting`), 32 hexadecimal digits
+//! FILE                  which file it was written to (`device::FileId::lasting`), 32 hex digits
 //! STREAM                name of the stream
-//! DIRECTORY             where the log was: a directory, or a daemon's socket; the rest of the value
+//! DIRECTORY             where the log was: directory, or a daemon's socket; the rest of the value
 //! ```
 //!
 //! A copy of a database may carry the attribute of the original. FILE tells it.

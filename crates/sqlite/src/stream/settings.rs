@@ -165,9 +165,10 @@ impl Settings {
             Some(_) if is_missing && self.is_named => Ok(()),
             None => Err(log::system_at(&self.directory, refusal).into()),
             Some(uid) => Err(Failure::CannotOpen(format!(
-                "the log {}: {refusal}. The database belongs to user {uid}, and only that user and root can write it with this \
-                 extension. For several users, let a daemon serve a log (onejournal logd --dir DIR, and log=DIR/socket in \
-                 the URI) and permit them the database's stream (docs/how-to/share-a-log.md)",
+                "the log {}: {refusal}. The database belongs to user {uid}, and only that user and \
+                 root can write it with this extension. For several users, let a daemon serve a \
+                 log (onejournal logd --dir DIR, and log=DIR/socket in the URI) and permit them \
+                 the database's stream (docs/how-to/share-a-log.md)",
                 self.directory.display()
             ))),
         }
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_lies_beside_the_database_unless_told() {
+    fn the_log_is_in_the_directory_of_the_database_unless_told() {
         let beside = settings("/a/app.db", &[]).expect("good");
         assert_eq!(beside.directory, Path::new("/a/.onejournal"));
         for (log, is_socket) in [("/l", false), ("/l/socket", true), ("/l.sock", true)] {

@@ -100,11 +100,12 @@ pub unsafe fn close_real(file: *mut File) -> c_int {
 /// Makes `file` one of the extension's files.
 ///
 /// # Safety
-/// As [`real_of`], and the file below is open, or the role is a journal in memory and it has no methods.
+/// As [`real_of`], and the file below is open, or the role is a journal in memory and it has no
+/// methods.
 pub unsafe fn begin(file: *mut File, state: State, methods: &'static [sqlite3_io_methods; 3]) {
     let methods = METHODS.get_or_init(|| methods);
-    // SAFETY: the caller's promise; the methods' version is that of the file below, so SQLite calls no
-    // method which that has not.
+    // SAFETY: the caller's promise; the methods' version is that of the file below, so SQLite calls
+    // no method which that has not.
     unsafe {
         let below = (*real_of(file)).pMethods;
         let version = if below.is_null() { 1 } else { (*below).iVersion };
@@ -120,7 +121,8 @@ pub unsafe fn begin(file: *mut File, state: State, methods: &'static [sqlite3_io
 /// The role of an open file.
 ///
 /// # Safety
-/// SQLite's pointer to an open file, in a call of one of its methods: SQLite calls them one at a time.
+/// SQLite's pointer to an open file, in a call of one of its methods: SQLite calls them one at a
+/// time.
 pub unsafe fn role<'a>(file: *mut sqlite3_file) -> &'a mut Role {
     // SAFETY: set in `begin`, taken in `take_state` only.
     unsafe { &mut (*(*file.cast::<File>()).state).role }
@@ -193,7 +195,8 @@ pub unsafe fn role_if_ours<'a>(file: *mut File) -> Option<&'a mut Role> {
 /// extension's.
 ///
 /// # Safety
-/// `file` is an open file of any VFS, used by this thread only, and no other reference to it is used meanwhile.
+/// `file` is an open file of any VFS, used by this thread only, and no other reference to it is
+/// used meanwhile.
 pub unsafe fn connection_of<'a>(file: *mut File) -> Option<&'a mut Connection> {
     // SAFETY: the caller's promise.
     match unsafe { role_if_ours(file) } {

@@ -126,7 +126,8 @@ unsafe extern "C" fn write(
         }
     }
     if let Role::Wal(wal, main) = role {
-        // SAFETY: as above; the database is open while its WAL is, and nothing else refers to its role now.
+        // SAFETY: as above; the database is open while its WAL is, and nothing else refers to its
+        // role now.
         let (files, connection) = unsafe { (files_of(*main, file.cast()), connection_of(*main)) };
         let transaction = connection.map_or(0, |connection| connection.wal_transaction_count);
         // SAFETY: as above.
@@ -325,8 +326,8 @@ unsafe extern "C" fn shm_lock(
     match unsafe { role(file) } {
         Role::Volume(volume) => {
             let settled = settled(|| volume.lock(is_write_lock));
-            // An unlock goes on: other connections wait for the lock, and the frames that could not be written
-            // are not committed.
+            // An unlock goes on: other connections wait for the lock, and the frames that could not
+            // be written are not committed.
             if settled != SQLITE_OK && flags & SQLITE_SHM_UNLOCK == 0 {
                 return settled;
             }
@@ -359,9 +360,9 @@ unsafe fn log_fails(file: *mut sqlite3_file) -> bool {
 }
 
 unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
-    // SAFETY: SQLite's call of a method. Commit frames are written when they come; this is for what may
-    // be held nevertheless: readers trust the shared memory only after what follows the barrier. An error
-    // is told by the next call, since then it stays held.
+    // SAFETY: SQLite's call of a method. Commit frames are written when they come; this is for what
+    // may be held nevertheless: readers trust the shared memory only after what follows the
+    // barrier. An error is told by the next call, since then it stays held.
     let _ = unsafe { settle(file) };
     // SAFETY: SQLite's call of a method of an open file, which has it by its version.
     unsafe {
@@ -472,7 +473,8 @@ unsafe extern "C" fn file_control(
     // SAFETY: as above.
     let rc = call!(unsafe { real_of(file.cast()) }, xFileControl, operation, argument);
     if operation == SQLITE_FCNTL_VFSNAME && rc == SQLITE_OK {
-        // SAFETY: the argument of this control: a pointer to a text of SQLite's allocator, which `%z` frees.
+        // SAFETY: the argument of this control: a pointer to a text of SQLite's allocator, which
+        // `%z` frees.
         unsafe {
             let name: *mut *mut c_char = argument.cast();
             *name = (loaded().api.mprintf)(c"%s/%z".as_ptr(), NAME.as_ptr(), *name);

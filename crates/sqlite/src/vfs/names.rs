@@ -30,11 +30,11 @@ use crate::vfs::file::File;
 /// The database that a journal or WAL belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Of this database, which SQLite itself uses.
+    /// The owner is this database, which SQLite itself uses.
     Direct(*mut File),
-    /// Of this database, which another VFS uses.
+    /// The owner is this database, which another VFS uses.
     Below(*mut File),
-    /// Of no known database.
+    /// The owner is no known database.
     Unknown,
 }
 

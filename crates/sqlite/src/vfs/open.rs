@@ -222,8 +222,8 @@ unsafe fn refuse_unread_uri(name: *const c_char) -> c_int {
 /// Opens the file below. Returns SQLite's result code. After a failure it is not open.
 ///
 /// # Safety
-/// `name` is a name or null as SQLite passes it to `xOpen`, `file` has SQLite's memory for it, and the
-/// file below is not open.
+/// `name` is a name or null as SQLite passes it to `xOpen`, `file` has SQLite's memory for it, and
+/// the file below is not open.
 unsafe fn open_below(
     name: *const c_char,
     file: *mut File,

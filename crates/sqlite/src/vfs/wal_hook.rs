@@ -42,7 +42,8 @@ pub unsafe fn control(file: *mut sqlite3_file, operation: c_int, argument: *mut 
     match operation {
         SQLITE_FCNTL_PDB => link.told(argument),
         SQLITE_FCNTL_PRAGMA => {
-            // SAFETY: the argument of this control: a message, a name, and a value or null. Strings end with a zero.
+            // SAFETY: the argument of this control: a message, a name, and a value or null. Strings
+            // end with a zero.
             let [_, name, value] = unsafe { *argument.cast::<[*const c_char; 3]>() };
             // SAFETY: as above.
             let name = unsafe { CStr::from_ptr(name) };

@@ -126,8 +126,8 @@ impl Volume {
         Volume { held: self.held.clone(), rollback, kind: Kind::Wal, is_prefix }
     }
 
-    /// The rollback journal at `path` of this database, which is opened for writing. `None`: nothing
-    /// is held back, because the database keeps no order.
+    /// The rollback journal at `path` of this database, which is opened for writing. `None`:
+    /// nothing is held back, because the database keeps no order.
     ///
     /// # Errors
     /// If the journal keeps no order and cannot be made to, because SQLite relies on the order.
@@ -174,8 +174,8 @@ impl Volume {
         self.kind
     }
 
-    /// The capabilities of the file (`xDeviceCharacteristics`). `below` are those that the VFS
-    /// below reports.
+    /// The capabilities of the file (`xDeviceCharacteristics`). `below` has the capabilities that
+    /// the VFS below reports.
     pub fn characteristics(&self, below: c_int) -> c_int {
         if self.is_prefix { below | PREFIX_CHARACTERISTICS } else { below }
     }

@@ -159,9 +159,10 @@ mod tests {
         assert!(frames.is_empty());
     }
 
-    /// SQLite rewrites headers, that of the commit frame last, and writes nothing after that one.
+    /// SQLite rewrites headers. The header of the commit frame is the last, and SQLite writes
+    /// nothing after it.
     #[test]
-    fn what_is_rewritten_is_never_held() {
+    fn rewritten_frames_are_never_held() {
         let (mut frames, mut file) = (Frames::default(), Vec::new());
         for number in 0..3 {
             apply(&mut frames, frame_at(number), &header(u32::from(number == 2)), &mut file);

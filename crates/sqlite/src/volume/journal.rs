@@ -1,5 +1,5 @@
-//! Holds back the records of a rollback journal that is a file on a volume, where each write is a request to the
-//! volume's process.
+//! Holds back the records of a rollback journal that is a file on a volume, where each write is a
+//! request to the volume's process.
 //!
 //! SQLite writes the header of the journal, and for each page that a transaction changes its
 //! number, its old content and a checksum: three writes. The records matter only once the database
@@ -10,8 +10,9 @@
 //! Invariants:
 //! 1. No write to the database reaches the volume before everything that is held.
 //! 2. Only new records are held: a header, which begins with SQLite's magic, and what directly
-//!    follows it or records that were held before. Any other write, such as the zeros that end a transaction with
-//!    `journal_mode=PERSIST`, reaches the volume at once, after everything that is held.
+//!    follows it or records that were held before. Any other write, such as the zeros that end a
+//!    transaction with `journal_mode=PERSIST`, reaches the volume at once, after everything that is
+//!    held.
 //! 3. Nothing is held when the connection gives up its lock, or the journal is closed. Records that
 //!    are still held then belong to changes that were not made, and are dropped.
 //!
@@ -72,7 +73,7 @@ impl Records {
 }
 
 impl HeldJournal {
-    /// Of a journal that was opened for writing.
+    /// Takes over a journal that was opened for writing.
     pub fn new(journal: Real) -> HeldJournal {
         HeldJournal { journal, records: Records::default() }
     }

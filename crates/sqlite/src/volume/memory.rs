@@ -33,7 +33,7 @@ impl Memory {
         let end = usize::try_from(at).ok().and_then(|at| at.checked_add(bytes.len()));
         let Some(end) = end.filter(|end| *end <= BYTES_MAX) else { return false };
         if at == 0 && bytes.starts_with(&MAGIC) && !self.is_valid() {
-            // Of an earlier transaction, with `journal_mode=PERSIST`.
+            // The bytes are of an earlier transaction, with `journal_mode=PERSIST`.
             self.bytes.clear();
         }
         if self.bytes.len() < end {

@@ -56,8 +56,8 @@ impl Pages {
         count == to.len()
     }
 
-    /// Drops the pages from `size` on. `false`: a page begins before and ends after that, so nothing
-    /// was dropped.
+    /// Drops the pages from `size` on. `false`: a page begins before and ends after that, so
+    /// nothing was dropped.
     #[must_use]
     pub fn truncate(&mut self, size: u64) -> bool {
         let page_bytes = self.pages.values().next().map_or(1, |page| page.len() as u64);

@@ -12,9 +12,9 @@
 //!
 //! Invariants:
 //! 1. Pages are held only while a valid journal is in memory. SQLite then has the exclusive lock.
-//! 2. Before a page of a transaction reaches the file in any other way than by an atomic change with
-//!    all the other held pages, the journal is *written out*: a file is made of it. After that the
-//!    journal is a file until it is closed.
+//! 2. Before a page of a transaction reaches the file in any other way than by an atomic change
+//!    with all the other held pages, the journal is *written out*: a file is made of it. After that
+//!    the journal is a file until it is closed.
 //! 3. SQLite syncs through `SQLITE_FCNTL_SYNC` and `xSync`. With `synchronous=OFF` only the first
 //!    comes. So the change is made at the first. It is made durable at once if the last transaction
 //!    had an `xSync`; if not, `xSync` syncs the file.
@@ -24,9 +24,9 @@
 //!    has released its lock. The database is whole in both cases. SQLite then begins anew, without
 //!    what it has cached.
 //!
-//! Written out are journals of transactions that are too large, that belong to several databases
-//! (SQLite names a super-journal), that make the file shorter, that write something other than
-//! pages, and those whose change the volume refuses.
+//! A journal is written out if its transaction is too large, belongs to several databases (SQLite
+//! names a super-journal), makes the file shorter or writes something other than pages, or if the
+//! volume refuses the change.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -46,8 +46,9 @@ use crate::volume::target::Target;
 /// Opens the file of a journal, which is empty then.
 pub type Open = Box<dyn FnMut() -> Result<Real, Failure>>;
 
-/// Journals that were in memory and that SQLite has closed and not removed yet. `true`: pages of the
-/// transaction are lost. The connection has the lock for writing, so there is one for each name.
+/// Journals that were in memory and that SQLite has closed and not removed yet. `true`: pages of
+/// the transaction are lost. The connection has the lock for writing, so there is one for each
+/// name.
 static CLOSED: Mutex<Option<HashMap<PathBuf, bool>>> = Mutex::new(None);
 
 #[derive(Default)]
@@ -231,8 +232,8 @@ impl Rollback {
         self.release().map(|()| Step::Below)
     }
 
-    /// A read of the database. [`Step::Done`]: the bytes are in `to`, and all of them are within the
-    /// database.
+    /// A read of the database. [`Step::Done`]: the bytes are in `to`, and all of them are within
+    /// the database.
     pub fn read(&mut self, at: u64, to: &mut [u8]) -> Result<Step, Failure> {
         if self.pages.is_empty() {
             return Ok(Step::Below);

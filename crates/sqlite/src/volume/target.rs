@@ -16,8 +16,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// The file `main`, which SQLite has opened at `path`. `None`: its volume takes no such changes,
-    /// or the path leads to another file by now.
+    /// The file `main`, which SQLite has opened at `path`. `None`: its volume takes no such
+    /// changes, or the path leads to another file by now.
     pub fn new(path: &Path, main: Real) -> Option<Target> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = above_standard(|| rustix::fs::open(path, flags, Mode::empty())).ok()?;

@@ -1,5 +1,5 @@
 //! Several processes write one WAL, as SQLite would have them: two with the extension and one
-//! without. What is logged has to give what the file holds, whatever each of them remembers.
+//! without. The log must give the frames that the file holds, whatever each process remembers.
 
 use onejournal_testing::{test_name, tier};
 use tempfile::TempDir;
@@ -280,7 +280,7 @@ fn run(home: &TempDir, seed: u64) -> usize {
 }
 
 #[test]
-fn what_is_logged_gives_what_the_file_holds_whoever_wrote_between() {
+fn the_log_gives_the_frames_of_the_file_whichever_process_wrote() {
     let (seeds, mut logged) = (tier::seeds(test_name!(), 400), 0);
     for first_seed in seeds.clone().step_by(20) {
         // One log for each twenty: those of all would need half a gibibyte of memory.

@@ -100,7 +100,7 @@ fn after_a_failed_closing_sync(is_restarted: bool) {
     check_new(&place, 4, true);
 }
 
-/// What was not deleted with the database is no reason to bring it back.
+/// Files that were not deleted with the database do not bring it back.
 fn after_a_crash_in_wal_mode(left: &[&str]) {
     let before = Place::new(false);
     let connection = before.wal("a.db");
@@ -131,7 +131,7 @@ fn after_a_killed_process(mode: &str) {
     // Closes nothing.
     std::mem::forget(connection);
     remove(&place, &ALL);
-    // WAL: the generation's beginning, the table, two rows. Else: the generation's end, the
-    // period's beginning, two rows.
+    // WAL mode: the generation's beginning, the table, two rows. Rollback mode: the generation's
+    // end, the period's beginning, two rows.
     check_new(&place, 4, false);
 }

@@ -38,7 +38,7 @@ fn syncs(connection: &Connection) -> [u64; 2] {
 /// Whose sync fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fails {
-    /// One that nobody waits for.
+    /// A sync in the background; no commit waits for it.
     Behind,
     /// That of a commit, when the log is long.
     Overdue,
@@ -184,7 +184,8 @@ fn a_failed_sync_behind_the_writes_of_others_is_refused() {
     is_sound(&again);
 }
 
-/// With locking_mode=EXCLUSIVE nobody comes to replay: nothing is written any more.
+/// With `locking_mode=EXCLUSIVE` no connection locks the database again, so none replays, and every
+/// write fails.
 #[test]
 fn a_failed_sync_stops_a_connection_that_keeps_its_lock() {
     onejournal_testing::own_process!();

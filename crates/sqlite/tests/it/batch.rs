@@ -1,5 +1,5 @@
-//! Transactions of the rollback modes as a program sees them, without crashes: what is written and synced, and that the
-//! database is what it would be without the extension.
+//! Transactions of the rollback modes as a program sees them, without crashes: what is written and
+//! synced, and that the database is what it would be without the extension.
 
 use crate::common;
 
@@ -168,7 +168,8 @@ fn synchronous_off_within_a_transaction_changes_nothing_of_it() {
     }
 }
 
-/// What a connection could not write of a transaction that is in the log, whoever comes next writes.
+/// A connection fails to write the pages of a transaction that is in the log. The next connection
+/// writes them.
 #[test]
 fn regression_a_connection_works_again_when_another_finished_its_transaction() {
     onejournal_testing::own_process!();
@@ -191,7 +192,8 @@ fn regression_a_connection_works_again_when_another_finished_its_transaction() {
     is_sound(&second);
 }
 
-/// What does not go into the log has a journal, which is durable before the database is touched, and whose removal is.
+/// A transaction that does not go into the log has a journal. The journal is durable before the
+/// database is touched, and its removal is durable, too.
 #[test]
 fn a_large_transaction_has_a_journal_that_is_synced() {
     onejournal_testing::own_process!();
@@ -222,7 +224,7 @@ fn a_large_transaction_has_a_journal_that_is_synced() {
 
 /// After 4 MiB of records the database is synced by a thread, and the log given back.
 #[test]
-fn the_log_is_bounded_and_nobody_waits_for_that() {
+fn the_log_is_bounded_by_background_syncs_without_waiting() {
     onejournal_testing::own_process!();
     set_up();
     let place = Place::new(false);
@@ -281,17 +283,19 @@ fn regression_a_database_grows_in_the_chunks_that_were_set() {
     is_sound(&connection);
 }
 
-/// A file that grows in chunks keeps old pages after the database's end. A transaction that takes such a page and does not
-/// write it leaves zeros there: the next record of that page says how it differs from them.
+/// A file that grows in chunks keeps old pages after the database's end. A transaction that takes
+/// such a page and does not write it leaves zeros there: the next record of that page says how it
+/// differs from them.
 #[test]
-fn regression_old_pages_behind_the_end_of_the_database_are_zeros_in_its_records() {
+fn regression_old_pages_after_the_databases_end_are_zeros_in_its_records() {
     onejournal_testing::own_process!();
     set_up();
     let (place, after) = (Place::new(false), Place::new(false));
     let connection = place.open("a.db");
     set(&connection, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)");
     set_chunk(&connection, CHUNK_BYTES as i32);
-    // Of a size that leaves little of it beside the row: the last page of the database is one of the last blob.
+    // The size leaves little of the blob in the page of its row, so the last page of the database
+    // is one of the last blob.
     let blob = "CAST(printf('%.*c', 196900, 'x') AS BLOB)";
     let insert_blobs = || {
         for id in [1, 2, 4] {

@@ -1,5 +1,5 @@
-//! `checkpoint=background`: which commit makes a checkpoint, and that no program can tell that a connection of the
-//! extension's own has the database open.
+//! `checkpoint=background`: which commit makes a checkpoint, and that no program can tell that a
+//! connection of the extension's own has the database open.
 
 use crate::common;
 
@@ -12,7 +12,8 @@ use rusqlite::{Connection, ffi};
 
 const BACKGROUND: &str = "&checkpoint=background";
 
-/// Only one test at a time: counters and recorded events are those of the process. Passes run in `checkpoints::step`.
+/// Only one test at a time: counters and recorded events are those of the process. Passes run in
+/// `checkpoints::step`.
 fn set_up() {
     crash_vfs::register();
     load();

@@ -125,8 +125,8 @@ fn wrong_parameters_are_refused() {
     }
 }
 
-/// The extension's own declarations against those of `libsqlite3-sys`; of the table of functions it knows no field, but
-/// that is what every test gets its functions from.
+/// The extension's own declarations against those of `libsqlite3-sys`; of the table of functions it
+/// knows no field, but that is what every test gets its functions from.
 #[test]
 fn the_structs_are_sqlites() {
     onejournal_testing::own_process!();

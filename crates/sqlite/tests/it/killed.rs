@@ -1,6 +1,6 @@
-//! A process that commits in a rollback mode is killed before each of its writes, and in the middle of each page: whoever
-//! comes next finds whole transactions, and all that were acknowledged; without a restart of the machine and with
-//! one.
+//! A process that commits in a rollback mode is killed before each of its writes, and in the middle
+//! of each page. The next process finds whole transactions, and every acknowledged one, without a
+//! restart of the machine and with one.
 
 use crate::common;
 
@@ -37,7 +37,7 @@ fn begin(place: &Place) -> Connection {
     connection
 }
 
-/// What is done to it until the process is killed before change KILL: says which transactions were acknowledged.
+/// The process that is killed before change KILL. It prints each transaction that was acknowledged.
 #[test]
 #[ignore = "a process of the tests below"]
 fn victim() {

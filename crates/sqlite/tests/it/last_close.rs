@@ -1,5 +1,5 @@
-//! The last connection of the last process leaves nothing in shared memory, whoever opens the
-//! database at that moment. In a program of its own: it starts others.
+//! The last connection of the last process leaves nothing in shared memory, even if another process
+//! opens the database at that moment. In a program of its own: it starts others.
 
 use crate::common;
 
@@ -71,7 +71,7 @@ fn opens_and_closes() {
 }
 
 #[test]
-fn who_comes_while_the_last_one_goes_finds_everything() {
+fn a_process_that_opens_during_the_last_close_finds_everything() {
     onejournal_testing::own_process!();
     load();
     let seed = tier::seed_of(test_name!()) >> 32;

@@ -1,5 +1,6 @@
-//! What a program is told: functions on every connection, and the reason of an error where SQLite only says that it cannot
-//! open a database file. In a program of its own: it loads the extension as others do.
+//! What a program is told: functions on every connection, and the reason of an error where SQLite
+//! only says that it cannot open a database file. In a program of its own: it loads the extension
+//! as others do.
 
 #![allow(missing_docs, clippy::undocumented_unsafe_blocks)]
 
@@ -81,7 +82,7 @@ fn regression_the_extension_can_be_loaded_again_by_a_statement() {
 }
 
 #[test]
-fn what_is_wrong_with_a_uri_is_said() {
+fn errors_in_a_uri_are_explained() {
     onejournal_testing::own_process!();
     load();
     let place = Place::new(false);

@@ -1,5 +1,5 @@
-//! Power cuts at any moment of random workloads: every acknowledged transaction is there afterwards, none is half
-//! done, and recovery that is cut itself gives the same.
+//! Power cuts at any moment of random workloads: every acknowledged transaction is there
+//! afterwards, none is half done, and recovery that is cut itself gives the same.
 //!
 //! `KEEP=1` keeps the files of a failure.
 
@@ -203,7 +203,8 @@ fn work(
     let can_be_large = about == About::Rollback && page_bytes >= 4096;
     let is_heavy = random.u32(..4) == 0;
     for _ in 0..random.usize(5..40) {
-        // Syncs that nobody waits for begin and end between transactions, or some of them later.
+        // Background syncs begin and end between transactions. A sync may end later than the next
+        // transactions.
         for _ in 0..random.usize(..3) {
             background::step();
         }
@@ -293,10 +294,12 @@ fn keep(home: tempfile::TempDir) -> String {
     }
 }
 
-/// In place of the number of a transaction: what others did meanwhile does not let the log be replayed.
+/// Stands for the number of a transaction when the log cannot be replayed, because a program
+/// without the extension changed the database.
 const REFUSED: usize = usize::MAX;
 
-/// The database is not what the log's records were made for, which others without the extension can bring about.
+/// Whether the log's records are not for this database, because a program without the extension
+/// changed it.
 fn is_conflict(error: &rusqlite::Error, seed: u64) -> bool {
     has_plain(seed) && error.sqlite_error_code() == Some(rusqlite::ErrorCode::CannotOpen)
 }
@@ -304,11 +307,11 @@ fn is_conflict(error: &rusqlite::Error, seed: u64) -> bool {
 fn look(world: &World, about: About, model: &Model, seed: u64) -> Result<usize, String> {
     let failed = |e: rusqlite::Error| e.to_string();
     let connection = match (world.try_open("onejournal"), about) {
-        // There the others' transaction may have been on its way to the database, over pages that are in the log only:
-        // it has to be refused.
+        // A program without the extension may have been writing a transaction to the database, over
+        // pages that are in the log only: the database has to be refused.
         (Err(error), About::Rollback) if is_conflict(&error, seed) => return Ok(REFUSED),
-        // What others wrote meanwhile without the extension cannot always be told from what they might
-        // have done to the database after the crash. Nothing is lost without the log then.
+        // What others wrote meanwhile without the extension cannot always be told from what they
+        // might have done to the database after the crash. Nothing is lost without the log then.
         (Err(error), _) if is_conflict(&error, seed) => {
             world.try_open_with("onejournal", "&recover=discard")
         }
@@ -381,7 +384,7 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_done() {
 }
 
 #[test]
-fn nor_with_transactions_that_are_records() {
+fn nothing_acknowledged_is_lost_when_transactions_are_records() {
     onejournal_testing::own_process!();
     all_is_well(test_name!(), About::Rollback);
 }

@@ -32,7 +32,8 @@ fn writer() {
             .expect("insert");
         println!("row {id}");
         if !is_wal {
-            // Without a WAL SQLite's lock goes to whoever asks first.
+            // Without a WAL the first process that asks gets SQLite's lock. The pause lets the
+            // others ask.
             std::thread::sleep(Duration::from_micros(300));
         }
     }
@@ -81,7 +82,7 @@ fn writers_that_are_killed() {
                 acknowledged.extend(writer.1);
             }
             if round % 2 == 1 {
-                // Nobody's memory is there any more, as after a restart of the machine.
+                // The shared memory of all processes is lost, as in a restart of the machine.
                 place.reboot();
             }
             let connection = place.open("a.db");
@@ -104,7 +105,8 @@ fn the_distributions_sqlite3_loads_it() {
     }
     let place = Place::new(true);
     let script = format!(
-        ".load {}\n.open '{}'\nPRAGMA journal_mode=WAL;\nCREATE TABLE t(v);\nPRAGMA synchronous=FULL;\n\
+        ".load {}\n.open '{}'\nPRAGMA journal_mode=WAL;\nCREATE TABLE t(v);\n\
+         PRAGMA synchronous=FULL;\n\
          INSERT INTO t VALUES (1);\nINSERT INTO t VALUES (2);\nSELECT 'sum', sum(v) FROM t;\n",
         library().display(),
         place.uri("a.db", "")

@@ -1,5 +1,5 @@
-//! What was changed after a crash without the extension is refused, and not a byte of it is
-//! overwritten.
+//! A database or WAL that was changed after a crash without the extension is refused, and not a
+//! byte of it is overwritten.
 
 use crate::common;
 
@@ -403,14 +403,14 @@ fn a_page_of_the_database_that_was_changed() {
     let error = place.try_open("a.db", "").map(|connection| count(&connection));
     match error {
         Err(e) => assert_eq!(e.sqlite_error_code(), Some(rusqlite::ErrorCode::CannotOpen)),
-        // What was changed is where a logged run puts its own bytes.
+        // The changed byte is where a logged run puts its own bytes.
         Ok(found) => return assert_eq!(found, 11),
     }
     assert!(files(&place.root) == before, "something was overwritten");
 }
 
 #[test]
-fn read_only_waits_for_somebody_who_may_write() {
+fn read_only_opening_is_refused_until_a_writer_has_recovered() {
     onejournal_testing::own_process!();
     let place = crashed(4);
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_URI;

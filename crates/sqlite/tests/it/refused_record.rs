@@ -1,4 +1,5 @@
-//! Transactions that the log takes no record of: SQLite's rollback journal in its place, which power cuts tear, and syncs of a WAL.
+//! Transactions that the log takes no record of: SQLite's rollback journal in its place, which
+//! power cuts tear, and syncs of a WAL.
 
 use crate::common;
 
@@ -35,7 +36,8 @@ fn place() -> Place {
     place
 }
 
-/// The databases that power cuts leave, at many moments of one large transaction; in the log is nothing then.
+/// The databases that power cuts leave, at many moments of one large transaction; in the log is
+/// nothing then.
 fn cuts(mode: &str, new: &[u8], random: &mut fastrand::Rng) -> Vec<tempfile::TempDir> {
     let place = place();
     let setup = format!("PRAGMA journal_mode={mode}; PRAGMA synchronous=FULL");

@@ -1,6 +1,6 @@
 //! A log that another user prepared beside a database, in a directory where everybody may make
-//! files: nothing of it is believed, nothing is written into it, nobody waits for it. In a program
-//! of its own: it starts others. It takes root, who can act as somebody else.
+//! files: the extension believes nothing in it, writes nothing into it, and does not wait for its
+//! locks. In a program of its own: it starts others. It takes root, which can act as other users.
 
 use crate::common;
 
@@ -93,7 +93,7 @@ fn forged_transactions_are_not_recovered() {
 }
 
 #[test]
-fn a_prepared_log_is_not_joined_and_nobody_waits_for_it() {
+fn a_prepared_log_is_neither_joined_nor_waited_for() {
     onejournal_testing::own_process!();
     if !is_root() {
         return;
@@ -288,7 +288,7 @@ fn root_and_the_owner_of_a_database_use_it_together() {
     assert!(said(&joined).contains("written"), "{}", said(&joined));
     connection.execute_batch("INSERT INTO t(v) VALUES ('again')").expect("insert");
     assert_eq!(count(&connection), 3);
-    // Somebody else is told what to do, whether there is a log or not.
+    // A third user is told what to do, whether there is a log or not.
     permit(&place.path("a.db"), 0o666);
     for name in ["a.db-wal", "a.db-shm"] {
         permit(&place.path(name), 0o666);

@@ -1,4 +1,5 @@
-//! WAL mode: moments at which the power or a sync fails, each of which once lost or refused something.
+//! WAL mode: moments at which the power or a sync fails. Each of them once lost or refused
+//! something.
 
 use crate::common;
 
@@ -58,8 +59,8 @@ fn recovered_in(world: World) -> Result<Rows, String> {
     }
 }
 
-/// Cuts before each change from now on, once `T` says something, with what it says. They take all of the WAL that is
-/// not durable.
+/// Cuts before each change from now on, once `T` says something, with what it says. They take all
+/// of the WAL that is not durable.
 struct Cuts<T> {
     now: Arc<Mutex<T>>,
     cuts: Arc<Mutex<Vec<(T, tempfile::TempDir)>>>,
@@ -220,7 +221,8 @@ fn go_on_without_log(fault: Fault, how: &str, world: &World) {
     }
 }
 
-/// A database whose only process with the extension has left, and which was changed without it since.
+/// A database whose only process with the extension has left, and which was changed without it
+/// since.
 fn left_and_changed(place: &Place) {
     let plain = Connection::open(place.path("a.db")).expect("plain");
     plain.execute_batch("INSERT INTO t(v) VALUES ('plain')").expect("insert");
@@ -253,7 +255,8 @@ fn regression_a_wal_that_is_emptied_by_the_last_connection() {
     left_and_changed(&place);
 }
 
-/// While others stay, what is logged is made durable in the WAL itself, and the log knows that durably.
+/// While others stay, what is logged is made durable in the WAL itself, and the log knows that
+/// durably.
 #[test]
 fn regression_the_last_to_leave_is_a_writer_or_a_reader() {
     onejournal_testing::own_process!();
@@ -282,7 +285,8 @@ fn regression_the_last_to_leave_is_a_writer_or_a_reader() {
     }
 }
 
-/// Leaves the log as somebody who dies between a record and the stream header; the record is one that was logged before.
+/// Leaves the log as a process does that dies between a record and the stream header. The record is
+/// one that was logged before.
 fn tear_note(place: &Place) {
     let options = log::Options { memory: place.memory.clone(), ..log::Options::default() };
     let log = log::Log::open(place.path(".onejournal"), &options).expect("log");
@@ -377,7 +381,7 @@ fn regression_a_sync_that_failed_before_the_wal_was_ever_durable() {
     }
 }
 
-/// Of what recovery found in the WAL.
+/// Recovery fails to sync the frames in the WAL, so the next one writes them again before its sync.
 #[test]
 fn regression_a_sync_that_failed_in_recovery_is_not_made_good_by_the_next() {
     onejournal_testing::own_process!();

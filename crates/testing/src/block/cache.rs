@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_unflushed_writes_to_a_sector_either_or_none_is_found() {
+    fn two_unflushed_writes_to_a_sector_leave_either_or_none() {
         let cache = cache_after(&[write(0, 1, 1), write(0, 2, 1)]);
         let mut found: Vec<_> =
             (0..100).map(|seed| sectors(&cache.crash(Survival::Random(seed), None))[0]).collect();

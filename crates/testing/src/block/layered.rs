@@ -5,14 +5,15 @@ use std::sync::Arc;
 use device::{BlockDevice, Durability, Result};
 
 /// What happens to the requests of a device. Each method passes its request on to `device`; a layer
-/// overrides those that it changes.
+/// overrides the methods whose requests it changes.
 pub trait Layer: Send + Sync {
     /// See [`BlockDevice::read`].
     fn read(&self, device: &dyn BlockDevice, offset: u64, buf: &mut [u8]) -> Result<()> {
         device.read(offset, buf)
     }
 
-    /// See [`BlockDevice::write`]. The spans of a [`BlockDevice::write_spans`] come here one by one.
+    /// See [`BlockDevice::write`]. The spans of a [`BlockDevice::write_spans`] come here one by
+    /// one.
     fn write(&self, device: &dyn BlockDevice, offset: u64, data: &[u8]) -> Result<()> {
         device.write(offset, data)
     }
@@ -22,8 +23,8 @@ pub trait Layer: Send + Sync {
         device.write_durable(offset, data)
     }
 
-    /// See [`BlockDevice::write_fua`]. Without an override there is no FUA, whatever `device` has, so
-    /// that no durable write goes around the layer.
+    /// See [`BlockDevice::write_fua`]. Without an override there is no FUA, whatever `device` has,
+    /// so that no durable write goes around the layer.
     fn write_fua(&self, _: &dyn BlockDevice, _offset: u64, _data: &[u8]) -> Option<Result<()>> {
         None
     }

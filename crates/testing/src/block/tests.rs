@@ -115,7 +115,7 @@ fn a_failed_write_leaves_old_or_new_sectors_the_same_for_one_seed() {
 }
 
 #[test]
-fn a_full_device_writes_nothing_behind_its_capacity() {
+fn a_full_device_writes_nothing_beyond_its_capacity() {
     let device = device();
     device.set_capacity_bytes(1024);
     device.write(512, &[1; 512]).expect("fits");

@@ -37,7 +37,8 @@ pub enum Command {
     Save,
     /// `restore`: bring back the saved content. All of it counts as flushed.
     Restore,
-    /// `crash PROBABILITY SEED`: each sector written since the last flush survives with this probability.
+    /// `crash PROBABILITY SEED`: each sector written since the last flush survives with this
+    /// probability.
     Crash {
         /// From 0 (nothing) to 1 (everything).
         survival: f64,

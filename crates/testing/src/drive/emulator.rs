@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_refused_and_changes_nothing() {
+    fn a_request_outside_the_disk_is_refused_and_changes_nothing() {
         let mut disk = emulator();
         assert_eq!(disk.write(0, (1 << 20) - 1, &[1; 2]), None);
         assert_eq!(disk.write(0, u64::MAX, &[1; 2]), None);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_restored_and_survives_a_crash() {
+    fn saved_content_is_restored_and_survives_a_crash() {
         let mut disk = emulator();
         assert_eq!(disk.obey("restore"), None, "nothing was saved");
         disk.write(0, 0, &[1; 1024]).unwrap();

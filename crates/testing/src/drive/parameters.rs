@@ -171,8 +171,8 @@ impl Parameters {
             .ok_or_else(|| ParameterError::Preset(name.to_owned()))
     }
 
-    /// Whether a flush does anything. Without a cache and without a cost, each write is durable when
-    /// it is answered, and the kernel sends such a disk no flushes.
+    /// Whether a flush does anything. Without a cache and without a cost, each write is durable
+    /// when it is answered, and the kernel sends such a disk no flushes.
     pub fn has_flushes(&self) -> bool {
         let has_cost = self.flush_us > 0.0 || self.extent_us > 0.0 || self.revolution_us > 0.0;
         self.volatile_cache || has_cost

@@ -1,8 +1,8 @@
 //! Records of the requests to disks, with their data, in one order.
 //!
 //! A write or flush *begins* when the request arrives, and *ends* just before its answer is sent.
-//! Both are events, so a reader can tell which writes a flush covers: those that had ended when it
-//! began. Programs that use the disks can add marks. A mark that is set after an answer was
+//! Both are events, so a reader can tell which writes a flush covers: the writes that had ended
+//! when it began. Programs that use the disks can add marks. A mark that is set after an answer was
 //! received follows the end of that request.
 
 use std::sync::Arc;

@@ -21,7 +21,7 @@ const FIFO_PRIORITY: &str = "10";
 /// An answer that waits for its time. The first one compares as the greatest.
 struct Due {
     done_ns: u64,
-    /// Of several answers for the same time, the older one goes first.
+    /// Answers for the same time go in the order of their numbers, the older one first.
     number: u64,
     unique: u64,
     payload: Payload,

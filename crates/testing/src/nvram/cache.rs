@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fenced_is_never_lost_and_what_it_replaced_never_comes_back() {
+    fn a_fenced_store_is_never_lost_and_its_old_value_never_comes_back() {
         let fence = NvramEvent::Fence { thread: 0 };
         let cache = cache_after(&[store(0, 1, 8, 0), store(0, 2, 8, 0), fence, store(8, 3, 8, 0)]);
         assert_eq!(found(&cache, |bytes| (bytes[0], bytes[8])), [(2, 0), (2, 3)]);

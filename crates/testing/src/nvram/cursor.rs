@@ -14,8 +14,8 @@ impl NvramCursor<'_> {
         cache.atoms(in_flight)
     }
 
-    /// The content after a power cut at this point. Of the first 64 choices, those whose bit in
-    /// `kept` is 1 are kept, and the others lost.
+    /// The content after a power cut at this point. A choice is kept if it is one of the first 64
+    /// and its bit in `kept` is 1. All others are lost.
     pub fn crash_keeping(&self, kept: u64) -> Image {
         let atoms = self.atoms();
         let bits = (0..u64::BITS).map(|bit| kept >> bit & 1 == 1);

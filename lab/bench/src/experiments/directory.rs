@@ -15,8 +15,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "A large directory, and syncs with nothing new",
     paper: "",
     figure: "",
-    about: "Empty files are made in one directory; then random ones are looked up (`stat`) with the kernel's caches dropped; then a \
-            file of which nothing is new is synced 1,000 times.",
+    about: "Empty files are made in one directory; then random ones are looked up (`stat`) with \
+            the kernel's caches dropped; then a file of which nothing is new is synced 1,000 \
+            times.",
     paper_claim: "",
     goal: "50 µs a lookup (median); no device write for a sync with nothing new.",
     sizes: &[],

@@ -14,11 +14,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "A commit over a bare durable write",
     paper: "",
     figure: "",
-    about: "The engine alone, one caller: a commit of so many whole blocks, and a bare durable write of as many bytes to the same \
-            device, in turns (`commit_ratio` of crate `journal`). And a commit of so many changed bytes to memory that stands for \
-            NVRAM, and a bare persist of as many bytes as its record has: a copy, the write-back of its cache lines, a fence, in \
-            turns, to the same memory (`nvram_commit`). *Bytes and memory work* is the bare durable write after the work on memory \
-            that no commit avoids: copies of the blocks, a checksum, on NVRAM a comparison with the older version.",
+    about: "The engine alone, one caller: a commit of so many whole blocks, and a bare durable \
+            write of as many bytes to the same device, in turns (`commit_ratio` of crate \
+            `journal`). And a commit of so many changed bytes to memory that stands for NVRAM, and \
+            a bare persist of as many bytes as its record has: a copy, the write-back of its cache \
+            lines, a fence, in turns, to the same memory (`nvram_commit`). *Bytes and memory work* \
+            is the bare durable write after the work on memory that no commit avoids: copies of \
+            the blocks, a checksum, on NVRAM a comparison with the older version.",
     paper_claim: "",
     goal: "At most 1.10 on a block device; at most 4 times a bare persist for 1 KiB on NVRAM.",
     sizes: &[],

@@ -8,9 +8,10 @@ use crate::results::Section;
 
 /// The names of the papers.
 pub const FAST14: &str = "Shen, Park, Zhu: Journaling of Journal Is (Almost) Free, FAST 2014";
-pub const DJFS: &str = "Kim, Lee, Song, Eom: DJFS: Providing Highly Reliable and High-Performance File System with Small-Sized NVRAM, ETRI Journal 2017";
-pub const OKEANOS: &str = "Hatzieleftheriou, Anastasiadis: Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage, \
-                       USENIX ATC 2011";
+pub const DJFS: &str = "Kim, Lee, Song, Eom: DJFS: Providing Highly Reliable and High-Performance \
+                        File System with Small-Sized NVRAM, ETRI Journal 2017";
+pub const OKEANOS: &str = "Hatzieleftheriou, Anastasiadis: Okeanos: Wasteless Journaling for Fast \
+                           and Reliable Multistream Storage, USENIX ATC 2011";
 pub const XLOG: &str = "Luo, Jiang, Yan, Yang: Fast Transaction Logging for Smartphones, MSST 2016";
 
 /// One experiment.

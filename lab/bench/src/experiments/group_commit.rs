@@ -13,8 +13,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Group commit",
     paper: "",
     figure: "",
-    about: "fio: 1, 4 and 16 processes, each appending 200 bytes to a file of its own and syncing it. Syncs a second, flushes of the \
-            device and commits of OneJournal for each.",
+    about: "fio: 1, 4 and 16 processes, each appending 200 bytes to a file of its own and syncing \
+            it. Syncs a second, flushes of the device and commits of OneJournal for each.",
     paper_claim: "",
     goal: "With 16 processes at least four syncs a commit.",
     sizes: &[],

@@ -13,9 +13,10 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Memory of the daemon",
     paper: "",
     figure: "",
-    about: "fio: eight processes write 100 bytes at random places of a file each, with an fdatasync after every 50. The peak of the \
-            daemon's resident memory, and its bound: 256 MiB of committed blocks that are not home, 64 MiB of clean ones, two \
-            transactions of 64 MiB, 4 MiB a thread, and the journal where it is mapped.",
+    about: "fio: eight processes write 100 bytes at random places of a file each, with an \
+            fdatasync after every 50. The peak of the daemon's resident memory, and its bound: 256 \
+            MiB of committed blocks that are not home, 64 MiB of clean ones, two transactions of \
+            64 MiB, 4 MiB a thread, and the journal where it is mapped.",
     paper_claim: "",
     goal: "Below the bound.",
     sizes: &[],

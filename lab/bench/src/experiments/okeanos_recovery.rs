@@ -104,7 +104,7 @@ fn on_device(
                 system.unmount()?;
                 timed_mount(system, &key, samples)?;
                 system.speed_up()?;
-                // What the mount has read is read; the cut comes after more records.
+                // The clean unmount brought the records home; the cut needs some in the journal.
                 acknowledged.pop();
                 acknowledged.push(case.fill(lab, system)?);
             }

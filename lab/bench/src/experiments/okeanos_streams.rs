@@ -270,7 +270,10 @@ fn judge(section: &mut Section, samples: &Samples, device: &Device, rates: &[Rat
     for system in [&ours, &wasteless, &of_paper[0], &of_paper[1]] {
         let ratio = samples.ratio(&slow, JOURNAL, system, &okeanos::data_journaling())?;
         section.verdicts.push(Verdict {
-            claim: format!("{device}: {system} writes a tenth of data journaling's journal traffic, 100 streams of 1 Kb/s"),
+            claim: format!(
+                "{device}: {system} writes a tenth of data journaling's journal traffic, \
+                 100 streams of 1 Kb/s"
+            ),
             paper: "up to about 4 of 27 MB/s (0.15)".into(),
             measured: format!("{:.3}", ratio.of_medians),
             outcome: if ratio.of_medians <= 0.1 { Outcome::Reached } else { Outcome::Missed },

@@ -16,10 +16,11 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "PostgreSQL",
     paper: "",
     figure: "",
-    about: "pgbench's TPC-B-like transactions on a PostgreSQL with its default settings (`fdatasync` of its write-ahead log at each \
-            commit) and checksums. Transactions a second with some clients, and what the disk gets for each. After the last \
-            round the server must go down in order, all of its pages must be sound, and pgbench's balances must agree. The ceiling is \
-            libeatmydata, with which nothing is durable.",
+    about: "pgbench's TPC-B-like transactions on a PostgreSQL with its default settings \
+            (`fdatasync` of its write-ahead log at each commit) and checksums. Transactions a \
+            second with some clients, and what the disk gets for each. After the last round the \
+            server must go down in order, all of its pages must be sound, and pgbench's balances \
+            must agree. The ceiling is libeatmydata, with which nothing is durable.",
     paper_claim: "",
     goal: "As many transactions a second as ext4 ordered, or more.",
     sizes: &[],

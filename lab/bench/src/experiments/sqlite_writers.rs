@@ -66,7 +66,7 @@ impl<'a> Writers<'a> {
     /// Sends all these lines to all clients at the same time.
     pub fn burst(&mut self, lines: &[String]) -> Result<Burst> {
         interrupt::check()?;
-        // What is not theirs is not counted.
+        // The counts leave out changes that are pending before the burst.
         self.system.sync()?;
         let all = lines.join("\n");
         let (before, start) = (self.system.counts()?, Instant::now());

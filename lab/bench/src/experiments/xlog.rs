@@ -159,8 +159,7 @@ impl<'a> LogPlace<'a> {
         }
     }
 
-    /// Removes files and rings of a client that has ended. Those of the log stay with their
-    /// streams.
+    /// Removes the files and the ring of a client that has ended, but no stream of the log.
     fn clear(&self) -> Result<()> {
         let files =
             [self.disk.join("plain"), self.disk.join("client-0.log"), self.memory.join("ring")];

@@ -127,7 +127,10 @@ fn judge(section: &mut Section, samples: &Samples, device: &Device) -> Result<()
         };
         let (ours, plain, ring) = (of(Way::Lane), of(Way::Fsync), of(Way::Native));
         section.verdicts.push(Verdict {
-            claim: format!("{device}: at most {wanted} bytes written for a byte logged, records of {size} bytes"),
+            claim: format!(
+                "{device}: at most {wanted} bytes written for a byte logged, \
+                 records of {size} bytes"
+            ),
             paper: if size == 100 { "1.5; write + fsync 199.7" } else { "less" }.into(),
             measured: format!("{ours:.2}"),
             outcome: if ours <= wanted { Outcome::Reached } else { Outcome::Missed },

@@ -122,7 +122,8 @@ fn judge(section: &mut Section, samples: &Samples, key: &Key) {
         measured: format!("{appends:.2}"),
         outcome,
         sentence: format!(
-            "Work that shares nothing reaches {checksums:.2} here; below {NOTHING_SHARED_MIN} the machine was too busy to miss the goal."
+            "Work that shares nothing reaches {checksums:.2} here; below {NOTHING_SHARED_MIN} the \
+             machine was too busy to miss the goal."
         ),
     });
 }

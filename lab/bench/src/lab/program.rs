@@ -307,7 +307,7 @@ fn wait(
     let what = || format!("waiting for process {}", child.id());
     let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())
         .map_err(|errno| Error::Io { what: what(), source: errno.into() });
-    // Nobody else waits for our children, so the process is there, if only as a zombie.
+    // Only this process can reap its children, so the child exists, if only as a zombie.
     let ended = ended?;
     loop {
         if let Some(status) = child.try_wait().map_err(Error::io("wait"))? {
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_prints_is_returned_or_shown() {
+    fn output_of_a_program_is_returned_or_shown_in_its_error() {
         let sh = |script: &str| Program::new("sh").arg("-c").arg(script);
         assert_eq!(sh("echo yes; echo no >&2").run().unwrap(), "yes\n");
         let error = sh("echo out; echo why >&2; exit 3").run().unwrap_err().to_string();

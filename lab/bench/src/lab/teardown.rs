@@ -32,7 +32,7 @@ impl Teardown {
 
 impl Drop for Teardown {
     fn drop(&mut self) {
-        // Printed by run; there is nobody to hand it to.
+        // `run` has printed the error, and `drop` cannot return it.
         let _ = self.run();
     }
 }

@@ -108,7 +108,8 @@ impl Samples {
         }
     }
 
-    /// Adds what the devices, and the FUSE server if it tells, were asked for during so many operations.
+    /// Adds what the devices, and the FUSE server if it tells, were asked for during so many
+    /// operations.
     pub fn count_asked(
         &mut self,
         key: &Key,
@@ -205,7 +206,7 @@ const COSTS: [(&str, &str); 4] = [
     ("written KiB", "KiB"),
 ];
 
-/// Three digits at most behind the first.
+/// The count with two decimals, from 10 on with one, from 100 on with none.
 fn as_short(count: f64) -> String {
     match count {
         100.0.. => format!("{count:.0}"),

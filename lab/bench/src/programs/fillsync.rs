@@ -1,4 +1,5 @@
-//! LevelDB and RocksDB: synchronous puts, with their own log files and with streams of the log service.
+//! LevelDB and RocksDB: synchronous puts, with their own log files and with streams of the log
+//! service.
 //!
 //! The programs are those of `plugins/` (`make plugins`). They measure both sides in turns
 //! themselves ([`run`]), or one of them while the caller counts requests ([`Asked`]).

@@ -118,7 +118,8 @@ mod tests {
         let (first, second) = ask("HTTP/1.1 200 OK\r\nA: b\r\ncontent-length: 3\r\n\r\nabc");
         assert_eq!((first.unwrap(), second.unwrap()), ("abc".to_owned(), "abc".to_owned()));
         let (first, second) = ask(
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nA\r\n0123456789\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nA\r\n0123456789\r\n\
+             0\r\n\r\n",
         );
         assert_eq!(first.unwrap(), "ab0123456789");
         assert_eq!(second.unwrap(), "ab0123456789");

@@ -46,8 +46,8 @@ const SERVER: [&str; 7] = [
 ];
 const TABLES: [&str; 4] = [
     "CREATE DATABASE bench",
-    "CREATE TABLE bench.account(id INT PRIMARY KEY, balance INT NOT NULL, filler CHAR(84) NOT NULL) \
-     ENGINE=InnoDB",
+    "CREATE TABLE bench.account(id INT PRIMARY KEY, balance INT NOT NULL, \
+     filler CHAR(84) NOT NULL) ENGINE=InnoDB",
     "CREATE TABLE bench.history(id BIGINT AUTO_INCREMENT PRIMARY KEY, account INT NOT NULL, \
      delta INT NOT NULL, filler CHAR(22) NOT NULL) ENGINE=InnoDB",
     "CREATE PROCEDURE bench.pay(payer INT, amount INT) BEGIN START TRANSACTION; \

@@ -81,7 +81,8 @@ fn unparsable(program: &str, wanted: &str, output: &str) -> Error {
     Error::other(format!("{program} printed no {wanted}:\n{end}"))
 }
 
-/// `NAME=VALUE` for the environment of a program under test, for example `LD_PRELOAD=libeatmydata.so`.
+/// `NAME=VALUE` for the environment of a program under test, for example
+/// `LD_PRELOAD=libeatmydata.so`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable {
     pub name: String,

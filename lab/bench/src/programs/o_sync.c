@@ -1,5 +1,5 @@
-// LD_PRELOAD for programs that cannot be told to write synchronously: every file that is opened for writing is
-// opened with O_SYNC.
+// LD_PRELOAD for programs that cannot be told to write synchronously: every file that is opened for
+// writing is opened with O_SYNC.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

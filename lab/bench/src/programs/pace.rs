@@ -5,10 +5,10 @@ const WINDOW_US: u64 = 250_000;
 /// With fewer windows there is no typical one.
 const WINDOW_COUNT_MIN: usize = 4;
 
-/// Transactions of the slowest quarter of a second, as a part of the median quarter's. `ends_us` are
-/// the times at which transactions ended, in any order, in microseconds of any clock. Windows begin
-/// with the first of them, and the last window is dropped because it is not whole. `None` if there
-/// are fewer than four windows.
+/// Transactions of the slowest quarter of a second, as a part of the median quarter's. `ends_us`
+/// are the times at which transactions ended, in any order, in microseconds of any clock. Windows
+/// begin with the first of them, and the last window is dropped because it is not whole. `None` if
+/// there are fewer than four windows.
 pub fn slowest_window(ends_us: &[u64]) -> Option<f64> {
     let (first, last) = (ends_us.iter().min()?, ends_us.iter().max()?);
     let window_count = usize::try_from((last - first) / WINDOW_US).ok()?;

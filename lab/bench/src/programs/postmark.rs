@@ -145,7 +145,7 @@ fn add_counts(result: &mut PostmarkResult, output: &str) -> Result<()> {
     Ok(())
 }
 
-/// The environment with the library before those that `LD_PRELOAD` already names.
+/// The environment with the library in front of the others in `LD_PRELOAD`.
 fn preload(environment: &[Variable], library: Option<&TempDir>) -> Vec<Variable> {
     const NAME: &str = "LD_PRELOAD";
     let mut environment = environment.to_vec();
@@ -214,7 +214,7 @@ Files:
     }
 
     #[test]
-    fn what_is_preloaded_already_comes_after() {
+    fn the_library_is_preloaded_before_others() {
         let dir = TempDir::new().unwrap();
         let before: Vec<Variable> =
             ["A=b", "LD_PRELOAD=x.so"].iter().map(|text| text.parse().unwrap()).collect();

@@ -3,10 +3,13 @@
 use super::document::{Block, Table};
 
 const STYLE: &str = "
-body { font: 16px/1.5 Helvetica, Arial, sans-serif; color: #222; max-width: 1000px; margin: 2em auto; padding: 0 1em }
+body { font: 16px/1.5 Helvetica, Arial, sans-serif; color: #222; max-width: 1000px; \
+    margin: 2em auto; padding: 0 1em }
 h1, h2, h3 { line-height: 1.25 } h2 { margin-top: 2.5em; border-bottom: 1px solid #ddd }
-table { border-collapse: collapse; margin: 1em 0; font-size: 14px; display: block; overflow-x: auto }
-th, td { border-bottom: 1px solid #ddd; padding: .3em .7em; vertical-align: top } th { text-align: left; background: #f5f5f5 }
+table { border-collapse: collapse; margin: 1em 0; font-size: 14px; display: block; \
+    overflow-x: auto }
+th, td { border-bottom: 1px solid #ddd; padding: .3em .7em; vertical-align: top } \
+    th { text-align: left; background: #f5f5f5 }
 td.number, th.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 figure { margin: 1em 0 } figure svg { max-width: 100%; height: auto }
 figcaption { font-size: 14px; color: #555 } code { background: #f3f3f3; padding: 0 .2em }
@@ -18,7 +21,8 @@ pub fn render(blocks: &[Block]) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>OneJournal: measurements</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{}</body>\n</html>\n",
+         <title>OneJournal: measurements</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         {}</body>\n</html>\n",
         all(blocks)
     )
 }

@@ -31,8 +31,8 @@ pub fn report(files: &[SectionFile], palette: &Palette) -> Result<Vec<Block>> {
          papers' own systems are not run; the sections say what else differs. The systems take \
          turns in each round. A value is the median of the rounds. Its quartiles are in brackets \
          if one differs from it by more than 3 %, and the whiskers of a figure show them. Counts \
-         are device requests for each operation. `onejournal-bench report DIR` draws this page from \
-         the JSON files beside it."
+         are device requests for each operation. `onejournal-bench report DIR` draws this page \
+         from the JSON files beside it."
             .into(),
     ));
     blocks.extend(machines(files));

@@ -61,7 +61,7 @@ pub fn disk_of(dir: &Path) -> Option<String> {
     let device = fs::metadata(dir).ok()?.st_dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let path = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
-    // Of a partition, the disk is the folder above.
+    // A partition's folder is in the folder of its disk.
     let is_partition = path.join("partition").exists();
     let disk = if is_partition { path.parent()? } else { &path };
     Some(disk.file_name()?.to_str()?.to_owned())

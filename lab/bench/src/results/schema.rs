@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn written_results_are_read_unless_their_schema_is_another() {
         let dir = tempfile::tempdir().unwrap();
         let mut file = example();
         file.section.id = "example".into();

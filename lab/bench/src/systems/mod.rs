@@ -2,9 +2,8 @@
 //! counted and taken down by the same calls.
 //!
 //! A [`System`] is a recipe; [`System::set_up`] makes a [`Running`] from it. [`start`] sets up
-//! several for one experiment, leaves out those that are not available, and records that for the
-//! report. Client variants ([`client`]) change the environment of client programs, not the file
-//! system.
+//! several for one experiment, leaves out unavailable ones, and records that for the report. Client
+//! variants ([`client`]) change the environment of client programs, not the file system.
 
 pub mod client;
 mod ext4;

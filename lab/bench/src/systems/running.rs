@@ -56,7 +56,7 @@ pub struct WrittenParts {
     pub metadata_bytes: u64,
     /// Everything else, wherever it was written: data in the journal, and data at home.
     pub data_bytes: u64,
-    /// Of the data, those in the journal.
+    /// The part of `data_bytes` that went to the journal.
     pub journal_data_bytes: u64,
 }
 
@@ -273,7 +273,8 @@ impl Running {
         Ok((done, Asked { counts: self.counts()? - counts, fuse_requests }))
     }
 
-    /// Requests that its FUSE server has answered, this look included; `None` of systems that do not tell.
+    /// Requests that its FUSE server has answered, this look included; `None` of systems that do
+    /// not tell.
     fn fuse_requests(&self) -> Result<Option<f64>> {
         Ok(self.stat()?.and_then(|stat| stat["requests"].as_f64()))
     }
@@ -355,7 +356,8 @@ impl Running {
         if self.has_stat {
             self.kill_daemon()?;
         }
-        // A file system without a device, and a mount without a daemon, have nothing to write any more.
+        // A file system without a device, and a mount without a daemon, have nothing to write any
+        // more.
         Program::new("umount").arg("--lazy").arg(&self.dir).run()?;
         self.wait_until_unused()?;
         self.tell_disks("power on")?;

@@ -31,19 +31,23 @@ const CONDITIONS: [(&str, &str); 12] = [
     (
         "D_NEXT_O_ID follows the newest order and the newest waiting order",
         "SELECT count(*) FROM district
-         WHERE d_next_o_id - 1 IS NOT (SELECT max(o_id) FROM orders WHERE o_w_id = d_w_id AND o_d_id = d_id)
-            OR d_next_o_id - 1 <> (SELECT max(no_o_id) FROM new_order WHERE no_w_id = d_w_id AND no_d_id = d_id)",
+         WHERE d_next_o_id - 1 IS NOT (SELECT max(o_id) FROM orders WHERE o_w_id = d_w_id \
+             AND o_d_id = d_id)
+            OR d_next_o_id - 1 <> (SELECT max(no_o_id) FROM new_order WHERE no_w_id = d_w_id \
+                AND no_d_id = d_id)",
     ),
     (
         "waiting orders of a district are without a gap",
         "SELECT count(*) FROM (
-             SELECT max(no_o_id) - min(no_o_id) + 1 <> count(*) AS has_gap FROM new_order GROUP BY no_w_id, no_d_id)
+             SELECT max(no_o_id) - min(no_o_id) + 1 <> count(*) AS has_gap FROM new_order \
+                 GROUP BY no_w_id, no_d_id)
          WHERE has_gap",
     ),
     (
         "a district has as many lines as its orders say",
         "SELECT count(*) FROM district
-         WHERE (SELECT coalesce(sum(o_ol_cnt), 0) FROM orders WHERE o_w_id = d_w_id AND o_d_id = d_id)
+         WHERE (SELECT coalesce(sum(o_ol_cnt), 0) FROM orders WHERE o_w_id = d_w_id \
+             AND o_d_id = d_id)
             <> (SELECT count(*) FROM order_line WHERE ol_w_id = d_w_id AND ol_d_id = d_id)",
     ),
     (
@@ -70,13 +74,15 @@ const CONDITIONS: [(&str, &str); 12] = [
     (
         "W_YTD is the sum of what the history says was paid to the warehouse",
         "SELECT count(*) FROM warehouse
-         LEFT JOIN (SELECT h_w_id, sum(h_amount) AS paid FROM history GROUP BY h_w_id) ON h_w_id = w_id
+         LEFT JOIN (SELECT h_w_id, sum(h_amount) AS paid FROM history GROUP BY h_w_id) \
+             ON h_w_id = w_id
          WHERE w_ytd IS NOT paid",
     ),
     (
         "D_YTD is the sum of what the history says was paid to the district",
         "SELECT count(*) FROM district
-         LEFT JOIN (SELECT h_w_id, h_d_id, sum(h_amount) AS paid FROM history GROUP BY h_w_id, h_d_id)
+         LEFT JOIN (SELECT h_w_id, h_d_id, sum(h_amount) AS paid FROM history \
+             GROUP BY h_w_id, h_d_id)
              ON h_w_id = d_w_id AND h_d_id = d_id
          WHERE d_ytd IS NOT paid",
     ),
@@ -84,7 +90,8 @@ const CONDITIONS: [(&str, &str); 12] = [
         "C_BALANCE is what was delivered to the customer less what the history says it paid",
         "SELECT count(*) FROM customer
          LEFT JOIN (SELECT o_w_id, o_d_id, o_c_id, sum(ol_amount) AS delivered
-                    FROM orders JOIN order_line ON ol_w_id = o_w_id AND ol_d_id = o_d_id AND ol_o_id = o_id
+                    FROM orders JOIN order_line ON ol_w_id = o_w_id AND ol_d_id = o_d_id \
+                        AND ol_o_id = o_id
                     WHERE ol_delivery_d IS NOT NULL GROUP BY o_w_id, o_d_id, o_c_id)
              ON o_w_id = c_w_id AND o_d_id = c_d_id AND o_c_id = c_id
          LEFT JOIN (SELECT h_c_w_id, h_c_d_id, h_c_id, sum(h_amount) AS paid
@@ -93,17 +100,20 @@ const CONDITIONS: [(&str, &str); 12] = [
          WHERE c_balance <> coalesce(delivered, 0) - coalesce(paid, 0)",
     ),
     (
-        "a district's orders but the waiting ones are those delivered when it was loaded and to its customers since",
+        "a district's orders but the waiting ones are those delivered when it was loaded and to \
+         its customers since",
         "SELECT count(*) FROM district
          WHERE (SELECT count(*) FROM orders WHERE o_w_id = d_w_id AND o_d_id = d_id)
              - (SELECT count(*) FROM new_order WHERE no_w_id = d_w_id AND no_d_id = d_id)
-            <> ?1 + (SELECT sum(c_delivery_cnt) FROM customer WHERE c_w_id = d_w_id AND c_d_id = d_id)",
+            <> ?1 + (SELECT sum(c_delivery_cnt) FROM customer WHERE c_w_id = d_w_id \
+                AND c_d_id = d_id)",
     ),
     (
         "C_BALANCE and C_YTD_PAYMENT together are what was delivered to the customer",
         "SELECT count(*) FROM customer
          LEFT JOIN (SELECT o_w_id, o_d_id, o_c_id, sum(ol_amount) AS delivered
-                    FROM orders JOIN order_line ON ol_w_id = o_w_id AND ol_d_id = o_d_id AND ol_o_id = o_id
+                    FROM orders JOIN order_line ON ol_w_id = o_w_id AND ol_d_id = o_d_id \
+                        AND ol_o_id = o_id
                     WHERE ol_delivery_d IS NOT NULL GROUP BY o_w_id, o_d_id, o_c_id)
              ON o_w_id = c_w_id AND o_d_id = c_d_id AND o_c_id = c_id
          WHERE c_balance + c_ytd_payment <> coalesce(delivered, 0)",

@@ -87,7 +87,8 @@ struct Length {
     transactions: Option<u64>,
     #[arg(long)]
     seconds: Option<f64>,
-    /// Say `ready`, then read numbers of transactions, a line each; do as many and print an object for each
+    /// Say `ready`, then read numbers of transactions, a line each; do as many and print an object
+    /// for each
     #[arg(long)]
     turns: bool,
 }

@@ -1,4 +1,5 @@
-//! How many rows a database has: the standard's cardinalities (clause 4.3), or smaller ones of the same shape.
+//! How many rows a database has: the standard's cardinalities (clause 4.3), or smaller ones of the
+//! same shape.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,8 @@ pub const DISTRICT_COUNT: u32 = 10;
 pub enum Scale {
     /// The standard's
     Full,
-    /// Items, customers, orders and last names divided by ten, NURand's constants A by eight; for quick runs
+    /// Items, customers, orders and last names divided by ten, NURand's constants A by eight; for
+    /// quick runs
     Small,
 }
 

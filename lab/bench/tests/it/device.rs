@@ -162,7 +162,7 @@ fn ext4_on_a_loop_device_is_counted_and_survives_a_crash_as_far_as_it_synced() {
 }
 
 #[test]
-fn what_was_not_flushed_is_lost_in_a_crash_and_a_discard_zeroes() {
+fn a_crash_loses_unflushed_blocks_and_a_discard_zeroes() {
     let Some(mut disk) = Disk::start("zero") else { return };
     disk.control("set volatile_cache=1");
     let device = disk.attach();

@@ -250,7 +250,7 @@ fn fillsync_on_rocksdb() {
 }
 
 #[test]
-fn what_cannot_run_says_why() {
+fn a_program_that_cannot_run_is_named() {
     let output = command(Path::new("/nonexistent"), "fio --sync never").output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && text.contains("fio"), "{text}");

@@ -176,7 +176,7 @@ fn the_same_seed_asks_for_the_same() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused() {
+fn commands_that_cannot_run_are_refused_with_a_reason() {
     let database = Database::load();
     for (arguments, message) in [
         (vec!["load", database.text()], "is there already"),

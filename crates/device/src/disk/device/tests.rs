@@ -134,7 +134,7 @@ fn a_writer_is_alone_and_readers_share() {
 }
 
 #[test]
-fn what_is_no_disk_is_refused_by_name() {
+fn a_path_without_a_disk_is_refused_with_the_reason() {
     let dir = TempDir::new().expect("directory");
     let missing: PathBuf = dir.path().join("missing");
     let small = NamedTempFile::new().expect("temporary file");
@@ -148,7 +148,7 @@ fn what_is_no_disk_is_refused_by_name() {
 }
 
 #[test]
-fn a_file_of_somebody_else_is_refused() {
+fn a_file_that_the_user_may_not_open_is_refused() {
     let open = || open_error("/etc/shadow", Access::ReadWrite);
     // Root may open everything. The user of a thread is its own.
     let open_as_user = move || {
@@ -300,7 +300,7 @@ fn a_block_device_is_claimed_against_the_kernel_until_released() {
     assert!(open_error(device.path(), Access::ReadWrite).contains("in use"), "still locked");
 }
 
-/// Writing would make the file long again, and nobody would know what it has lost.
+/// Writing would make the file long again, and hide that it has lost data.
 #[test]
 fn regression_a_file_that_was_cut_is_written_no_more() {
     type Act = fn(&Disk) -> Result<()>;

@@ -198,7 +198,7 @@ fn a_file_on_a_disk_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn what_is_no_memory_is_refused_by_its_name() {
+fn a_path_without_memory_is_refused_with_the_reason() {
     let message = |path: &str| refusal(MappedNvram::open(path, Access::ReadOnly, Some(Process)));
     assert!(message("/").contains("is a directory"));
     assert!(message("/dev/null").contains("not a DAX device"));
@@ -257,7 +257,7 @@ fn huge_pages_are_memory_and_hold_what_was_stored() {
 }
 
 #[test]
-fn what_cannot_be_mapped_synchronously_is_refused() {
+fn a_file_without_synchronous_mappings_is_refused() {
     let Some(path) = medium_of(REFUSED_VARIABLE) else { return };
     for asked in [None, Some(Power), Some(Reboot), Some(Process)] {
         let message = refusal(MappedNvram::open(&path, Access::ReadWrite, asked));

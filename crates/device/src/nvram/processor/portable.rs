@@ -23,8 +23,8 @@ impl Native {
 impl Processor for Native {
     unsafe fn load(&self, from: *const u8, buf: &mut [u8]) {
         for (index, byte) in buf.iter_mut().enumerate() {
-            // SAFETY: the caller vouches for the span, which `index` is in; nobody accesses
-            // it but by atomic bytes.
+            // SAFETY: `index` is in the span, for which the caller vouches. All code accesses the
+            // span by atomic bytes only.
             *byte =
                 unsafe { AtomicU8::from_ptr(from.cast_mut().add(index)) }.load(Ordering::Relaxed);
         }

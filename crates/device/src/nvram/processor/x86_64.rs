@@ -42,7 +42,8 @@ impl Native {
         const CLFLUSHOPT: u32 = 1 << 23;
         const CLWB: u32 = 1 << 24;
         // The oldest compiler that builds this has these functions as unsafe ones.
-        // SAFETY: every processor of this architecture has the instruction CPUID, and the leaf is one that it says it has.
+        // SAFETY: every processor of this architecture has the instruction CPUID, and the leaf is
+        // one that it says it has.
         #[allow(unused_unsafe)]
         let features = unsafe {
             match __cpuid(0).eax {

@@ -76,7 +76,7 @@ impl Image {
     }
 }
 
-/// Makes a node that nobody pins.
+/// Makes a node without leaving a pin.
 pub fn make(volume: &Volume, parent: InodeNo, name: &[u8], node: NewNode<'_>) -> Result<Attr> {
     let attr = volume.make(parent, name, node, 0o755, 0, Owner::default())?;
     volume.forget(attr.ino, 1);

@@ -64,7 +64,8 @@ pub fn append_synced(stream: &Stream, expected: &mut Vec<Vec<u8>>) {
 
 const SIZES: [usize; 11] = [1, 2, 3, 4, 5, 100, 4096, 131_071, 131_072, 1 << 20, PAYLOAD_BYTES_MAX];
 
-/// Appends records of the smallest size to the largest, with syncs. Neither smaller nor larger ones are taken.
+/// Appends records of the smallest size to the largest, with syncs. Neither smaller nor larger ones
+/// are taken.
 pub fn append_every_size(stream: &Stream) {
     for (number, len_bytes) in SIZES.into_iter().enumerate() {
         let lsn = stream.append(&payload(number as u64, len_bytes)).expect("append");

@@ -1,6 +1,6 @@
 //! What an atomic write has written so far: whole blocks in memory, over the file on the volume.
 //!
-//! Of a block that is written in part the rest is read when it is first touched; nobody else changes
+//! The first write to a part of a block reads the block from the volume. No other writer changes
 //! the file meanwhile.
 
 use std::collections::BTreeMap;

@@ -1,18 +1,18 @@
 //! Atomic writes: the writes of an open file become durable all at once, or none does.
 //!
-//! Between START and COMMIT the writes of the *holder* (one open file) are kept in an [`Overlay`] in
-//! memory. All programs read them, as the kernel's page cache would show them anyway. No other
+//! Between START and COMMIT the writes of the *holder* (one open file) are kept in an [`Overlay`]
+//! in memory. All programs read them, as the kernel's page cache would show them anyway. No other
 //! program may change the content meanwhile (`EBUSY`). COMMIT writes all of them in one transaction
-//! and waits until that is durable. ABORT, the closing of a descriptor of the holder, and the end of
-//! its process drop them, and then the kernel's pages of them. A holder may lose its atomic write by
-//! a close that it does not know of (a child's). It then gets `ECANCELED` until it asks for ABORT,
-//! COMMIT or START: its next write must not go to the file as if nothing had happened.
+//! and waits until that is durable. ABORT, the closing of a descriptor of the holder, and the end
+//! of its process drop them, and then the kernel's pages of them. A holder may lose its atomic
+//! write by a close that it does not know of (a child's). It then gets `ECANCELED` until it asks
+//! for ABORT, COMMIT or START: its next write must not go to the file as if nothing had happened.
 //!
 //! Locks: `table` (shared: to change content, or to look a file up; exclusive: to enter or take
 //! out), then that of one overlay, then those of the volume. No thread that holds one waits for
-//! pages to be dropped. A thread that waits for that answers no requests, and the kernel may need an
-//! answer first (to a read of such a page). So fewer files may be in the atomic state than threads
-//! serve any queue of requests. A file leaves the table only when its pages are gone.
+//! pages to be dropped. A thread that waits for that answers no requests, and the kernel may need
+//! an answer first (to a read of such a page). So fewer files may be in the atomic state than
+//! threads serve any queue of requests. A file leaves the table only when its pages are gone.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -140,14 +140,14 @@ impl AtomicWrites {
         if handle & 1 == 0 {
             return Err(Errno::BADF.into());
         }
-        // Waits for those who are changing the content.
+        // Waits for the requests that are changing the content.
         self.change_table(|table| {
             let attr = volume.get_attr(ino)?;
             match table.files.get(&ino) {
                 _ if attr.kind != FileKind::Regular => return Err(Errno::INVAL.into()),
                 _ if attr.flags & FIXED_FLAGS != 0 => return Err(Errno::PERM.into()),
                 _ if volume.is_read_only() => return Err(Errno::ROFS.into()),
-                // Else a commit is about to take it out.
+                // Without an overlay, the file is about to leave the table.
                 Some(file) if file.holder == handle && file.overlay.read().is_some() => {
                     return Ok(());
                 }
@@ -171,7 +171,7 @@ impl AtomicWrites {
         write: &WriteIn,
     ) -> Result<Route<'_>, Errno> {
         let table = self.table.read();
-        // Of pages that were changed through a mapping nobody can tell who changed them.
+        // The kernel does not know which open file has changed a page through a mapping.
         let is_known = write.write_flags & WRITE_CACHE == 0;
         if is_known && table.lost.contains(&write.fh) {
             return Err(Errno::CANCELED);
@@ -292,20 +292,23 @@ impl AtomicWrites {
         }
         let Some(overlay) = file.overlay.write().take() else { return };
         AdapterCounters::add(&counters.atomic_aborts, 1);
-        // Until the pages are gone nobody may write: what is read now could not be told from them.
+        // No program may write before the pages are gone: until then, reads may return the aborted
+        // data.
         self.drop_pages(ino, &overlay).wait();
         self.note_stale_end(ino, &overlay);
         self.take_out(&file, &overlay);
     }
 
-    /// The kernel keeps the size of what was dropped until it asks for attributes, and appends there.
+    /// The kernel keeps the size of what was dropped until it asks for attributes, and appends
+    /// there.
     fn note_stale_end(&self, ino: InodeNo, overlay: &Overlay) {
         if let Some(end) = overlay.new_end() {
             self.change_table(|table| table.stale_ends.insert(ino, end));
         }
     }
 
-    /// An append that the kernel put at a stale end went elsewhere; the kernel now takes the file to end here.
+    /// An append that the kernel put at a stale end went elsewhere; the kernel now takes the file
+    /// to end here.
     pub(in crate::adapter) fn move_stale_end(&self, ino: InodeNo, end: u64) {
         self.change_table(|table| table.stale_ends.insert(ino, end));
     }

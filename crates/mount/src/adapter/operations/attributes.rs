@@ -66,7 +66,7 @@ impl Call<'_, '_> {
         let ino = self.ino()?;
         let request: SetattrIn = self.body.take()?;
         let mut change = wanted_change(&request)?;
-        // Whoever changes the owner of a file takes its privileges off, root as well (the volume
+        // A change of the owner takes the privileges off a file, also if root makes it (the volume
         // leaves directories alone).
         change.kill_suid_sgid |= change.uid.is_some() || change.gid.is_some();
         change.kill_sgid = change.kill_suid_sgid && self.drops_group_id(ino)?;
@@ -103,8 +103,8 @@ impl Call<'_, '_> {
         }
     }
 
-    /// With [`Order::Sync`] the kernel has the times of what was written, and tells them later: of a file that can only
-    /// be appended to, which takes none from anybody else.
+    /// With [`Order::Sync`] the kernel has the times of what was written, and tells them later: of
+    /// a file that can only be appended to, which takes none from anybody else.
     fn is_flush_of_times(&self, request: &SetattrIn) -> bool {
         self.adapter.order() == Order::Sync
             && request.valid & !fattr::FH == fattr::MTIME | fattr::CTIME

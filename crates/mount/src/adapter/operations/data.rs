@@ -51,7 +51,8 @@ impl<'a> Call<'a, '_> {
         let ino = self.ino()?;
         let write: WriteIn = self.body.take()?;
         let data = self.body.take_bytes(write.size)?;
-        // For pages that the kernel writes back it did so before it changed them. Since then the file may have got new ones.
+        // For pages that the kernel writes back it did so before it changed them. Since then the
+        // file may have got new ones.
         if write.write_flags & WRITE_CACHE == 0 {
             self.drop_privileges(ino, write.write_flags & WRITE_KILL_SUIDGID != 0)?;
         }
@@ -103,8 +104,9 @@ impl<'a> Call<'a, '_> {
         Ok(self.volume.peek_attr(ino)?.size_bytes.min(write.offset))
     }
 
-    /// The kernel has the data of an append in the wrong pages, and the wrong size. It holds the last of these pages
-    /// until the write is answered, so for that one nobody waits.
+    /// The kernel has the data of an append in the wrong pages, and the wrong size. It holds the
+    /// last of these pages until the write is answered, so this thread does not wait until that
+    /// page is dropped.
     fn note_moved_append(&self, atomic: &AtomicWrites, ino: InodeNo, write: &WriteIn, offset: u64) {
         let stale_end = write.offset + u64::from(write.size);
         atomic.move_stale_end(ino, stale_end);
@@ -145,8 +147,8 @@ impl<'a> Call<'a, '_> {
         Ok(answered.unwrap_or_else(|| self.answer_write(written_bytes))?)
     }
 
-    /// Writes what is left of pages that the kernel writes back, or fails: it takes any answer about
-    /// them for success, and forgets them.
+    /// Writes what is left of pages that the kernel writes back, or fails: it takes any answer
+    /// about them for success, and forgets them.
     fn write_rest(
         &self,
         ino: InodeNo,
@@ -162,8 +164,8 @@ impl<'a> Call<'a, '_> {
         Ok(written_bytes)
     }
 
-    /// Writes what pages that the kernel writes back add to a file that can only be appended to. They hold what is there
-    /// before, too; a change of that is refused.
+    /// Writes what pages that the kernel writes back add to a file that can only be appended to.
+    /// They hold what is there before, too; a change of that is refused.
     fn append_of_pages(
         &self,
         ino: InodeNo,
@@ -295,7 +297,7 @@ impl<'a> Call<'a, '_> {
         }
         let held_size = self.adapter.atomic.as_ref().and_then(|atomic| atomic.size(ino));
         let offset = match (held_size, to) {
-            // What is not committed has no blocks yet.
+            // Data that are not committed have no blocks yet.
             (Some(size), _) if lseek.offset >= size => return Err(Errno::NXIO.into()),
             (Some(_), SeekTo::Data) => lseek.offset,
             (Some(size), SeekTo::Hole) => size,
@@ -355,7 +357,8 @@ mod tests {
         adapter.close().unwrap();
     }
 
-    /// The kernel takes an answer about pages that it writes back for success, however much was written.
+    /// The kernel takes an answer about pages that it writes back for success, however much was
+    /// written.
     #[test]
     fn regression_pages_that_find_no_space_are_an_error() {
         let adapter = adapter(DataMode::Journal);

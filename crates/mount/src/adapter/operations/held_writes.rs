@@ -1,5 +1,5 @@
-//! Flushing the writes that the kernel holds in its cache: pages that were changed through a mapping,
-//! or with [`crate::Order::Sync`] by any write.
+//! Flushing the writes that the kernel holds in its cache: pages that were changed through a
+//! mapping, or with [`crate::Order::Sync`] by any write.
 
 use ext4::{Attr, FileKind, InodeNo};
 use fuse::ByteRange;

@@ -161,7 +161,8 @@ impl Call<'_, '_> {
         self.push_changed(ino)
     }
 
-    /// The answer to an ioctl that may have changed the inode: the kernel keeps its attributes otherwise.
+    /// The answer to an ioctl that may have changed the inode: the kernel keeps its attributes
+    /// otherwise.
     fn push_changed(&mut self, ino: InodeNo) -> Outcome {
         if let Some(notifier) = &self.adapter.notifier {
             notifier.drop_attributes(node_of(ino));
@@ -194,7 +195,8 @@ impl Call<'_, '_> {
         self.push_changed(ino)
     }
 
-    /// An ioctl needs no more than an open file, and kernels before 5.14 check nothing for those they know either.
+    /// An ioctl needs no more than an open file, and kernels before 5.14 check nothing for those
+    /// they know either.
     pub(super) fn check_owner(&self, ino: InodeNo, caller: &Caller) -> Outcome {
         let is_owner = self.volume.get_attr(ino)?.uid == self.header.uid;
         if is_owner || caller.has_capability(CAP_FOWNER) { Ok(()) } else { Err(Errno::PERM.into()) }

@@ -82,7 +82,7 @@ impl Call<'_, '_> {
     }
 
     fn pin_existing(&self, ino: InodeNo) -> ext4::Result<Attr> {
-        // What has no name is not pinned: letting go of it would free what was freed long ago.
+        // An inode without a name is not pinned: `forget` would free it a second time.
         self.existing(ino)?;
         self.volume.pin(ino);
         // It could have been freed, and be another file, after the look.
@@ -158,8 +158,8 @@ impl Call<'_, '_> {
         Ok(self.reply.push(&entry_out(&attr))?)
     }
 
-    /// A set-group-ID directory gives its group to what is made in it. A program that runs with that
-    /// group is not for everybody to make. (Kernels from 6.0 on see to that themselves.)
+    /// A set-group-ID directory gives its group to what is made in it. A program that runs with
+    /// that group is not for everybody to make. (Kernels from 6.0 on see to that themselves.)
     fn without_foreign_group_id(&self, parent: InodeNo, permissions: u16) -> ext4::Result<u16> {
         if permissions & SET_GROUP_ID_PROGRAM != SET_GROUP_ID_PROGRAM {
             return Ok(permissions);
@@ -223,8 +223,9 @@ impl Call<'_, '_> {
         Ok(self.volume.rename(parent, name, new_parent, new_name, how)?)
     }
 
-    /// Programs write a file and rename it over another one, often without a sync and before they close it. After
-    /// a crash the name has the content of one of the two. (ext4 sees to it by `auto_da_alloc`.)
+    /// Programs write a file and rename it over another one, often without a sync and before they
+    /// close it. After a crash the name has the content of one of the two. (ext4 sees to it by
+    /// `auto_da_alloc`.)
     fn flush_before_replacing(
         &self,
         from: (InodeNo, &[u8]),
@@ -307,13 +308,13 @@ mod tests {
     #[test]
     fn a_program_with_the_group_of_its_directory_is_for_its_members_to_make() {
         let adapter = adapter(DataMode::Auto);
-        // Of no process that can be looked at: the groups are not known.
+        // The caller is no process that can be looked at, so its groups are not known.
         let caller = |uid, gid| InHeader { uid, gid, ..InHeader::default() };
         assert_eq!(mode_of_program(&adapter, caller(1000, 100), 0o2755), 0o755);
         assert_eq!(mode_of_program(&adapter, caller(1000, 100), 0o6711), 0o4711);
         assert_eq!(mode_of_program(&adapter, caller(1000, 500), 0o2755), 0o2755);
         assert_eq!(mode_of_program(&adapter, caller(0, 0), 0o2755), 0o2755);
-        // Nobody runs these.
+        // The group may not execute this file.
         assert_eq!(mode_of_program(&adapter, caller(1000, 100), 0o2644), 0o2644);
     }
 }

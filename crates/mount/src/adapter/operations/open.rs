@@ -1,6 +1,6 @@
 //! Opening and closing. The kernel sends these requests only to a mount that offers atomic writes.
-//! Only there can opening an immutable or append-only file be refused: the kernel does not know these
-//! flags.
+//! Only there can opening an immutable or append-only file be refused: the kernel does not know
+//! these flags.
 //!
 //! A FLUSH comes whenever a descriptor is closed, by close(2) or with its process, and before the
 //! locks of the process on the file are released. So an atomic write is undone before another
@@ -50,8 +50,8 @@ impl<'a> Call<'a, '_> {
         Ok(self.reply.push(&OpenOut { fh, open_flags, backing_id: 0 })?)
     }
 
-    /// `O_TMPFILE`: a file without a name, to which LINK may give one. It comes open, also where nothing is kept for
-    /// open files.
+    /// `O_TMPFILE`: a file without a name, to which LINK may give one. It comes open, also where
+    /// nothing is kept for open files.
     pub(super) fn tmpfile(&mut self) -> Outcome {
         let create: CreateIn = self.body.take()?;
         let (mode, umask) = (permissions(create.mode), permissions(create.umask));

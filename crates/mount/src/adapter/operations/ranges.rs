@@ -1,7 +1,8 @@
 //! Writes of several ranges of a file as one atomic change (`device::write_ranges`).
 //!
-//! The data come past the kernel's cache. So the kernel is told to drop its pages of the ranges before the request is
-//! answered. Until then a program may read old and new pages; after it, all read the change.
+//! The data come past the kernel's cache. So the kernel is told to drop its pages of the ranges
+//! before the request is answered. Until then a program may read old and new pages; after it, all
+//! read the change.
 
 use device::{RANGES_BYTES_MAX, RangePart};
 use ext4::{Error, FileKind, InodeNo};
@@ -22,11 +23,13 @@ impl Call<'_, '_> {
     /// Bytes of one change; `None`: the mount takes none.
     pub(super) fn ranges_bytes_max(&self) -> Option<usize> {
         let bytes = RANGES_BYTES_MAX.min(self.volume.atomic_block_limit() * fuse::PAGE_BYTES);
-        // With `Order::Sync` the kernel may hold newer bytes of the file, which it would write over these.
+        // With `Order::Sync` the kernel may hold newer bytes of the file, which it would write over
+        // these.
         (self.adapter.order() == Order::History && bytes > 0).then_some(bytes)
     }
 
-    /// Takes a part of a change. The last one makes it. Any error but `EIO` says that nothing was changed.
+    /// Takes a part of a change. The last one makes it. Any error but `EIO` says that nothing was
+    /// changed.
     pub(super) fn write_ranges(&mut self, ino: InodeNo, value: &[u8]) -> Outcome {
         let part = RangePart::parse(value).ok_or(Errno::INVAL)?;
         if self.ranges_bytes_max().is_none() {
@@ -40,7 +43,8 @@ impl Call<'_, '_> {
         let earlier = staged.find(key, &part)?;
         let earlier: &Staged = &earlier;
         let pieces: Vec<_> = earlier.pieces().chain(part.ranges.iter().copied()).collect();
-        // All of it while this thread may wait: nothing may be changed before it is known that the pages can be dropped.
+        // All of it while this thread may wait: nothing may be changed before it is known that the
+        // pages can be dropped.
         let done = self.wait_for_requests(|| self.change(ino, &pieces, part.is_durable))?;
         if !matches!(done, Err(Failure::Volume(Error::NoSpace))) {
             staged.forget(key);
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_changed_is_refused() {
+    fn an_invalid_or_forbidden_change_is_refused() {
         let (mut adapter, ino, _) = rig();
         let change = value(1, 0, LAST, &[(0, b"x")]);
         let answer = |adapter: &Adapter, ino, value: &[u8]| set(adapter, ino, value);

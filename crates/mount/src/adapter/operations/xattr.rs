@@ -37,7 +37,8 @@ impl Call<'_, '_> {
         self.push_sized(get.size, &value)
     }
 
-    /// The value of an attribute that no file holds, or whose value the volume knows; `None`: it is none of ours.
+    /// The value of an attribute that no file holds, or whose value the volume knows; `None`: it is
+    /// none of ours.
     pub(super) fn virtual_attribute(
         &self,
         ino: InodeNo,

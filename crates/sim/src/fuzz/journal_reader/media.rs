@@ -49,7 +49,7 @@ impl Machine {
     }
 
     pub(super) fn journal(&self) -> Vec<u8> {
-        let len_bytes = usize::try_from(self.journal.len_bytes()).expect("it lies in memory");
+        let len_bytes = usize::try_from(self.journal.len_bytes()).expect("it fits in memory");
         let mut bytes = vec![0; len_bytes];
         let read = match &self.journal {
             Medium::Block(device) => device.read(0, &mut bytes),

@@ -35,8 +35,8 @@ pub fn run(input: &[u8], options: &RecoverOptions) {
     check_recovery(&crafted, &options, salt, scanned);
 }
 
-/// Checks property 1. Returns the numbers of transactions that recovery may find: the last one counts
-/// only if its data in place have the checksums that it says.
+/// Checks property 1. Returns the numbers of transactions that recovery may find: the last one
+/// counts only if its data in place have the checksums that it says.
 fn check_scan(crafted: &Crafted) -> Option<RangeInclusive<usize>> {
     let machine = Machine::new(crafted);
     let scan = journal::scan(&machine.space(), &UUID).ok()?;

@@ -9,7 +9,7 @@ use journal::{
     BLOCK_BYTES, BlockBytes, DeltaCodec, Form, HomeBlock, Journal, Options, Space, scan,
 };
 
-/// Of the volume.
+/// The UUID of the volume.
 pub const UUID: [u8; 16] = *b"a crafted volume";
 /// Blocks of the volume.
 pub const HOME_BLOCKS: usize = 32;
@@ -39,7 +39,7 @@ fn written(delta_codec: DeltaCodec, pack: bool) -> Vec<Vec<u8>> {
     let home = Arc::new(MemoryDevice::new(HOME_BLOCKS * BLOCK_BYTES, 512));
     let device = Arc::new(MemoryDevice::new(JOURNAL_BYTES, 512));
     let extents = std::iter::once(0..JOURNAL_BYTES as u64).collect();
-    let space = Space::new(device, extents).expect("it lies on the device");
+    let space = Space::new(device, extents).expect("the extents are on the device");
     let options = Options {
         region_count: 2,
         commit_interval: None,

@@ -180,8 +180,9 @@ impl Seals {
         }
     }
 
-    /// Corrects the checksums in all of the `changed` blocks, and those that are stored in other
-    /// blocks.
+    /// Corrects the checksums in all of the `changed` blocks, the checksums of changed bitmaps,
+    /// which the group descriptors hold, and then the checksums of the group descriptors and the
+    /// superblock.
     pub fn seal(&self, image: &mut Image, changed: &[u64]) {
         let has_checksums = self.kinds.contains_key(&0);
         for block in changed {

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Each line is one call, in the order in which the server began them, `GAP_US` microseconds after
-//! the previous one. `w` is a write. The first `KEPT` of its `BYTES` are those that the file
-//! already holds (a log's last block is written again and again while it fills). The last `ZEROS`
-//! are zeros, where there is no record yet. The bytes between them are new. `s` is an fdatasync.
-//! Replay writes random bytes for the new ones. So a replay changes the same bytes as the server
-//! did, but they cannot be compressed as a real log can.
+//! the previous one. `w` is a write. The file already holds the first `KEPT` of its `BYTES` (a
+//! log's last block is written again and again while it fills). The last `ZEROS` are zeros, where
+//! there is no record yet. The bytes between them are new. `s` is an fdatasync. Replay writes
+//! random bytes for the new ones. So a replay changes the same bytes as the server did, but they
+//! cannot be compressed as a real log can.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_is_refused_with_its_line() {
+    fn a_line_that_is_no_call_is_refused_with_its_number() {
         for wrong in ["", "x 1", "s", "s -1", "w 0 0 10 6 5", "w 0 0 0 0 0", "w 0 0 10 0", "s 1 2"]
         {
             let text = format!("s 1\n{wrong}\n");

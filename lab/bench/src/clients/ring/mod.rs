@@ -48,7 +48,11 @@ pub struct RingdArgs {
 #[derive(Args, Clone, Copy)]
 pub struct RingSize {
     /// Size of the ring (the paper's: 10 MB)
-    #[arg(long, default_value_t = 10 << 20, value_parser = clap::value_parser!(u32).range(1 << 20..=1 << 30))]
+    #[arg(
+        long,
+        default_value_t = 10 << 20,
+        value_parser = clap::value_parser!(u32).range(1 << 20..=1 << 30)
+    )]
     ring_bytes: u32,
     /// The worker flushes at this number of valid bytes
     #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..))]

@@ -1,5 +1,5 @@
-//! Many streams of small synchronous writes, each in a file of its own: the workload of Okeanos' figures 1
-//! and 4.
+//! Many streams of small synchronous writes, each in a file of its own: the workload of Okeanos'
+//! figures 1 and 4.
 //!
 //! `write` runs a thread for each stream. A stream writes one record at a time and waits until it
 //! is durable. With an interval, record k is due at `start + phase + k * interval`. The phases are

@@ -202,7 +202,9 @@ mod tests {
             json!({
                 "logged_blocks": 2 * blocks, "journal_bytes": bytes + blocks * 4096,
                 "logged_blocks_by_form": { "block": blocks, "delta": delta.0, "xor_lzo": lzo.0 },
-                "journal_bytes_by_form": { "block": blocks * 4096, "delta": delta.1, "xor_lzo": lzo.1 },
+                "journal_bytes_by_form": {
+                    "block": blocks * 4096, "delta": delta.1, "xor_lzo": lzo.1,
+                },
             })
         };
         let of = |stat: Value| Logged::by_volume(&stat).unwrap();

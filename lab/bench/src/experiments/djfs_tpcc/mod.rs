@@ -115,7 +115,7 @@ impl Contender {
     }
 }
 
-/// Of the running systems, those that take part in a mode.
+/// The running systems that take part in a mode.
 fn taking_part<'a>(
     running: &'a [Running],
     contenders: &[(String, Option<&'static str>)],

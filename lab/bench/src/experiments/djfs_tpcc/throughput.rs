@@ -249,8 +249,8 @@ fn judge(section: &mut Section, device: &Device, mode: &Mode, groups: &[Group]) 
     if !is_reached && let Some(flush_us) = flush_us(device) {
         let needed_us = flush_us + missing_flush_us(mode.paper_times, ours, ext4);
         sentence += &format!(
-            " A transaction takes {:.0} us there and {:.0} us on ext4, with {:.2} flushes; {} times would need a device whose \
-             flush takes {:.1} ms instead of {:.2}.",
+            " A transaction takes {:.0} us there and {:.0} us on ext4, with {:.2} flushes; {} \
+             times would need a device whose flush takes {:.1} ms instead of {:.2}.",
             ours.each_us(),
             ext4.each_us(),
             ext4.flushes_each(),

@@ -18,19 +18,31 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Databases without their double write",
     paper: "",
     figure: "",
-    about: "PostgreSQL writes each page whole into its write-ahead log when it changes first after a checkpoint (`full_page_writes`). InnoDB writes each page \
-            twice (`innodb_doublewrite`). Both do so because file systems tear pages when the power fails. With `order=history` (the default) OneJournal does not tear a write of \
-            an aligned page that arrives as one request, so both can be switched off. PostgreSQL writes its pages in that way since version 16; with an older one the cases without \
-            are shown for their cost only. Safety is not tested here: the judge cuts the power.\n\n\
-            *PostgreSQL*: pgbench's `simple-update` on 1,000,000 accounts (130 MB) with a `max_wal_size` of 16 MB, so that checkpoints come every few seconds or more often. *MariaDB*: the same \
-            without its query, on 800,000 accounts (100 MB), with a redo log of 4 MB, so that InnoDB always writes pages. All tables fit into the buffers. *(unsafe)* marks ext4 without the double write: it is the ceiling \
-            for ext4, and a power cut can destroy such a database. *Slowest quarter second* is the part of the median quarter of a second's transactions that ended in the worst one, which \
-            shows dips at checkpoints. PostgreSQL's device bytes include a checkpoint at the end of each turn. OneJournal keeps up to 256 MiB of committed blocks before it writes them home, so most of its way home \
-            is not in the bytes of such short turns; a database that changes more than that pays for it. Without full pages the log grows more slowly, so PostgreSQL also makes fewer checkpoints.\n\n\
-            On this machine's disk (`loop`), a SATA SSD (`ssd840`) and a network disk (`cloud`). *Journal on nvme* is a journal on a second device with power-loss protection.",
+    about: "PostgreSQL writes each page whole into its write-ahead log when it changes first after \
+            a checkpoint (`full_page_writes`). InnoDB writes each page twice \
+            (`innodb_doublewrite`). Both do so because file systems tear pages when the power \
+            fails. With `order=history` (the default) OneJournal does not tear a write of an \
+            aligned page that arrives as one request, so both can be switched off. PostgreSQL \
+            writes its pages in that way since version 16; with an older one the cases without are \
+            shown for their cost only. Safety is not tested here: the judge cuts the power.\n\n\
+            *PostgreSQL*: pgbench's `simple-update` on 1,000,000 accounts (130 MB) with a \
+            `max_wal_size` of 16 MB, so that checkpoints come every few seconds or more often. \
+            *MariaDB*: the same without its query, on 800,000 accounts (100 MB), with a redo log \
+            of 4 MB, so that InnoDB always writes pages. All tables fit into the buffers. \
+            *(unsafe)* marks ext4 without the double write: it is the ceiling for ext4, and a \
+            power cut can destroy such a database. *Slowest quarter second* is the part of the \
+            median quarter of a second's transactions that ended in the worst one, which shows \
+            dips at checkpoints. PostgreSQL's device bytes include a checkpoint at the end of each \
+            turn. OneJournal keeps up to 256 MiB of committed blocks before it writes them home, \
+            so most of its way home is not in the bytes of such short turns; a database that \
+            changes more than that pays for it. Without full pages the log grows more slowly, so \
+            PostgreSQL also makes fewer checkpoints.\n\n\
+            On this machine's disk (`loop`), a SATA SSD (`ssd840`) and a network disk (`cloud`). \
+            *Journal on nvme* is a journal on a second device with power-loss protection.",
     paper_claim: "",
-    goal: "OneJournal without the double write has at least 1.3 times the transactions of ext4 ordered with it, with 1 and 16 clients; at least 3 times with the journal on NVRAM or on the \
-           second device.",
+    goal: "OneJournal without the double write has at least 1.3 times the transactions of ext4 \
+            ordered with it, with 1 and 16 clients; at least 3 times with the journal on NVRAM or \
+            on the second device.",
     sizes: &[],
     run,
 };
@@ -74,8 +86,8 @@ fn recipes(device: &Device) -> Vec<Box<dyn System>> {
     }
 }
 
-/// How the databases on a system write. Peers that tear pages are measured only with the double write,
-/// except ext4, whose ceiling is shown.
+/// How the databases on a system write. Peers that tear pages are measured only with the double
+/// write, except ext4, whose ceiling is shown.
 fn ways(running: &[Running]) -> Vec<Way<'_>> {
     let both = [Ext4::ordered().name(), OneJournal::new().name()];
     let without = fast_systems().map(|system| system.name());

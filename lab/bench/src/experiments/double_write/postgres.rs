@@ -16,7 +16,8 @@ const SERVER: [&str; 3] = ["max_wal_size=16MB", "min_wal_size=16MB", "checkpoint
 const INITDB: [&str; 1] = ["--wal-segsize=4"];
 /// Room in a page for the new version of a row, as tables that are updated often have it.
 const FILL_PERCENT: u32 = 90;
-/// The version since which PostgreSQL's buffers are aligned, so that the kernel does not split pages.
+/// The version since which PostgreSQL's buffers are aligned, so that the kernel does not split
+/// pages.
 const ALIGNED_VERSION: i64 = 16;
 
 /// The panel of its cases.
@@ -90,8 +91,9 @@ fn turn(session: &Session, clients: u32, seconds: u64) -> Result<Found> {
 fn note_version(section: &mut Section, version: i64) {
     section.set("PostgreSQL", version);
     let note = format!(
-        "PostgreSQL {version} writes pages from memory that is not aligned, so the kernel may split them: its cases without full pages \
-         show the cost only. Version {ALIGNED_VERSION} and later do not."
+        "PostgreSQL {version} writes pages from memory that is not aligned, so the kernel may \
+         split them: its cases without full pages show the cost only. Version {ALIGNED_VERSION} \
+         and later do not."
     );
     if version < ALIGNED_VERSION && !section.notes.contains(&note) {
         section.notes.push(note);

@@ -1,4 +1,5 @@
-//! How a customer is found: by number, or the middle one of those with a last name (clause 2.5.2.2).
+//! How a customer is found: by number, or the middle one of those with a last name (clause
+//! 2.5.2.2).
 
 use rusqlite::Connection;
 

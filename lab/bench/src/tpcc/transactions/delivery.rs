@@ -30,7 +30,8 @@ fn deliver(
 ) -> rusqlite::Result<bool> {
     let oldest: Option<u32> = database
         .prepare_cached(
-            "SELECT no_o_id FROM new_order WHERE no_w_id = ? AND no_d_id = ? ORDER BY no_o_id LIMIT 1",
+            "SELECT no_o_id FROM new_order WHERE no_w_id = ? AND no_d_id = ? ORDER BY no_o_id \
+             LIMIT 1",
         )?
         .query_row((warehouse, district), |row| row.get(0))
         .optional()?;
@@ -49,12 +50,14 @@ fn deliver(
         .execute((warehouse, district, order, carrier))?;
     database
         .prepare_cached(
-            "UPDATE order_line SET ol_delivery_d = ?4 WHERE ol_w_id = ?1 AND ol_d_id = ?2 AND ol_o_id = ?3",
+            "UPDATE order_line SET ol_delivery_d = ?4 WHERE ol_w_id = ?1 AND ol_d_id = ?2 \
+             AND ol_o_id = ?3",
         )?
         .execute((warehouse, district, order, now))?;
     let sum_cents: i64 = database
         .prepare_cached(
-            "SELECT sum(ol_amount) FROM order_line WHERE ol_w_id = ? AND ol_d_id = ? AND ol_o_id = ?",
+            "SELECT sum(ol_amount) FROM order_line WHERE ol_w_id = ? AND ol_d_id = ? \
+             AND ol_o_id = ?",
         )?
         .query_row(key, |row| row.get(0))?;
     database

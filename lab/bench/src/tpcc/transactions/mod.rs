@@ -1,4 +1,5 @@
-//! The five transactions (clauses 2.4 to 2.8), each one transaction of SQLite with prepared statements.
+//! The five transactions (clauses 2.4 to 2.8), each one transaction of SQLite with prepared
+//! statements.
 
 mod customer;
 mod delivery;

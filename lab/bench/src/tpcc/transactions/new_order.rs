@@ -34,7 +34,8 @@ pub fn run(database: &Connection, order: &Order, now: i64) -> rusqlite::Result<O
         .execute((number + 1, warehouse, district))?;
     let (discount, _last, _credit): (i64, String, String) = database
         .prepare_cached(
-            "SELECT c_discount, c_last, c_credit FROM customer WHERE c_w_id = ? AND c_d_id = ? AND c_id = ?",
+            "SELECT c_discount, c_last, c_credit FROM customer WHERE c_w_id = ? AND c_d_id = ? \
+             AND c_id = ?",
         )?
         .query_row((warehouse, district, order.customer), |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
@@ -97,7 +98,8 @@ impl Numbered<'_> {
         let amount_cents = i64::from(line.quantity) * price_cents;
         database
             .prepare_cached(
-                "INSERT INTO order_line(ol_o_id, ol_d_id, ol_w_id, ol_number, ol_i_id, ol_supply_w_id, ol_quantity,
+                "INSERT INTO order_line(ol_o_id, ol_d_id, ol_w_id, ol_number, ol_i_id, \
+                 ol_supply_w_id, ol_quantity,
                      ol_amount, ol_dist_info)
                  VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?

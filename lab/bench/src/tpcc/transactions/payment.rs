@@ -71,7 +71,8 @@ fn receive(
         .execute((amount_cents, warehouse))?;
     let warehouse_name: String = database
         .prepare_cached(
-            "SELECT w_name, w_street_1, w_street_2, w_city, w_state, w_zip FROM warehouse WHERE w_id = ?",
+            "SELECT w_name, w_street_1, w_street_2, w_city, w_state, w_zip FROM warehouse \
+             WHERE w_id = ?",
         )?
         .query_row([warehouse], |row| row.get(0))?;
     database
@@ -95,7 +96,8 @@ struct Shown {
 fn show(database: &Connection, place: District, number: u32) -> rusqlite::Result<Shown> {
     database
         .prepare_cached(
-            "SELECT c_credit, c_data, c_first, c_middle, c_last, c_street_1, c_street_2, c_city, c_state, c_zip,
+            "SELECT c_credit, c_data, c_first, c_middle, c_last, c_street_1, c_street_2, c_city, \
+             c_state, c_zip,
                  c_phone, c_since, c_credit_lim, c_discount, c_balance
              FROM customer WHERE c_w_id = ? AND c_d_id = ? AND c_id = ?",
         )?

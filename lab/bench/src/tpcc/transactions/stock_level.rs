@@ -16,8 +16,10 @@ pub fn run(
         .query_row((warehouse, district), |row| row.get(0))?;
     let _short: u32 = database
         .prepare_cached(
-            "SELECT count(DISTINCT s_i_id) FROM order_line JOIN stock ON s_w_id = ?1 AND s_i_id = ol_i_id
-             WHERE ol_w_id = ?1 AND ol_d_id = ?2 AND ol_o_id >= ?3 - 20 AND ol_o_id < ?3 AND s_quantity < ?4",
+            "SELECT count(DISTINCT s_i_id) FROM order_line JOIN stock ON s_w_id = ?1 \
+             AND s_i_id = ol_i_id
+             WHERE ol_w_id = ?1 AND ol_d_id = ?2 AND ol_o_id >= ?3 - 20 AND ol_o_id < ?3 \
+                 AND s_quantity < ?4",
         )?
         .query_row((warehouse, district, next, threshold), |row| row.get(0))?;
     Ok(Outcome::COMMITTED)
