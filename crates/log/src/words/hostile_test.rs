@@ -135,18 +135,28 @@ proptest! {
             let after = all_words(&words);
             let has_moved = lane.appended() != end;
             for index in 0..LaneWords::COUNT {
-                let is_reported = [at::APPENDED, at::RECORD_COUNT, at::PAYLOAD_BYTES, at::LAST_USN].contains(&index);
-                prop_assert!(before[index] == after[index] || is_reported && has_moved, "word {index}");
+                let is_reported =
+                    [at::APPENDED, at::RECORD_COUNT, at::PAYLOAD_BYTES, at::LAST_USN]
+                        .contains(&index);
+                prop_assert!(
+                    before[index] == after[index] || is_reported && has_moved,
+                    "word {index}"
+                );
             }
             match taken {
-                Err(e) => prop_assert!(!has_moved && e.reported == report.appended && e.known == end),
+                Err(e) => {
+                    prop_assert!(!has_moved && e.reported == report.appended && e.known == end)
+                }
                 Ok(()) => prop_assert_eq!(lane.appended(), report.appended),
             }
             if has_moved {
                 let appended = lane.appended();
                 prop_assert!(appended > end && appended.is_multiple_of(4));
                 let last = lane.chunk((appended - 1) / CHUNK_BYTES);
-                prop_assert!(last.is_some_and(|chunk| owned.contains(&chunk)), "ends outside its chunks");
+                prop_assert!(
+                    last.is_some_and(|chunk| owned.contains(&chunk)),
+                    "ends outside its chunks"
+                );
                 prop_assert!(lane.last_usn() <= usn_limit);
             }
         }
@@ -161,7 +171,9 @@ proptest! {
         (pool_bytes, usn_limit) in (value(), value()),
     ) {
         let (lane, words) = lane();
-        let store = |index: usize, value| words.word(index).store(value, std::sync::atomic::Ordering::SeqCst);
+        let store = |index: usize, value| {
+            words.word(index).store(value, std::sync::atomic::Ordering::SeqCst)
+        };
         writes.iter().for_each(|(index, value)| store(*index, *value));
         // Entries where they belong, of chunks that may be none.
         for (chunk, ordinal) in &placed {
@@ -176,7 +188,10 @@ proptest! {
         }
         for ordinal in ordinals.iter().copied().chain(placed.iter().map(|(_, ordinal)| *ordinal)) {
             let found = lane.chunk(ordinal);
-            prop_assert!(found.is_none_or(|chunk| chunks.contains(&(ordinal, chunk))), "span {ordinal}: {found:?}");
+            prop_assert!(
+                found.is_none_or(|chunk| chunks.contains(&(ordinal, chunk))),
+                "span {ordinal}: {found:?}"
+            );
             // Whatever it says, it ends.
             lane.has_entry(ordinal);
         }
@@ -187,7 +202,10 @@ proptest! {
         }
         let copy = lane.copy_for_client();
         prop_assert_eq!(copy.len(), LaneWords::COUNT * 8);
-        prop_assert!(copy[at::CHUNKS * 8..].iter().all(|byte| *byte == 0), "a client sees no chunk of another");
+        prop_assert!(
+            copy[at::CHUNKS * 8..].iter().all(|byte| *byte == 0),
+            "a client sees no chunk of another"
+        );
         let (me, held) = (Client::new(3, 5), lane.lessee());
         prop_assert!(held.slot().is_none_or(|slot| slot < 1 << 16));
         prop_assert_eq!(lane.claim_lessee(me, |_| true), Some(held));

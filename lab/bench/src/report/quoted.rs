@@ -53,6 +53,8 @@ const fn line(what: &'static str, place: Place, systems: &'static [&'static str]
 const WAL_INSERT: Place = Place::bytes("WAL in use, random", "insert");
 const WAL_UPDATE: Place = Place::bytes("WAL in use, random", "update");
 const WAL_UPDATE_TEXT: Place = Place::bytes("WAL in use, text", "update");
+const PACED: Place = Place::bytes("WAL in use, a commit every 0.25 s, random", "insert");
+const PACED_UPDATE: Place = Place::bytes("WAL in use, a commit every 0.25 s, random", "update");
 const WAL_GROWS: Place = Place::bytes("WAL that grows, random", "insert");
 const DELETE_UPDATE: Place = Place::bytes("DELETE, random", "update");
 const REUSED: Place = one_row("ssd311: WAL", "update");
@@ -97,7 +99,8 @@ const TABLES: &[Quoted] = &[
         columns: &["kernel ext4", "XFS", "volume", "SQLite extension on ext4"],
         rows: &[
             line("Bytes written for a commit of SQLite, WAL, insert of one row", WAL_INSERT, FOUR),
-            line("the same, update of a random row", WAL_UPDATE, FOUR),
+            line("the same, a commit every 0.25 s", PACED, FOUR),
+            line("WAL, update of a random row", WAL_UPDATE, FOUR),
             line("the same, values of English words", WAL_UPDATE_TEXT, FOUR),
             line("DELETE mode, update of a random row, random values", DELETE_UPDATE, FOUR),
             line(
@@ -108,7 +111,7 @@ const TABLES: &[Quoted] = &[
             line(
                 "Time of a commit, DELETE mode with `-o atomic_writes`, eMMC",
                 ATOMIC_EMMC,
-                &[EXT4, NONE, ATOMIC, NONE],
+                &[EXT4, XFS, ATOMIC, NONE],
             ),
             line(
                 "8 processes with 64 SQLite databases, WAL, SATA SSD",
@@ -194,8 +197,10 @@ const TABLES: &[Quoted] = &[
         ],
         rows: &[
             line("WAL, insert", WAL_INSERT, ALL),
+            line("the same, a commit every 0.25 s", PACED, ALL),
             line("WAL, update of a random row", WAL_UPDATE, ALL),
-            line("the same, values of English words", WAL_UPDATE_TEXT, ALL),
+            line("the same, a commit every 0.25 s", PACED_UPDATE, ALL),
+            line("WAL, update, values of English words", WAL_UPDATE_TEXT, ALL),
             line("WAL that grows, insert", WAL_GROWS, ALL),
             line("DELETE, insert", Place::bytes("DELETE, random", "insert"), ALL),
             line("DELETE, update of a random row", DELETE_UPDATE, ALL),
@@ -263,7 +268,9 @@ const TABLES: &[Quoted] = &[
         columns: &["kernel ext4", "volume", "SQLite extension on ext4"],
         rows: &[
             line("WAL, insert of one row", WAL_INSERT, &[EXT4, VOLUME, EXTENSION]),
+            line("the same, a commit every 0.25 s", PACED, &[EXT4, VOLUME, EXTENSION]),
             line("WAL, update of a random row", WAL_UPDATE, &[EXT4, VOLUME, EXTENSION]),
+            line("the same, a commit every 0.25 s", PACED_UPDATE, &[EXT4, VOLUME, EXTENSION]),
             line("DELETE, update of a random row", DELETE_UPDATE, &[EXT4, VOLUME, EXTENSION]),
         ],
     },

@@ -144,10 +144,6 @@ fn section(file: &SectionFile, palette: &Palette) -> Result<Vec<Block>> {
     blocks.extend(section.notes.iter().map(|note| Block::Paragraph(note.clone())));
     blocks.push(Block::Details { summary: "All numbers".into(), blocks: tables(section) });
     blocks.push(Block::Paragraph(how(file)));
-    if !section.disturbances.is_empty() {
-        let summary = "Rounds that were disturbed".to_owned();
-        blocks.push(Block::Details { summary, blocks: vec![disturbances(&section.disturbances)] });
-    }
     Ok(blocks)
 }
 
@@ -219,13 +215,14 @@ fn how(file: &SectionFile) -> String {
     let settings = section.settings.iter().map(|(name, value)| format!("{name} {value}"));
     let settings: Vec<String> = settings.collect();
     format!(
-        "`onejournal-bench {}`, {}, {:.0} s; {}. {} of {} rounds were disturbed.",
+        "`onejournal-bench {}`, {}, {:.0} s; {}. {} of {} rounds were disturbed.{}",
         section.id,
         file.date,
         section.seconds,
         settings.join(", "),
         section.disturbances.len(),
-        section.rounds
+        section.rounds,
+        disturbances(&section.disturbances)
     )
 }
 
@@ -312,30 +309,18 @@ fn unique<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     found
 }
 
-fn disturbances(all: &[Disturbance]) -> Block {
-    let header = [
-        "round",
-        "seconds",
-        "CPUs others used",
-        "steal",
-        "waits for CPU",
-        "waits for I/O",
-        "MB/s others wrote",
-    ];
-    let row = |one: &Disturbance| {
-        let numbers = [
-            one.seconds,
-            one.others_cpu,
-            one.steal,
-            one.cpu_stall,
-            one.io_stall,
-            one.others_write_mb_s,
-        ];
-        let cells = std::iter::once((one.round + 1).to_string());
-        cells.chain(numbers.map(|number| format!("{number:.2}"))).collect()
+/// The least and the most of other work in the disturbed rounds. Empty without one.
+fn disturbances(all: &[Disturbance]) -> String {
+    let range = |of: fn(&Disturbance) -> f64| {
+        let low = all.iter().map(of).fold(f64::INFINITY, f64::min);
+        let high = all.iter().map(of).fold(0.0, f64::max);
+        format!("{low:.2} to {high:.2}")
     };
-    let header = header.map(str::to_owned).to_vec();
-    Block::Table(Table { header, rows: all.iter().map(row).collect(), left_columns: 0 })
+    if all.is_empty() {
+        return String::new();
+    }
+    let (others, steal) = (range(|one| one.others_cpu), range(|one| one.steal));
+    format!(" Other programs used {others} CPUs, and the hypervisor took {steal} of the time.")
 }
 
 #[cfg(test)]
