@@ -35,6 +35,8 @@ class Line(NamedTuple):
 LINES = (
     Line("bytes of a commit, WAL, insert of one row", "sqlite-bytes",
          "WAL in use, random", "insert", _BYTES),
+    Line("the same, a commit every 0.25 s", "sqlite-bytes",
+         "WAL in use, a commit every 0.25 s, random", "insert", _BYTES),
     Line("bytes of a commit, WAL, update of a random row", "sqlite-bytes",
          "WAL in use, random", "update", _BYTES),
     Line("the same, values of English words", "sqlite-bytes",

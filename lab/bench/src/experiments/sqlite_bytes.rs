@@ -86,7 +86,7 @@ fn states(scale: &Scale) -> [State; 4] {
             pause: Some(Duration::from_millis(250)),
             short: scale.pick(1, 20),
             // The kernel writes a page that has been changed for 30 seconds.
-            long: scale.pick(5, 260),
+            long: scale.pick(21, 260),
         },
         State {
             name: "WAL that grows",
