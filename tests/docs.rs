@@ -9,8 +9,7 @@
 //!   do not see them;
 //! - a `text` block right after one that is run is the end of what it prints;
 //! - `<!-- file: NAME -->`: it is saved as NAME there;
-//! - `<!-- same as: PATH -->`: it equals the file of that path in the repository, which other tests
-//!   compile;
+//! - `<!-- same as: PATH -->`: it equals the file PATH of the sources, which other tests compile;
 //! - `<!-- not run: REASON -->`: it is not run; [`blocks_that_are_not_run_say_why`] lists them;
 //! - `<!-- needs: PROGRAM ... -->` before the first block, or before one of them: the page, or the
 //!   block, is left out where a program is missing; `python3:NAME`, `node:NAME` and so on are

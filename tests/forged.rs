@@ -22,8 +22,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{
-    ClaimedMount, ONEJOURNAL, Scratch, onejournal, run, scratch_dir, spawn, system, text,
-    wait_until,
+    ClaimedMount, ONEJOURNAL, OTHER_USER, Scratch, onejournal, run, scratch_dir, spawn, system,
+    text, wait_until,
 };
 
 /// Characters that a terminal acts on: sequences of 7 and of 8 bits, a line break, and a letter
@@ -43,8 +43,6 @@ struct Held {
 /// The node and the name of its file.
 const FILE: u64 = 2;
 const FILE_NAME: &[u8] = b"file";
-/// The user `nobody`.
-const OTHER_USER: u32 = 65_534;
 
 /// A root directory with attributes, and an empty file.
 struct Forged {

@@ -10,7 +10,8 @@ use onejournal_testing::{has_namespaces, has_program, is_root};
 use rustix::process::Signal;
 use serde_json::Value;
 use support::{
-    Logd, ONEJOURNAL, Peer, Scratch, Waiting, alone, onejournal, run, scratch_dir, system, text,
+    Logd, ONEJOURNAL, OTHER_USER, Peer, Scratch, Waiting, alone, onejournal, run, scratch_dir,
+    system, text,
 };
 
 fn listed() -> Value {
@@ -205,7 +206,7 @@ fn regression_a_socket_of_another_user_is_not_connected_to() {
     let (dir, place) = (logd.dir(), scratch_dir());
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(place.path(), open).unwrap();
-    let Some(mut peer) = Peer::as_user(place.path(), 65_534, 65_534) else { return };
+    let Some(mut peer) = Peer::as_user(place.path(), OTHER_USER, OTHER_USER) else { return };
     peer.good(
         "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind('socket'); s.listen(); \
          s.settimeout(0)",

@@ -18,9 +18,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use onejournal_testing::{has_program, tier};
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RawDir, RenameFlags};
 use rustix::io::Errno;
-use support::{Peer, Scratch, spawn, system, text};
-
-const NOBODY: u32 = 65_534;
+use support::{OTHER_USER, Peer, Scratch, spawn, system, text};
 
 #[track_caller]
 fn fails<T: std::fmt::Debug>(errno: Errno, result: io::Result<T>) {
@@ -39,7 +37,7 @@ fn mode_of(path: &Path) -> u32 {
 #[test]
 fn others_may_do_what_the_mode_says() {
     let Some(scratch) = Scratch::mounted("") else { return };
-    let Some(mut nobody) = Peer::as_user(&scratch.dir(), NOBODY, NOBODY) else { return };
+    let Some(mut nobody) = Peer::as_user(&scratch.dir(), OTHER_USER, OTHER_USER) else { return };
     fs::write(scratch.path("secret"), "s").unwrap();
     set_mode(&scratch.path("secret"), 0o600);
     nobody.fails(Errno::ACCESS, "open('secret')");
@@ -120,8 +118,8 @@ fn directories_hand_down_their_group() {
 #[test]
 fn set_group_id_is_lost_when_a_stranger_to_the_group_changes_the_file() {
     let Some(scratch) = Scratch::mounted("") else { return };
-    let Some(mut stranger) = Peer::as_user(&scratch.dir(), NOBODY, NOBODY) else { return };
-    let Some(mut member) = Peer::as_user(&scratch.dir(), NOBODY, 4000) else { return };
+    let Some(mut stranger) = Peer::as_user(&scratch.dir(), OTHER_USER, OTHER_USER) else { return };
+    let Some(mut member) = Peer::as_user(&scratch.dir(), OTHER_USER, 4000) else { return };
     let path = scratch.path("f");
     let changes = [
         "f = os.open('f', os.O_WRONLY); os.write(f, b'x'); os.close(f)",
@@ -191,7 +189,7 @@ fn positions_in_a_directory_fit_32_bit_programs() {
 #[test]
 fn set_user_id_is_lost_when_the_file_changes_hands() {
     let Some(scratch) = Scratch::mounted("") else { return };
-    let Some(mut nobody) = Peer::as_user(&scratch.dir(), NOBODY, NOBODY) else { return };
+    let Some(mut nobody) = Peer::as_user(&scratch.dir(), OTHER_USER, OTHER_USER) else { return };
     let path = scratch.path("f");
     fs::write(&path, "content").unwrap();
     let reset = || {
@@ -537,7 +535,7 @@ fn access_control_lists_are_kept_and_obeyed() {
     system("setfacl", ["-m", "d:u:1003:rx,u:1003:rwx", text(&scratch.path("d"))]).good();
     scratch.remount("");
     let Some(mut friend) = Peer::as_user(&scratch.dir(), 1003, 1003) else { return };
-    let Some(mut nobody) = Peer::as_user(&scratch.dir(), NOBODY, NOBODY) else { return };
+    let Some(mut nobody) = Peer::as_user(&scratch.dir(), OTHER_USER, OTHER_USER) else { return };
     assert_eq!(friend.good("r = open('f', 'r+').read()"), "guarded");
     nobody.fails(Errno::ACCESS, "open('f')");
     friend.good("open('d/new', 'w').close(); os.mkdir('d/sub')");

@@ -13,7 +13,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use support::{
-    Loop, ONEJOURNAL, Scratch, TempMount, Waiting, alone, onejournal, run, spawn, system, text,
+    Loop, ONEJOURNAL, OTHER_USER, Scratch, TempMount, Waiting, alone, onejournal, run, spawn,
+    system, text,
 };
 
 const OPERATIONAL: i32 = 8;
@@ -210,12 +211,12 @@ fn regression_a_process_of_another_user_is_no_daemon() {
     let limited =
         |arguments: &[&str]| run(Command::new("timeout").args(["60", ONEJOURNAL]).args(arguments));
     // It is older than the daemon, so it is seen first.
-    let other = like_a_daemon(&scratch, 65_534, "true");
+    let other = like_a_daemon(&scratch, OTHER_USER, "true");
     scratch.mount("");
     limited(&["umount", text(&dir)]).good();
     scratch.expect_closed();
     other.end();
-    let other = like_a_daemon(&scratch, 65_534, "flock 9");
+    let other = like_a_daemon(&scratch, OTHER_USER, "flock 9");
     let named = format!("process {}", other.id());
     for arguments in [
         &["mount", text(&image), text(&dir)][..],

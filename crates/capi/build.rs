@@ -1,5 +1,5 @@
-//! Gives the shared library its SONAME (scripts/install has the same number), and the build tree
-//! the file of that name, which programs that are linked with it there look for.
+//! Gives the shared library its SONAME (scripts/install has the same number), and makes a link with
+//! this name in the build tree: programs that are linked there look for it.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -8,8 +8,7 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-/// The user `nobody`.
-const USER: u32 = 65_534;
+use super::OTHER_USER;
 
 /// Taken away with the value.
 pub struct ClaimedMount {
@@ -34,7 +33,8 @@ impl ClaimedMount {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let server = rustix::fs::open("/dev/fuse", flags, Mode::empty()).unwrap();
         let fd = server.as_raw_fd();
-        let data = format!("fd={fd},rootmode=40000,user_id={USER},group_id={USER}{option}");
+        let data =
+            format!("fd={fd},rootmode=40000,user_id={OTHER_USER},group_id={OTHER_USER}{option}");
         let data = CString::new(data).unwrap();
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         mount(target, dir, "fuse.onejournal", flags, data.as_c_str()).unwrap();

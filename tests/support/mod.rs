@@ -32,6 +32,8 @@ pub use namespace::{LET_GO, Waiting, alone};
 pub use peer::{Peer, python};
 pub use scratch::{Daemon, Loop, Partition, Scratch, TempMount, scratch_dir, tmpfs_dir};
 
+/// A user and a group without any rights.
+pub const OTHER_USER: u32 = 65_534;
 /// The command under test.
 pub const ONEJOURNAL: &str = env!("CARGO_BIN_EXE_onejournal");
 

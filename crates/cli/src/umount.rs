@@ -25,7 +25,6 @@ use crate::{CliError, Result, aside, in_place};
 const MOUNTED_ARE: &str = "to list the mounted volumes: onejournal ls";
 /// How long an unmounted volume may take to tell whether it was closed, on a slow disk.
 const CLOSED_LIMIT: Duration = Duration::from_secs(30);
-const HAS_FAILED: &str = "--has-failed";
 
 /// With `only_dead` a mount that serves stays.
 pub fn run(path: &Path, only_dead: bool) -> Result<u8> {
@@ -128,15 +127,13 @@ fn wait_for_end(path: &Path, volume: &ServedVolume, daemon: &Daemon) -> Result<(
 /// Asks another process for [`left_open`]: the target may be another user's, and its path one that
 /// never answers.
 fn ask_left_open(target: &Path, has_failed: bool) -> Option<String> {
-    let failed = has_failed.then_some(OsStr::new(HAS_FAILED));
+    let failed = has_failed.then_some(OsStr::new("--has-failed"));
     let look = [OsStr::new("look"), OsStr::new("left-open")].into_iter().chain(failed);
     let arguments = look.chain([OsStr::new("--"), target.as_os_str()]);
     let told = aside::told_within(arguments, CLOSED_LIMIT);
     if !told.is_all {
         let seconds = CLOSED_LIMIT.as_secs();
-        return Some(format!(
-            "whether it was closed is not known, because a look at it took {seconds} s"
-        ));
+        return Some(format!("whether it was closed could not be seen within {seconds} s"));
     }
     told.lines.first().and_then(|line| serde_json::from_str(line).ok())
 }

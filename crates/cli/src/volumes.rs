@@ -86,10 +86,9 @@ impl Medium {
         Medium::at(&entry.source).into_iter().collect()
     }
 
-    /// The same for a mount that `users` are believed about. Another user can name any source, also
-    /// one that never answers; only a device is the kernel's word.
+    /// The same for a mount that [`is_believed`].
     fn of_believed(entry: &MountEntry, users: &[u32]) -> Vec<Medium> {
-        match entry.kind.starts_with("fuseblk") || entry.is_of(users) {
+        match is_believed(entry, users) {
             true => Medium::of_mount(entry),
             false => Vec::new(),
         }
@@ -124,8 +123,8 @@ pub struct ServedVolume {
     pub target: PathBuf,
     /// The users besides root and this one who can have mounted it.
     other_users: Vec<u32>,
-    /// Whether another user named the target. Then it is compared with what daemons of that user
-    /// have open, and not followed: it may be a path that never answers.
+    /// Whether another user named the target. Then it is compared with the files that daemons of
+    /// that user have open, and not followed: it may be a path that never answers.
     is_claimed: bool,
 }
 
@@ -141,8 +140,8 @@ impl ServedVolume {
             .find_map(|dir| table.iter().rev().find(|entry| entry.dir == *dir));
         let Some(entry) = entry.filter(|entry| entry.is_volume()) else { return Ok(None) };
         let target = backing_file(entry.device).unwrap_or_else(|| entry.source.clone());
-        let users = [ROOT, geteuid().as_raw()];
-        let is_claimed = !(entry.kind.starts_with("fuseblk") || entry.is_of(&users));
+        let users = own_users();
+        let is_claimed = !is_believed(entry, &users);
         let owner = if is_claimed { None } else { owner_of(&target) };
         Ok(Some(ServedVolume {
             media: Medium::of_believed(entry, &users),
@@ -218,7 +217,7 @@ impl ServedVolume {
     /// The process that serves it. The process of another user counts only if neither root nor this
     /// user has one.
     pub fn daemon(&self) -> Result<Option<Daemon>> {
-        let own = [ROOT, geteuid().as_raw()];
+        let own = own_users();
         // The process of another user may keep everybody waiting who looks at it.
         let serves =
             |pid: &i32| belongs_to(*pid, &own) && is_daemon(*pid) && has_open(*pid, &self.media);
@@ -228,7 +227,7 @@ impl ServedVolume {
 
     /// The same of the other users, as far as their processes let themselves be looked at.
     fn pid_of_others(&self) -> Option<i32> {
-        let own = [ROOT, geteuid().as_raw()];
+        let own = own_users();
         if self.other_users.iter().all(|user| own.contains(user)) {
             return None;
         }
@@ -321,7 +320,7 @@ pub fn media_of(pid: i32) -> Vec<PathBuf> {
 /// mount's namespace. The source of another user's mount is only compared as text: it may be a path
 /// that never answers. In a user namespace any user is shown as root.
 pub fn serves_any(pid: i32, mounts: &[(Holder, MountEntry)]) -> bool {
-    let users = [ROOT, geteuid().as_raw()];
+    let users = own_users();
     let is_believed = |(holder, entry): &&(Holder, MountEntry)| {
         entry.kind.starts_with("fuseblk") || entry.is_of(&users) && belongs_to(holder.pid, &users)
     };
@@ -340,7 +339,18 @@ pub fn serves_any(pid: i32, mounts: &[(Holder, MountEntry)]) -> bool {
 
 /// The users whose mounts say truthfully what was mounted: root, this one, and the target's owner.
 fn believed(target: &Path) -> Vec<u32> {
-    [ROOT, geteuid().as_raw()].into_iter().chain(owner_of(target)).collect()
+    own_users().into_iter().chain(owner_of(target)).collect()
+}
+
+/// The users whose word is good everywhere: root and this one.
+fn own_users() -> [u32; 2] {
+    [ROOT, geteuid().as_raw()]
+}
+
+/// Whether the mount's source is true: a device is the kernel's word, and the rest that of one of
+/// `users`. Another user can name any source, also one that never answers.
+fn is_believed(entry: &MountEntry, users: &[u32]) -> bool {
+    entry.kind.starts_with("fuseblk") || entry.is_of(users)
 }
 
 /// The owner of an image or device.
@@ -475,7 +485,7 @@ fn daemon_name() -> String {
 /// mounted `target`.
 pub fn dying_daemon(target: &Path) -> Result<Option<Daemon>> {
     let own = daemon_name();
-    let users = Vec::from_iter([ROOT, geteuid().as_raw()].into_iter().chain(owner_of(target)));
+    let users = believed(target);
     let is_dying = |pid: &i32| {
         let name = device::process_name(*pid);
         (name == own || name == mount::CLOSING_NAME)

@@ -108,7 +108,7 @@ impl Machine {
 
     /// Block 6 is being committed: its record is written, and the flush after the record is held
     /// back. Meanwhile block 7 was written in place. The next flush fails, and is held back before
-    /// its caller hears of that.
+    /// its caller learns of the failure.
     fn begin_commit<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,

@@ -260,14 +260,17 @@ fn plots(section: &mut Section, device: &Device, rates: &[Rate]) {
     plot("Latency of an asynchronous write", LATENCY, &rates[2..]);
 }
 
+/// The paper's modes, wasteless and selective.
+fn of_paper() -> [String; 2] {
+    [okeanos::wasteless_as_in_paper(), okeanos::selective_as_in_paper()]
+        .map(|system| system.journal(Journal::SameKind).name())
+}
+
 fn judge(section: &mut Section, samples: &Samples, device: &Device, rates: &[Rate]) -> Result<()> {
     let (ours, wasteless) = (okeanos::ours(), okeanos::wasteless());
-    let of_paper = [
-        okeanos::wasteless_as_in_paper().journal(Journal::SameKind).name(),
-        okeanos::selective_as_in_paper().journal(Journal::SameKind).name(),
-    ];
+    let [paper_wasteless, paper_selective] = of_paper();
     let slow = Key::at(panel(device, &rates[0]), f64::from(rates[0].streams[0]));
-    for system in [&ours, &wasteless, &of_paper[0], &of_paper[1]] {
+    for system in [&ours, &wasteless, &paper_wasteless, &paper_selective] {
         let ratio = samples.ratio(&slow, JOURNAL, system, &okeanos::data_journaling())?;
         section.verdicts.push(Verdict {
             claim: format!(
@@ -335,8 +338,8 @@ fn judge_asynchronous(
 ) -> Result<()> {
     let streams = *rate.streams.last().expect("some streams");
     let key = Key::at(panel(device, rate), f64::from(streams));
-    let of_paper = okeanos::wasteless_as_in_paper().journal(Journal::SameKind).name();
-    for system in [of_paper, okeanos::wasteless(), collecting().name()] {
+    let [paper_wasteless, _] = of_paper();
+    for system in [paper_wasteless, okeanos::wasteless(), collecting().name()] {
         for other in [okeanos::ordered(), okeanos::data_journaling()] {
             let ratio = samples.ratio(&key, LATENCY, &other, &system)?;
             let claim = format!(

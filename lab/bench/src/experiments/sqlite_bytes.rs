@@ -233,8 +233,7 @@ impl Case<'_> {
     ) -> Result<Vec<u64>> {
         let mut started = Vec::new();
         for system in systems {
-            system.remount()?;
-            let before = system.counts()?;
+            let before = system.mounted_anew()?;
             let dir = system.dir.join("bytes");
             std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
             let client = system.client.apply_to_sqlite(lab.client("sqlite"));
@@ -262,11 +261,9 @@ impl Case<'_> {
         self.write_all_if_paced(systems)?;
         let ended = systems.iter().zip(started).map(|(system, (before, dir, client))| {
             client.finish()?;
-            system.unmount()?;
-            let written = (system.counts()? - before).total().write_bytes;
-            system.mount_again()?;
+            let counts = system.all_home(before)?;
             std::fs::remove_dir_all(&dir).map_err(Error::at(&dir))?;
-            Ok(written)
+            Ok(counts.write_bytes)
         });
         ended.collect()
     }

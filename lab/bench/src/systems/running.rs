@@ -254,9 +254,19 @@ impl Running {
     /// Mounts it anew, runs `work` and unmounts it: the requests to its devices until everything
     /// is home.
     pub fn until_home(&self, work: impl FnOnce() -> Result<()>) -> Result<DeviceCounts> {
-        self.remount()?;
-        let before = self.counts()?;
+        let before = self.mounted_anew()?;
         work()?;
+        self.all_home(before)
+    }
+
+    /// Mounts it anew: the requests to its devices so far.
+    pub fn mounted_anew(&self) -> Result<Counts> {
+        self.remount()?;
+        self.counts()
+    }
+
+    /// Brings everything home: the requests to its devices since `before`.
+    pub fn all_home(&self, before: Counts) -> Result<DeviceCounts> {
         self.unmount()?;
         let after = self.counts()?;
         self.mount_again()?;
