@@ -44,14 +44,27 @@ pub fn report(files: &[SectionFile], palette: &Palette) -> Result<Vec<Block>> {
 
 /// The machine and build of all results if they are the same, otherwise of each.
 fn machines(files: &[SectionFile]) -> Vec<Block> {
-    let mut items: Vec<String> = Vec::new();
+    let mut items: Vec<(String, Vec<f64>)> = Vec::new();
     for file in files {
         let item = format!("{} {}", of_machine(&file.machine), of_build(&file.build));
-        if !items.contains(&item) {
-            items.push(item);
+        let known = items.iter().position(|(known, _)| *known == item).unwrap_or(items.len());
+        if known == items.len() {
+            items.push((item, Vec::new()));
         }
+        items[known].1.extend(file.machine.wake_up_us);
     }
+    let items = items.into_iter().map(|(item, wake_ups)| item + &of_wake_ups(wake_ups)).collect();
     vec![Block::heading(2, "Machine", "machine"), Block::Items(items)]
+}
+
+/// What it costs to wake another CPU, from the least to the most of the runs that measured it.
+fn of_wake_ups(mut wake_ups: Vec<f64>) -> String {
+    wake_ups.sort_unstable_by(f64::total_cmp);
+    let (Some(least), Some(most)) = (wake_ups.first(), wake_ups.last()) else {
+        return String::new();
+    };
+    let times = if least == most { format!("{least}") } else { format!("{least} to {most}") };
+    format!(" A byte goes to another CPU and back in {times} µs.")
 }
 
 fn of_machine(machine: &Machine) -> String {

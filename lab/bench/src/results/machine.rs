@@ -6,6 +6,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::wake_up;
+
 /// The machine of the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
@@ -16,6 +18,10 @@ pub struct Machine {
     pub distribution: String,
     /// The disk below the scratch folder.
     pub disk: String,
+    /// The time in which a byte goes to another CPU and back, in microseconds
+    /// ([`wake_up`](super::wake_up)).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_up_us: Option<f64>,
 }
 
 /// The build that was measured.
@@ -39,6 +45,7 @@ impl Machine {
             kernel: line("/proc/sys/kernel/osrelease"),
             distribution: field("/etc/os-release", "PRETTY_NAME", '=').unwrap_or_default(),
             disk: describe_disk(scratch),
+            wake_up_us: wake_up::round_trip_us(),
         }
     }
 }

@@ -4,6 +4,7 @@
 mod files;
 mod machine;
 mod schema;
+mod wake_up;
 
 pub use files::{read, read_all, write};
 pub use machine::{Build, Machine, disk_of};
