@@ -115,7 +115,7 @@ impl Journal {
         self.engine.committer().sync(tid)
     }
 
-    /// Writes whole blocks of data home now; see `docs/developers/architecture.md`, ordered data.
+    /// Writes whole blocks of data home now; see `docs/developers/decisions/data-in-place.md`.
     pub fn write_in_place(&self, start: HomeBlock, data: &[u8]) -> Result<()> {
         self.engine.in_place().write(start, data)
     }
