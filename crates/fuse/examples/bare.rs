@@ -92,11 +92,11 @@ fn serve(dir: &str, threads: &str, source: &Source) {
 
 fn client(path: &str, pair_count: u32) {
     let file = std::fs::OpenOptions::new().write(true).open(path).expect("opens");
-    let mut data = [0; 4096];
+    // New bytes that do not compress: a file system might find out that nothing has changed.
+    let (mut rng, mut data) = (fastrand::Rng::with_seed(1), [0; 4096]);
     let start = Instant::now();
     for index in 0..pair_count {
-        // A file system might find out that nothing has changed.
-        data.fill((index / 256 + 1) as u8);
+        rng.fill(&mut data);
         file.write_all_at(&data, u64::from(index % 256) * 4096).expect("writes");
         file.sync_data().expect("syncs");
     }
@@ -107,7 +107,8 @@ fn client(path: &str, pair_count: u32) {
 fn stream(path: &str) {
     let open = || std::fs::OpenOptions::new().read(true).write(true).open(path).expect("opens");
     std::fs::write("/proc/sys/vm/drop_caches", "3").expect("as root");
-    let mut piece = vec![7u8; PIECE_BYTES];
+    let mut piece = vec![0; PIECE_BYTES];
+    fastrand::Rng::with_seed(1).fill(&mut piece);
     let (file, start) = (open(), Instant::now());
     for offset in (0..FILE_BYTES).step_by(PIECE_BYTES) {
         file.write_all_at(&piece, offset).expect("writes");

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::lab::{Device, Lab, Program};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::results::{Plot, Section, Verdict};
-use crate::systems::{self, Ext4, Fuse2fs, OneJournal, Running, Site, System};
+use crate::systems::{self, Ext4, Fuse2fs, OneJournal, Running, Site, System, Xfs};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "bulk",
@@ -39,8 +39,9 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     section.set("small files", folders * FILES_A_FOLDER);
     section.set("large file MiB", large_mib);
     let sources = Sources::make(lab, folders, large_mib)?;
-    let recipes: [Box<dyn System>; 7] = [
+    let recipes: [Box<dyn System>; 8] = [
         Box::new(Ext4::ordered()),
+        Box::new(Xfs),
         Box::new(Fuse2fs),
         Box::new(OneJournal::new().data("ordered")),
         Box::new(OneJournal::new().without_uring()),

@@ -36,16 +36,20 @@ pub const EXPERIMENT: Experiment = Experiment {
             default, which decides for each write. With the *SQLite extension* SQLite leaves out \
             syncs, because the volume keeps the order of writes; the paper's SQLite has all its \
             syncs. With *order=sync* the kernel collects writes, which saves requests and keeps \
-            order by syncs only. What each costs in requests of the kernel is counted. The ceiling \
-            is ext4 without a journal, which keeps nothing consistent.",
-    paper_claim: "Worst slowdown against no file system journal: ext4 ordered about 20 %; ext4 \
-            data journaling about 73 % on the tablet and 58 % on the SSD; single-I/O data \
-            journaling 38 %; file-adaptive journaling at most 6 % in 23 of 24 cases, and 14 % in \
-            one. File-adaptive journaling is 7 % faster on average (4 % on the tablet, 9 % on the \
+            order by syncs only. What each costs in requests of the kernel is counted. The paper's \
+            peer, and that of its goals, is ext4 without a journal, which keeps nothing \
+            consistent. It is not always the fastest: in the 24 cases it makes more device writes \
+            than ext4 ordered. So a second average compares with ext4 ordered.",
+    paper_claim: "Worst slowdown against no file system journaling: ext4 ordered about 20 %; ext4 \
+            data journaling about 73 %, on the tablet; single-I/O data journaling 38 %; \
+            file-adaptive journaling at most 6 % in 23 of 24 cases, and 14 % in one. On the SSD \
+            file system journaling costs up to 58 %; the paper does not say in which mode. \
+            File-adaptive journaling is 7 % faster on average (4 % on the tablet, 9 % on the \
             SSD).",
     goal: "At most 1.06 times the time of ext4 without a journal in 23 cases, and 1.14 in one; \
             with the SQLite extension in no case slower. On average 1.5 times as fast on `emmc`, \
-            where a flush takes 1.5 ms, and 1.1 times on `ssd311`.",
+            where a flush takes 1.5 ms, and 1.1 times on `ssd311`; and on average no slower than \
+            ext4 ordered.",
     sizes: &[&SMALL, &SMALL_IN_USE, &LARGE],
     run,
 };
@@ -111,10 +115,11 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     for device in scale.devices(&["emmc", "ssd311"]) {
         on_device(lab, scale, section, &device, &sizes, samples)?;
         for (ours, ratios) in OURS.into_iter().zip(&mut ratios) {
-            let of_device = cases(samples, &device, &sizes, ours)?;
+            let of_device = cases(samples, &device, &sizes, (ours, &Ext4::no_journal().name()))?;
             judge_average(section, &device, ours, &of_device);
             ratios.extend(of_device);
         }
+        judge_over_ordered(section, samples, &device, &sizes)?;
         let all = panels(&device, &sizes, JOURNALS);
         let panels: Vec<String> = all.map(|(panel, ..)| panel).collect();
         let plot = |title: String| Plot::bars(title, TIME.name, panels.clone());
@@ -217,29 +222,38 @@ impl Case<'_> {
     }
 }
 
-/// A case, its time over that of ext4 without a journal, and what both cost.
+/// A case, the time of a system over that of its peer, and what both cost.
 struct Compared {
     case: String,
     ratio: Ratio,
     costs: String,
 }
 
-fn cases(samples: &Samples, device: &Device, sizes: &[Size], ours: &str) -> Result<Vec<Compared>> {
-    let ceiling = Ext4::no_journal().name();
+fn cases(
+    samples: &Samples,
+    device: &Device,
+    sizes: &[Size],
+    (system, peer): (&str, &str),
+) -> Result<Vec<Compared>> {
     let mut all = Vec::new();
     for (panel, ..) in panels(device, sizes, JUDGED) {
         for operation in OPERATIONS {
             let key = Key::case(&panel, operation);
-            let ratio = samples.ratio(&key, TIME, ours, &ceiling)?;
-            let costs = samples.costs(&key, TIME, &[ours, &ceiling]);
+            let ratio = samples.ratio(&key, TIME, system, peer)?;
+            let costs = samples.costs(&key, TIME, &[system, peer]);
             all.push(Compared { case: format!("{panel}, {operation}"), ratio, costs });
         }
     }
     Ok(all)
 }
 
-fn judge_average(section: &mut Section, device: &Device, ours: &str, cases: &[Compared]) {
+/// How many times as fast as its peer a system is: the geometric mean of the cases.
+fn average_speed(cases: &[Compared]) -> f64 {
     let speeds: Vec<f64> = cases.iter().map(|one| 1.0 / one.ratio.of_medians).collect();
+    geometric_mean(&speeds)
+}
+
+fn judge_average(section: &mut Section, device: &Device, ours: &str, cases: &[Compared]) {
     // A flush of `emmc` takes 1.5 ms.
     let (wanted, paper) = if device.to_string() == "emmc" {
         (1.5, "1.04 (file-adaptive)")
@@ -249,9 +263,33 @@ fn judge_average(section: &mut Section, device: &Device, ours: &str, cases: &[Co
     let claim =
         format!("{device}: {ours} {wanted} times as fast as ext4 without a journal on average");
     section.verdicts.push(
-        Verdict::at_least(claim, paper, geometric_mean(&speeds), wanted)
+        Verdict::at_least(claim, paper, average_speed(cases), wanted)
             .saying(format!("The geometric mean of {} cases.", cases.len())),
     );
+}
+
+/// The same over ext4 ordered, which is faster than the paper's peer where it writes less often.
+fn judge_over_ordered(
+    section: &mut Section,
+    samples: &Samples,
+    device: &Device,
+    sizes: &[Size],
+) -> Result<()> {
+    let (ordered, no_journal) = (Ext4::ordered().name(), Ext4::no_journal().name());
+    let of_ordered = cases(samples, device, sizes, (&ordered, &no_journal))?;
+    let sentence = format!(
+        "The geometric mean of {} cases. {ordered} is {:.2} times as fast as ext4 without a \
+         journal.",
+        of_ordered.len(),
+        average_speed(&of_ordered)
+    );
+    for ours in OURS {
+        let compared = cases(samples, device, sizes, (ours, &ordered))?;
+        let claim = format!("{device}: on average {ours} at least as fast as {ordered}");
+        let verdict = Verdict::at_least(claim, "", average_speed(&compared), 1.0);
+        section.verdicts.push(verdict.saying(sentence.clone()));
+    }
+    Ok(())
 }
 
 /// The paper's bounds: one case may be worse than all others. With the extension none may be

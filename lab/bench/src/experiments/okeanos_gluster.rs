@@ -21,14 +21,16 @@ pub const EXPERIMENT: Experiment = Experiment {
             together, and what the disk gets for each; making the volume is among the counts. The \
             paper had PVFS2, a machine for each client, and 65,000 records in place of a time; \
             here all share this machine's CPUs. The journal is in the volume; its bytes are \
-            counted apart. *as in Okeanos* is OneJournal with whole blocks of metadata, no \
-            compression, and blocks of the journal that are filled up. On a model of a 7200 rpm \
-            disk (`hdd`).",
+            counted apart. For a record they depend on how many records share a commit, which \
+            differs from round to round. Wasteless and selective log a record of this size in the \
+            same way. *as in Okeanos* is OneJournal with whole blocks of metadata, no compression, \
+            and blocks of the journal that are filled up. On a model of a 7200 rpm disk (`hdd`).",
     paper_claim: "Wasteless journaling almost doubles the throughput of ordered mode; data and \
             selective journaling lie between. Wasteless writes 42 % less to the journal than data \
             journaling, and selective less than wasteless.",
-    goal: "Twice the records a second of ext4 ordered; at most 0.58 of data journaling's bytes in \
-            the journal, and no more with selective than with wasteless.",
+    goal: "Twice the records a second of ext4 ordered, and with selective no fewer than it; at \
+            most 0.58 of data journaling's bytes in the journal, and no more with selective than \
+            with wasteless.",
     sizes: &[&CLIENTS, &PROCESSES, &SECONDS],
     run,
 };
@@ -131,10 +133,9 @@ fn judge(section: &mut Section, samples: &Samples, key: &Key) -> Result<()> {
         Goal { key, metric, ours: ours.clone(), theirs, paper, wanted }.judge(section, samples)?;
     }
     let data_journaling = Ext4::journal().name();
-    // Both modes log a record that is smaller than a block in the same way: more is noise.
     let both = [
         (&wasteless, &data_journaling, ("", Some(0.58))),
-        (&selective, &wasteless, ("", Some(1.05))),
+        (&selective, &wasteless, ("", Some(1.0))),
         (&paper_wasteless, &data_journaling, ("42 % less (0.58)", None)),
         (&paper_selective, &paper_wasteless, ("less", None)),
     ];

@@ -21,14 +21,16 @@ pub const EXPERIMENT: Experiment = Experiment {
             for calls of 128 KiB, the paper's largest: with smaller ones a round of it takes up to \
             ten minutes. Each process has files of its own, and as many as it needs not to run out \
             of them: 127 in the long load. Transactions a second, making and deleting of the files \
-            included; and what the disk gets for each. *as in Okeanos* is OneJournal with whole \
-            blocks of metadata, no compression, and blocks of the journal that are filled up. On \
-            a model of an Intel 311 SSD (`ssd311`); the paper had a disk (`--device hdd`), where \
-            small calls take hours.",
+            included; and what the disk gets for each. Postmark cuts its files from one buffer, so \
+            60 of them together compress to a twentieth, and OneJournal compresses its journal. \
+            *as in Okeanos* is OneJournal without compression, with whole blocks of metadata, and \
+            with blocks of the journal that are filled up. It is judged; the modes that compress \
+            are shown. On a model of an Intel 311 SSD (`ssd311`); the paper had a disk \
+            (`--device hdd`), where small calls take hours.",
     paper_claim: "Wasteless journaling is faster than all other modes at all sizes, up to 738 \
             transactions a second; selective lies between data journaling and ordered, which are \
             slower.",
-    goal: "More transactions a second than ext4 in any mode, at all sizes.",
+    goal: "Without compression, more transactions a second than ext4 in any mode, at all sizes.",
     sizes: &[&FILES, &TRANSACTIONS, &LONG_TRANSACTIONS, &PROCESSES],
     run,
 };
@@ -130,16 +132,19 @@ fn judge(section: &mut Section, samples: &Samples, key: &Key) -> Result<()> {
         let (key, ours) = (key.clone(), ours.name());
         Goal { key, metric: RATE, ours, theirs, paper, wanted }.judge(section, samples)
     };
+    let of_paper = okeanos::wasteless_as_in_paper();
+    // The paper has no writeback.
+    for (theirs, paper) in
+        [(Ext4::ordered(), "above 1"), (Ext4::writeback_async(), ""), (Ext4::journal(), "above 1")]
+    {
+        judge(&of_paper, theirs.name(), paper, Some(1.0))?;
+    }
+    judge(&of_paper, okeanos::selective_as_in_paper().name(), "above 1", None)?;
+    // Compression is a part of these.
     for ours in ["wasteless", "auto"].map(|mode| OneJournal::new().data(mode)) {
         for theirs in [Ext4::ordered(), Ext4::writeback_async(), Ext4::journal()] {
-            judge(&ours, theirs.name(), "", Some(1.0))?;
+            judge(&ours, theirs.name(), "", None)?;
         }
-    }
-    // The paper has no writeback.
-    let others = [Ext4::ordered().name(), Ext4::journal().name()];
-    let selective = okeanos::selective_as_in_paper().name();
-    for theirs in others.into_iter().chain([selective]) {
-        judge(&okeanos::wasteless_as_in_paper(), theirs, "above 1", None)?;
     }
     Ok(())
 }

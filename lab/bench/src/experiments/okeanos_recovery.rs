@@ -8,9 +8,10 @@ use fastrand::Rng;
 use super::{Experiment, PaperSize, Scale, okeanos};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
+use crate::measure::statistics::median;
 use crate::measure::{self, Key, Metric, Samples, Watch};
-use crate::results::{Better, Outcome, Plot, Section, Verdict};
-use crate::systems::{self, Running, Site};
+use crate::results::{Better, Plot, Section, Verdict};
+use crate::systems::{self, Journal, Running, Site, System};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "okeanos-recovery",
@@ -22,10 +23,12 @@ pub const EXPERIMENT: Experiment = Experiment {
             sectors survive), and mounting is measured on the same disks: the same records on all \
             systems, or until the journal is nearly full. *clean*: mounting after unmounting. Each \
             round mounts the same image again. After each recovery every acknowledged record has \
-            to be there.",
+            to be there. *as in Okeanos* is OneJournal with whole blocks of metadata, no \
+            compression, and blocks of the journal that are filled up.",
     paper_claim: "After controlled crashes, wasteless and selective journaling tend to reduce the \
             recovery time of data journaling, by more than 20 % in some cases.",
-    goal: "No slower than ext4 with data journaling.",
+    goal: "No slower than ext4 with data journaling. The default mode no slower than ext4 ordered \
+            either, also after a clean unmount.",
     sizes: &[&STREAMS],
     run,
 };
@@ -101,9 +104,11 @@ fn on_device(
             system.speed_up()?;
             acknowledged.push(case.fill(lab, system)?);
             if case.name == cases[0].name {
-                system.unmount()?;
-                timed_mount(system, &key, samples)?;
-                system.speed_up()?;
+                for _ in 0..scale.rounds() {
+                    system.unmount()?;
+                    timed_mount(system, &key, samples)?;
+                    system.speed_up()?;
+                }
                 // The clean unmount brought the records home; the cut needs some in the journal.
                 acknowledged.pop();
                 acknowledged.push(case.fill(lab, system)?);
@@ -228,24 +233,52 @@ fn len(path: &Path) -> Result<u64> {
 }
 
 fn judge(section: &mut Section, samples: &Samples, device: &Device, cases: &[Case]) -> Result<()> {
+    let in_paper = "less, by more than 20 % in some cases";
+    let [wasteless_in_paper, selective_in_paper] =
+        [okeanos::wasteless_as_in_paper(), okeanos::selective_as_in_paper()]
+            .map(|system| system.journal(Journal::SameKind).name());
+    let (ours, wasteless) = (okeanos::ours(), okeanos::wasteless());
+    let over_journaling = ("data journaling", okeanos::data_journaling());
+    let over_ordered = ("ext4 ordered", okeanos::ordered());
     for case in cases {
         let key = Key::case(device.to_string(), case.name);
-        for (system, paper) in [
-            (okeanos::ours(), "-"),
-            (okeanos::wasteless(), "less, by more than 20 % in some cases"),
+        for (system, paper, (name, peer)) in [
+            (&wasteless_in_paper, in_paper, &over_journaling),
+            (&selective_in_paper, in_paper, &over_journaling),
+            (&ours, "", &over_journaling),
+            (&wasteless, "", &over_journaling),
+            (&ours, "", &over_ordered),
         ] {
-            let ratio = samples.ratio(&key, TIME, &system, &okeanos::data_journaling())?;
-            section.verdicts.push(Verdict {
-                claim: format!(
-                    "{device}, {}: {system} recovers no slower than data journaling",
-                    case.name
-                ),
-                paper: paper.into(),
-                measured: format!("{:.2} times the time", ratio.of_medians),
-                outcome: if ratio.of_medians <= 1.0 { Outcome::Reached } else { Outcome::Missed },
-                sentence: format!("{:.2} to {:.2} from round to round.", ratio.low, ratio.high),
-            });
+            let claim = format!("{system} recovers no slower than {name}");
+            section.verdicts.push(no_slower(samples, &key, (system, peer), claim, paper)?);
         }
     }
+    let key = Key::case(device.to_string(), CLEAN);
+    let (name, peer) = over_ordered;
+    let claim = format!("{ours} mounts no slower than {name}");
+    section.verdicts.push(no_slower(samples, &key, (&ours, &peer), claim, "")?);
     Ok(())
+}
+
+/// The time to mount compared with a peer's.
+fn no_slower(
+    samples: &Samples,
+    key: &Key,
+    (system, peer): (&str, &str),
+    claim: String,
+    paper: &str,
+) -> Result<Verdict> {
+    let ratio = samples.ratio(key, TIME, system, peer)?;
+    let of = |system: &str| samples.of(key, system, TIME).map_or(f64::NAN, median);
+    let claim = format!("{}, {}: {claim}", key.panel, key.case);
+    let verdict = Verdict::at_most(claim, paper, ratio.of_medians, 1.0);
+    let sentence = format!(
+        "{:.2} to {:.2} from round to round; {:.1} and {:.1} ms.",
+        ratio.low,
+        ratio.high,
+        of(system),
+        of(peer)
+    );
+    let measured = format!("{:.2} times the time", ratio.of_medians);
+    Ok(Verdict { measured, sentence, ..verdict })
 }

@@ -19,7 +19,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "Processes append records of 100 bytes in bursts of 1.5 ms that begin together, less \
             than what wakes the flush worker, which has no CPU of its own here: what two of them \
             append over what one does alone. Beside it the same for checksums of as many bytes, \
-            which share nothing: the most that this machine allows.",
+            which share nothing: the most that this machine allows. If that is below 1.9, the \
+            machine is too busy, and the goal is not judged.",
     paper_claim: "All requests are serialized by one logger thread. The paper has no measurement \
             with several clients.",
     goal: "1.8 times on two CPUs.",
@@ -111,19 +112,24 @@ fn judge(section: &mut Section, samples: &Samples, key: &Key) {
         crate::measure::statistics::median(samples.of(key, name, RATIO).unwrap_or_default())
     };
     let (appends, checksums) = (of(Way::Lane.name()), of(CHECKSUMS));
+    let is_busy = checksums < NOTHING_SHARED_MIN;
     let outcome = match appends >= WANTED {
+        _ if is_busy => Outcome::Shown,
         true => Outcome::Reached,
-        false if checksums < NOTHING_SHARED_MIN => Outcome::Shown,
         false => Outcome::Missed,
+    };
+    let sentence = match is_busy {
+        true => format!(
+            "Not judged, because the machine was too busy: work that shares nothing reaches \
+             {checksums:.2} here, below {NOTHING_SHARED_MIN}."
+        ),
+        false => format!("Work that shares nothing reaches {checksums:.2} here."),
     };
     section.verdicts.push(Verdict {
         claim: format!("Two clients append at least {WANTED} times what one does"),
         paper: "-".into(),
         measured: format!("{appends:.2}"),
         outcome,
-        sentence: format!(
-            "Work that shares nothing reaches {checksums:.2} here; below {NOTHING_SHARED_MIN} the \
-             machine was too busy to miss the goal."
-        ),
+        sentence,
     });
 }

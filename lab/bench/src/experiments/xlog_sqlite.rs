@@ -24,16 +24,18 @@ pub const EXPERIMENT: Experiment = Experiment {
             but waits for no disk; the paper counts that write as logging, too. Mean time of an \
             insert, and bytes that the device (a model of an eMMC, `emmc`, as in the paper's \
             phone) was written, with everything written back at the end, for a byte of the \
-            records. The WAL of these grows. Two more rows are of records of 100 bytes with random \
-            keys: into a table of 2,000 rows whose *WAL is in use*, so it is written again \
-            from its beginning; and with values of English words (*text*) in place of random \
-            characters.",
+            records. The WAL of these grows, which makes traditional logging slower: the metadata \
+            of the file change, too. So they are shown, and the goal is of a WAL in use. Two more \
+            rows are of records of 100 bytes with random keys: into a table of 2,000 rows whose \
+            *WAL is in use*, so it is written again from its beginning; and with values of English \
+            words (*text*) in place of random characters.",
     paper_claim: "Logging is more than 90 % of the mean time of an insert, in SQLite and LevelDB. \
             1,000 records of 100 bytes in SQLite on ext4, in sequential and in random order of \
-            keys: a log of 2.7 and 3.0 MB, 24 and 25 MB written to the eMMC: 8.7 and 8.1 times the \
-            log, or 234 and 243 bytes for a byte of the records. xLog itself was not measured with \
-            SQLite.",
-    goal: "With NVRAM lanes ten times as fast as traditional logging.",
+            keys: a log of 2,722 and 3,028 KB, 23,796 and 24,656 KB written to the eMMC: 8.7 and \
+            8.1 times the log. (That is 234 and 243 bytes for a byte of the records, computed \
+            here: KB of 1,024 bytes, over 1,000 keys of 4 bytes and values of 100.) xLog itself \
+            was not measured with SQLite.",
+    goal: "With NVRAM lanes and a WAL in use, ten times as fast as traditional logging.",
     sizes: &[&INSERTS],
     run,
 };
@@ -45,9 +47,13 @@ const INSERTS: PaperSize = PaperSize::of("records of a case and round", 1000, 30
 const VALUE_BYTES: [u32; 4] = [100, 400, 800, 1600];
 /// The keys of the paper.
 const KEY_BYTES: u32 = 4;
-/// Orders of keys, and Table 1's total writes over 1,000 records of 104 bytes. (The paper divides
-/// by the size of the log.)
-const ORDERS: [(&str, &str); 2] = [("sequential", "234"), ("random", "243")];
+/// Orders of keys, and Table 1's total writes over 1,000 records of 104 bytes, which are computed
+/// here. (The paper divides by the size of the log.)
+const ORDERS: [(&str, &str); 2] = [
+    ("sequential", "234 (computed: 23,796 KiB / 104,000 bytes)"),
+    ("random", "243 (computed: 24,656 KiB / 104,000 bytes)"),
+];
+/// The speed over traditional logging that is wanted with a WAL in use.
 const WANTED: f64 = 10.0;
 
 /// What is inserted, and into what.
@@ -59,7 +65,7 @@ struct Load {
     values: &'static str,
 }
 
-/// The paper's two, then two that are shown for the smallest value only.
+/// The paper's two, then two for the smallest value only. The goal is of the WAL in use.
 const LOADS: [Load; 4] = [
     Load { name: "", order: ORDERS[0].0, is_wal_in_use: false, values: "random" },
     Load { name: "", order: ORDERS[1].0, is_wal_in_use: false, values: "random" },
@@ -192,7 +198,7 @@ fn judge(
             let key = Key::at(panel.clone(), f64::from(value_bytes));
             let speed = samples.ratio(&key, TIME, plain, nvram)?.of_medians;
             let claim = format!("{panel}, {value_bytes} bytes, lanes on NVRAM: speed over plain");
-            section.verdicts.push(Verdict::at_least(claim, "", speed, WANTED));
+            section.verdicts.push(Verdict::shown(claim, "", speed));
         }
         let written = |system: &str| {
             statistics::median(samples.of(&key, system, WRITTEN).unwrap_or_default())
@@ -206,7 +212,10 @@ fn judge(
         let key = Key::at(load.panel(device), f64::from(VALUE_BYTES[0]));
         let speed = samples.ratio(&key, TIME, plain, nvram)?.of_medians;
         let claim = format!("{}, 100 bytes, lanes on NVRAM: speed over plain", key.panel);
-        section.verdicts.push(Verdict::shown(claim, "", speed));
+        section.verdicts.push(match load.is_wal_in_use {
+            true => Verdict::at_least(claim, "", speed, WANTED),
+            false => Verdict::shown(claim, "", speed),
+        });
     }
     Ok(())
 }

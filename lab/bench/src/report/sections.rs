@@ -19,7 +19,7 @@ pub fn report(files: &[SectionFile], palette: &Palette) -> Result<Vec<Block>> {
     blocks.push(Block::Paragraph(
         "Each experiment lists its claims. *Paper* is the value that the paper reports, of its own \
          system on its own machine. *Missed* means that OneJournal did not reach its goal; *shown* \
-         means that there was no goal."
+         means that there was no goal, or that the machine was too busy to judge."
             .into(),
     ));
     blocks.push(Block::Table(tallies(files)));

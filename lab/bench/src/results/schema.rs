@@ -236,7 +236,7 @@ fn three_digits(value: f64) -> String {
 pub enum Outcome {
     Reached,
     Missed,
-    /// There was no goal.
+    /// There was no goal, or the machine was too busy to judge.
     Shown,
 }
 

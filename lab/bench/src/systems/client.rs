@@ -84,8 +84,13 @@ pub enum Log {
     Nvram,
 }
 
-/// Clients of SQLite load the extension, which makes checkpoints of a WAL in the background.
+/// Clients of SQLite load the extension, with the default of every parameter.
 pub struct SqliteExtension(pub Box<dyn System>, pub Log);
+
+/// A thread of the client makes the checkpoints of a WAL.
+pub struct InBackground(pub SqliteExtension);
+
+const BACKGROUND: &str = "checkpoint=background";
 
 impl SqliteExtension {
     fn suffix(&self) -> &'static str {
@@ -109,7 +114,7 @@ impl System for SqliteExtension {
         let mut running = self.0.set_up(lab, &site.variant(self.suffix()))?;
         // The log's shared memory goes with the run's folder.
         let memory = lab.memory().display();
-        let mut query = format!("vfs=onejournal&checkpoint=background&memory={memory}");
+        let mut query = format!("vfs=onejournal&memory={memory}");
         if self.1 == Log::Nvram {
             let lanes = lab.memory().join(format!("{}-lanes", running.label));
             std::fs::create_dir(&lanes).map_err(Error::at(&lanes))?;
@@ -122,6 +127,23 @@ impl System for SqliteExtension {
         let library = lab.programs().sqlite_extension.display().to_string();
         let arguments = ["--extension".to_owned(), library, "--query".to_owned(), query];
         running.client.sqlite_arguments.extend(arguments);
+        Ok(running)
+    }
+}
+
+impl System for InBackground {
+    fn name(&self) -> String {
+        format!("{}, {BACKGROUND}", self.0.name())
+    }
+
+    fn missing(&self) -> Option<String> {
+        self.0.missing()
+    }
+
+    fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
+        let mut running = self.0.set_up(lab, &site.variant("-background"))?;
+        let query = running.client.sqlite_arguments.last_mut();
+        *query.expect("the extension's parameters") += &format!("&{BACKGROUND}");
         Ok(running)
     }
 }

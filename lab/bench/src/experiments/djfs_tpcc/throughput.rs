@@ -9,7 +9,7 @@ use crate::experiments::Scale;
 use crate::lab::{Device, Lab};
 use crate::measure::statistics::{Ratio, ratio};
 use crate::measure::{self, Key, Metric, Samples, Watch};
-use crate::results::{Better, Outcome, Plot, Section, Verdict};
+use crate::results::{Better, Plot, Section, Verdict};
 use crate::systems::client::{Eatmydata, Log, SqliteExtension};
 use crate::systems::{self, Asked, Ext4, OneJournal, Running, Site, System, Xfs};
 
@@ -17,6 +17,10 @@ const TPMC: Metric = Metric { name: "tpmC", unit: "1/min", better: Better::Highe
 const CASE: &str = "all transactions";
 /// In the names of systems with a journal, or lanes, on NVRAM.
 const NVRAM: &str = "NVRAM";
+/// In the names of systems whose clients load the SQLite extension.
+const EXTENSION: &str = "SQLite extension";
+/// In claims about the fastest volume whose journal is on NVRAM.
+const VOLUME: &str = "OneJournal with NVRAM";
 const PAGE_BYTES: u32 = 4096;
 
 /// Systems beside ext4 ordered that take turns at once in a full run. Each needs 2 GiB of memory:
@@ -118,6 +122,7 @@ pub fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Sample
         }
         for (mode, groups) in MODES.iter().zip(&measured) {
             judge(section, &device, mode, groups);
+            judge_deltas(section, samples, &device, mode, groups);
             judge_volume(section, samples, &device, mode, groups);
             table::judge(section, samples, &device, mode)?;
         }
@@ -221,69 +226,132 @@ struct Pair<'a> {
     ratio: Ratio,
 }
 
-/// The fastest system with this word in its name that is not a paper's.
-fn fastest<'a>(groups: &'a [Group], part_of_name: &str) -> Option<Pair<'a>> {
+/// The fastest of these systems.
+fn fastest<'a>(groups: &'a [Group], is_one: fn(&str) -> bool) -> Option<Pair<'a>> {
     let pairs = groups.iter().flat_map(|group| {
         let (ext4, others) = group.split_first().expect("ext4 ordered is in every group");
-        let found = others.iter().filter(|tally| {
-            tally.system.contains(part_of_name) && !tally.system.contains("as in ")
-        });
+        let found = others.iter().filter(move |tally| is_one(&tally.system));
         found.map(move |ours| Pair { ours, ext4, ratio: ratio(&ours.tpm_c, &ext4.tpm_c) })
     });
     pairs.max_by(|one, other| one.ratio.of_medians.total_cmp(&other.ratio.of_medians))
 }
 
-/// The fastest system with NVRAM compared with ext4 ordered, and the cost that a flush would need
-/// for the paper's ratio.
+/// DJFS as far as options can have it, with any number of regions.
+fn is_djfs(system: &str) -> bool {
+    system.starts_with("as in DJFS")
+}
+
+/// A volume with its journal on NVRAM, without the SQLite extension.
+fn is_volume(system: &str) -> bool {
+    system.starts_with("OneJournal") && system.contains(NVRAM) && !system.contains(EXTENSION)
+}
+
+/// The SQLite extension on any file system, with its lanes or the volume's journal on NVRAM.
+fn is_extension(system: &str) -> bool {
+    system.contains(EXTENSION) && system.contains(NVRAM)
+}
+
+/// No sync does anything.
+fn is_unsynced(system: &str) -> bool {
+    system.contains("eatmydata")
+}
+
+/// The systems with NVRAM compared with ext4 ordered. The paper's figure is that of DJFS.
 fn judge(section: &mut Section, device: &Device, mode: &Mode, groups: &[Group]) {
-    let Some(Pair { ours, ext4, ratio }) = fastest(groups, NVRAM) else { return };
-    let is_reached = ratio.of_medians >= mode.paper_times;
-    let mut sentence = format!(
-        "{} is the fastest with NVRAM: {:.1} times ({:.1} to {:.1} from round to round).",
-        ours.system, ratio.of_medians, ratio.low, ratio.high
-    );
-    let unsynced = fastest(groups, "eatmydata").map(|ceiling| ceiling.ratio.of_medians);
-    if let Some(times) = unsynced {
-        sentence += &format!(" Without any sync it would be {times:.1} times.");
+    if let Some(djfs) = fastest(groups, is_djfs) {
+        let paper = format!("up to {}", mode.paper_times);
+        section.verdicts.push(times_ext4(device, mode, ("as in DJFS", &paper), &djfs));
     }
-    if !is_reached && let Some(flush_us) = flush_us(device) {
-        let needed_us = flush_us + missing_flush_us(mode.paper_times, ours, ext4);
+    let unsynced = fastest(groups, is_unsynced).map(|ceiling| ceiling.ratio.of_medians);
+    if let Some(volume) = fastest(groups, is_volume) {
+        section.verdicts.push(times_ext4(device, mode, (VOLUME, ""), &volume));
+        let part = unsynced.map(|unsynced| part_of_unsynced(device, mode, &volume, unsynced));
+        section.verdicts.extend(part);
+    }
+    if let Some(Pair { ours, ratio, .. }) = fastest(groups, is_extension) {
+        let claim = format!("{}: {EXTENSION} with NVRAM over ext4 ordered", panel(device, mode));
+        let mut sentence = format!(
+            "The extension is a library in SQLite's process and no file system. The fastest is \
+             {}, {:.1} to {:.1} from round to round.",
+            ours.system, ratio.low, ratio.high
+        );
+        if let Some(unsynced) = unsynced {
+            let part = ratio.of_medians / unsynced;
+            sentence += &format!(" It has {part:.2} of SQLite without any sync.");
+        }
+        let verdict = Verdict::shown(claim, "", ratio.of_medians);
+        section.verdicts.push(verdict.saying(sentence));
+    }
+}
+
+/// The fastest of some systems with NVRAM compared with ext4 ordered, and the cost that a flush
+/// would need for the ratio that is wanted.
+fn times_ext4(
+    device: &Device,
+    mode: &Mode,
+    (what, paper): (&str, &str),
+    Pair { ours, ext4, ratio }: &Pair<'_>,
+) -> Verdict {
+    let wanted = mode.paper_times;
+    let mut sentence = format!(
+        "The fastest is {}, {:.1} to {:.1} from round to round.",
+        ours.system, ratio.low, ratio.high
+    );
+    if ratio.of_medians < wanted
+        && let Some(flush_us) = flush_us(device)
+    {
+        let needed_us = flush_us + missing_flush_us(wanted, ours, ext4);
         sentence += &format!(
-            " A transaction takes {:.0} us there and {:.0} us on ext4, with {:.2} flushes; {} \
-             times would need a device whose flush takes {:.1} ms instead of {:.2}.",
+            " A transaction takes {:.0} us there and {:.0} us on ext4, with {:.2} flushes; \
+             {wanted} times would need a device whose flush takes {:.1} ms instead of {:.2}.",
             ours.each_us(),
             ext4.each_us(),
             ext4.flushes_each(),
-            mode.paper_times,
             needed_us / 1e3,
             flush_us / 1e3
         );
     }
-    section.verdicts.push(Verdict {
-        claim: format!(
-            "{}: {} times ext4 ordered with NVRAM",
-            panel(device, mode),
-            mode.paper_times
-        ),
-        paper: format!("up to {}", mode.paper_times),
-        measured: format!("{:.1}", ratio.of_medians),
-        outcome: if is_reached { Outcome::Reached } else { Outcome::Missed },
-        sentence,
+    let claim = format!("{}: {what} {wanted} times as fast as ext4 ordered", panel(device, mode));
+    Verdict::at_least(claim, paper, ratio.of_medians, wanted).saying(sentence)
+}
+
+/// A volume compared with SQLite without any sync, which is `unsynced` times as fast as ext4
+/// ordered.
+fn part_of_unsynced(device: &Device, mode: &Mode, volume: &Pair<'_>, unsynced: f64) -> Verdict {
+    let claim = format!("{}: {VOLUME} as a part of SQLite without any sync", panel(device, mode));
+    let part = volume.ratio.of_medians / unsynced;
+    Verdict::at_least(claim, "", part, mode.part_of_unsynced).saying(format!(
+        "At least {} is wanted. The fastest is {}. SQLite without any sync is {unsynced:.1} times \
+         as fast as ext4 ordered. Both are compared through ext4 ordered of their group.",
+        mode.part_of_unsynced, volume.ours.system
+    ))
+}
+
+/// DJFS' deltas compared with whole blocks, in the group that has both.
+fn judge_deltas(
+    section: &mut Section,
+    samples: &Samples,
+    device: &Device,
+    mode: &Mode,
+    groups: &[Group],
+) {
+    let [djfs, blocks] = [OneJournal::as_in_djfs(4), OneJournal::as_in_nvram_journaling()]
+        .map(|system| system.name());
+    let both = groups.iter().find_map(|group| {
+        let of = |name: &str| group.iter().find(|tally| tally.system == name);
+        of(&djfs).zip(of(&blocks))
     });
-    if let Some(unsynced) = unsynced {
-        let claim = format!(
-            "{}: {} as a part of SQLite without any sync",
-            panel(device, mode),
-            ours.system
-        );
-        let part = ratio.of_medians / unsynced;
-        section.verdicts.push(Verdict::at_least(claim, "", part, mode.part_of_unsynced).saying(
-            format!(
-                "At least {} is wanted. Both are compared through ext4 ordered of their group.",
-                mode.part_of_unsynced
-            ),
-        ));
-    }
+    let Some((with_deltas, with_blocks)) = both else { return };
+    let ratio = ratio(&with_deltas.tpm_c, &with_blocks.tpm_c);
+    let faster = if ratio.of_medians > 1.0 { "deltas" } else { "whole blocks" };
+    let key = Key::case(panel(device, mode), CASE);
+    let claim = format!("{}: {djfs} over {blocks}", key.panel);
+    section.verdicts.push(Verdict::shown(claim, "", ratio.of_medians).saying(format!(
+        "In this measurement {faster} are faster; {:.2} to {:.2} from round to round. {}",
+        ratio.low,
+        ratio.high,
+        samples.costs(&key, TPMC, &[&djfs, &blocks])
+    )));
 }
 
 /// The systems with a journal on the volume compared with ext4 ordered. The default has a goal.
@@ -366,12 +434,55 @@ mod tests {
     #[test]
     fn a_system_is_compared_within_its_group() {
         let groups = [
-            vec![tally("ext4", 1, 1.0, 1, 10.0), tally("A, NVRAM", 1, 1.0, 0, 50.0)],
-            vec![tally("ext4", 1, 1.0, 1, 2.0), tally("B, NVRAM", 1, 1.0, 0, 40.0)],
+            vec![tally("ext4", 1, 1.0, 1, 10.0), tally("OneJournal, NVRAM", 1, 1.0, 0, 50.0)],
+            vec![tally("ext4", 1, 1.0, 1, 2.0), tally("OneJournal b, NVRAM", 1, 1.0, 0, 40.0)],
         ];
-        let found = fastest(&groups, "NVRAM").unwrap();
-        assert_eq!((found.ours.system.as_str(), found.ratio.of_medians), ("B, NVRAM", 20.0));
-        assert!(fastest(&groups, "eatmydata").is_none());
+        let found = fastest(&groups, is_volume).unwrap();
+        assert_eq!(
+            (found.ours.system.as_str(), found.ratio.of_medians),
+            ("OneJournal b, NVRAM", 20.0)
+        );
+        assert!(fastest(&groups, is_unsynced).is_none());
+    }
+
+    #[test]
+    fn a_system_is_djfs_a_volume_or_the_extension() {
+        let names: Vec<String> = contenders().iter().map(|one| one.system.name()).collect();
+        let of = |is_one: fn(&str) -> bool| {
+            names.iter().map(String::as_str).filter(|name| is_one(name)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(is_djfs), ["as in DJFS, 2 regions, NVRAM", "as in DJFS, 4 regions, NVRAM"]);
+        let volumes = of(is_volume);
+        assert!(volumes.contains(&"OneJournal, NVRAM") && !volumes.contains(&"OneJournal"));
+        let extensions = of(is_extension);
+        assert!(extensions.contains(&"ext4 ordered, SQLite extension (NVRAM)"));
+        assert!(extensions.contains(&"OneJournal, NVRAM, SQLite extension"));
+        assert!(extensions.iter().all(|name| !volumes.contains(name)));
+    }
+
+    #[test]
+    fn deltas_are_compared_with_whole_blocks_of_their_group() {
+        let [djfs, blocks] = [OneJournal::as_in_djfs(4), OneJournal::as_in_nvram_journaling()]
+            .map(|system| system.name());
+        let has_both = |group: &Vec<Contender>| {
+            let has = |name: &str| group.iter().any(|one| one.system.name() == name);
+            has(&djfs) && has(&blocks)
+        };
+        assert!(groups(GROUP_FULL).iter().any(has_both));
+        let group = |deltas, whole| {
+            vec![
+                tally("ext4", 1, 1.0, 1, 1.0),
+                tally(&djfs, 1, 1.0, 0, deltas),
+                tally(&blocks, 1, 1.0, 0, whole),
+            ]
+        };
+        let (mut section, device) = (Section::default(), "ssd840".parse().unwrap());
+        for group in [group(9.0, 10.0), group(12.0, 10.0)] {
+            judge_deltas(&mut section, &Samples::default(), &device, &MODES[0], &[group]);
+        }
+        let said: Vec<bool> =
+            section.verdicts.iter().map(|one| one.sentence.contains("whole blocks are")).collect();
+        assert_eq!(said, [true, false]);
     }
 
     #[test]
