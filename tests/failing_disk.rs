@@ -1,5 +1,5 @@
-//! The table of faults in `docs/reference/semantics.md`: what each call answers on a disk that
-//! fails, and what is there after the next mount.
+//! The table of faults in `docs/reference/syncs.md`: what each call answers on a disk that fails,
+//! and what is there after the next mount.
 
 use crate::support;
 

@@ -1,5 +1,5 @@
-//! The table of `docs/reference/semantics.md` that says what a FUSE file system cannot offer: each
-//! row is run, and what a program is told is what the row says. On the kernel's ext4 the same call
+//! The table of `docs/reference/limits.md` that says what a FUSE file system cannot offer: each row
+//! is run, and what a program is told is what the row says. On the kernel's ext4 the same call
 //! works, or the row says so.
 
 use crate::support;
@@ -134,11 +134,11 @@ fn parse(told: &str) -> BTreeMap<String, String> {
 #[test]
 fn programs_are_told_what_the_table_says() {
     let Some(ours) = Ours::new("64M", &[], "") else { return };
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/semantics.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/limits.md");
     let rows = rows(&std::fs::read_to_string(page).unwrap());
     let told = parse(&told(PROGRAM, &ours.scratch.dir()));
     assert_eq!(told.len(), 18, "{told:?}");
-    assert_eq!(told, rows, "left: what was told, right: docs/reference/semantics.md");
+    assert_eq!(told, rows, "left: what was told, right: docs/reference/limits.md");
     ours.close();
 }
 

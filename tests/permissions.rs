@@ -314,7 +314,7 @@ fn privileges_of_a_file_are_taken_by_the_same_changes() {
     }
 }
 
-/// The kernel sends no request then (`docs/reference/semantics.md`, "Limits").
+/// The kernel sends no request then (`docs/reference/limits.md`, "Users and permissions").
 const CHOWN: &str = r#"
 with open('f', 'w'):
     pass

@@ -1,5 +1,5 @@
 //! Which `write`s reach the volume as one request, and so are atomic: what
-//! docs/reference/semantics.md says. The kernel decides that, so it is counted on the kernel that
+//! docs/reference/atomicity.md says. The kernel decides that, so it is counted on the kernel that
 //! is running, and records are written while the daemon is killed.
 
 use crate::support;

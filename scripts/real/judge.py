@@ -7,11 +7,11 @@ wrong:
     torn        the object is as no operation left it
     disordered  the object is older than an operation before one that is there
 
-A file system owes a program that nothing acknowledged is lost. The last two are owed only where
-the state after a crash is a prefix of history (docs/reference/semantics.md). Without it, a page may
-be torn by a write that was not acknowledged: it is lost as well if one of its sectors is as neither
-the acknowledged operation nor a later one left it. The small file is synced before `rename`: torn,
-it is lost.
+A file system owes a program that nothing acknowledged is lost. The last two are owed only where the
+state after a crash is a prefix of history (docs/reference/order.md). Without it, a page may be torn
+by a write that was not acknowledged: it is lost as well if one of its sectors is as neither the
+acknowledged operation nor a later one left it. The small file is synced before `rename`: torn, it
+is lost.
 
 A log may end with the beginning of the next record: an append across a page is two requests.
 """

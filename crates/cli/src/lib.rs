@@ -177,7 +177,7 @@ enum Command {
     /// The volume is not mounted, and was closed. `mount` finds a journal on a device by itself.
     SetJournal(set_journal::SetJournalArgs),
     /// Set where and in which form the data of files are written (docs/reference/modes.md), or
-    /// declare that they need atomic writes (docs/reference/semantics.md, "Untorn writes")
+    /// declare that they need atomic writes (docs/reference/atomicity.md, "Untorn writes")
     ///
     /// Everything that the journal holds is brought home first. New files in a directory inherit
     /// its mode and its declaration.

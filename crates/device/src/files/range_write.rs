@@ -3,7 +3,7 @@
 //! The ranges are the value of an extended attribute that no file holds. A value has at most 64
 //! KiB, so a large change is sent in *parts*: the volume keeps the first ones in memory, and the
 //! last one makes the change. The kernel checks that the caller may write the file.
-//! `docs/reference/semantics.md` is for users.
+//! `docs/reference/atomicity.md` is for users.
 //!
 //! ```text
 //!   part:  version u32 | flags u32 | id 16 bytes | number u32 | count u32 | range | range | ...

@@ -86,8 +86,8 @@ fn overwriting_in_place_needs_no_commit_for_fdatasync() {
         let bytes = read_all(&volume, ino, data.len());
         assert!(bytes[10..150_010].iter().all(|byte| *byte == 2), "{mode:?}");
         assert_eq!((bytes[9], bytes[150_010], bytes.len()), (1, 1, data.len()));
-        // An fdatasync leaves metadata of other files uncommitted, as docs/reference/semantics.md
-        // says. An fsync commits them.
+        // An fdatasync leaves metadata of other files uncommitted, as docs/reference/syncs.md says.
+        // An fsync commits them.
         let is_there = |volume: &Volume, name: &[u8]| volume.lookup(InodeNo::ROOT, name).is_ok();
         assert_eq!(is_there(&volume, b"earlier"), !in_place, "{mode:?}");
         make(&volume, b"next");

@@ -1,4 +1,4 @@
-//! Writes that a crash does not tear (`docs/reference/semantics.md`, "Untorn writes").
+//! Writes that a crash does not tear (`docs/reference/atomicity.md`, "Untorn writes").
 //!
 //! A write is *untorn* if all of its data are in one operation, hence in one transaction. An
 //! operation may have as many credits as a transaction has blocks. So the size of the largest write

@@ -97,7 +97,7 @@ mod tests {
         assert!(pins.blocks.is_empty(), "what is not pinned takes no memory");
     }
 
-    /// The figures of docs/reference/semantics.md.
+    /// The figures of docs/reference/limits.md.
     #[test]
     fn a_pin_takes_few_bytes() {
         const COUNT: u32 = 1_000_000;

@@ -141,7 +141,7 @@ fn the_smallest_regions_hold_a_page_of_32_kib() {
         let untorn_bytes = volume.untorn_bytes();
         assert!(untorn_bytes >= 32 << 10, "{region_count} regions: {untorn_bytes}");
     }
-    // As docs/reference/semantics.md says.
+    // As docs/reference/atomicity.md says.
     for (journal, untorn_kib) in [("4", 64), ("8", 256), ("16", 512), ("64", 1024)] {
         let image = Image::new(&["-J", &format!("size={journal}")], "256M");
         let volume = open(image.device(), DataMode::Auto, 4);
