@@ -5,7 +5,7 @@ use super::tree::Tree;
 
 pub const RULE: Rule = Rule {
     name: "sizes",
-    says: "a committed file has at most 256 KiB (results and their report: 400 KiB) and is not generated",
+    says: "a committed file has at most 256 KiB (results, their report: 400 KiB) and is not made",
     find,
 };
 

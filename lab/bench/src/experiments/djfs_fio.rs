@@ -480,20 +480,24 @@ fn goals(panel: &str) -> Vec<Goal> {
     let in_memory = || Ext4::journal().external_in_memory();
     let whole_blocks = || OneJournal::as_in_nvram_journaling().name();
     let nvram = || OneJournal::new().nvram();
+    let djfs = || OneJournal::as_in_djfs(4);
     let (always, never) = (EVERY[0].0, EVERY[4].0);
     vec![
-        goal(deltas(), Ext4::ordered(), always, "up to 5.1", Some(5.1)),
-        goal(deltas(), Ext4::journal(), always, "up to 5.1", Some(5.1)),
-        goal(deltas(), Ext4::journal().external(), always, "up to 4.0", Some(4.0)),
-        over(deltas(), whole_blocks(), always, "up to 1.8", Some(1.8)),
+        goal(djfs(), Ext4::ordered(), always, "up to 5.1", Some(5.1)),
+        goal(djfs(), Ext4::journal(), always, "up to 5.1", Some(5.1)),
+        goal(djfs(), Ext4::journal().external(), always, "up to 4.0", Some(4.0)),
+        over(djfs(), whole_blocks(), always, "up to 1.8", Some(1.8)),
+        goal(djfs(), in_memory(), always, "", None),
+        goal(djfs(), Ext4::journal(), never, "up to 1.7", Some(1.7)),
+        goal(deltas(), Ext4::ordered(), always, "", Some(5.1)),
+        goal(deltas(), Ext4::journal(), always, "", Some(5.1)),
+        goal(deltas(), Ext4::journal().external(), always, "", Some(4.0)),
+        over(deltas(), whole_blocks(), always, "", Some(1.8)),
         goal(deltas(), in_memory(), always, "", None),
-        goal(OneJournal::as_in_djfs(4), Ext4::ordered(), always, "up to 5.1", None),
-        over(OneJournal::as_in_djfs(4), whole_blocks(), always, "up to 1.8", None),
-        goal(OneJournal::as_in_djfs(4), in_memory(), always, "", None),
         goal(OneJournal::new(), Ext4::ordered(), always, "", Some(1.0)),
         goal(OneJournal::new(), Ext4::ordered(), EVERY[2].0, "", Some(1.0)),
         goal(OneJournal::new(), Ext4::ordered(), EVERY[3].0, "", Some(1.0)),
-        goal(deltas(), Ext4::journal(), never, "up to 1.7", Some(1.7)),
+        goal(deltas(), Ext4::journal(), never, "", Some(1.7)),
         goal(nvram(), Ext4::ordered(), never, "close to 1", None),
         goal(OneJournal::new(), Ext4::journal(), never, "", Some(1.0)),
         goal(OneJournal::new(), Ext4::ordered(), never, "", Some(0.8)),

@@ -142,6 +142,7 @@ impl System for InBackground {
 
     fn set_up(&self, lab: &Lab, site: &Site<'_>) -> Result<Running> {
         let mut running = self.0.set_up(lab, &site.variant("-background"))?;
+        running.name = self.name();
         let query = running.client.sqlite_arguments.last_mut();
         *query.expect("the extension's parameters") += &format!("&{BACKGROUND}");
         Ok(running)
