@@ -35,7 +35,8 @@ const SMALL: &str = "small files";
 const LARGE: &str = "large file";
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    let (folders, large_mib) = (scale.pick(20, 200), scale.pick(128, 1024));
+    // Half a GiB leaves room in memory: a writer to ext4 waits when a tenth of it is dirty.
+    let (folders, large_mib) = (scale.pick(20, 200), scale.pick(128, 512));
     section.set("small files", folders * FILES_A_FOLDER);
     section.set("large file MiB", large_mib);
     let sources = Sources::make(lab, folders, large_mib)?;
@@ -51,7 +52,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     ];
     let mut panels = Vec::new();
     for device in scale.devices(&["memory"]) {
-        let site = Site::new(&device, scale.pick(384, 1536));
+        let site = Site::new(&device, scale.pick(384, 896));
         let mut running = systems::start(lab, &recipes, &site, section)?;
         let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
         for _ in 0..scale.rounds() {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use super::document::Table;
 use super::markdown;
-use super::number::shown;
+use super::number::{shown, whole};
 use super::place::Place;
 use crate::error::{Error, Result};
 use crate::results::{SectionFile, Verdict};
@@ -58,6 +58,7 @@ const PACED_UPDATE: Place = Place::bytes("WAL in use, a commit every 0.25 s, ran
 const WAL_GROWS: Place = Place::bytes("WAL that grows, random", "insert");
 const DELETE_UPDATE: Place = Place::bytes("DELETE, random", "update");
 const REUSED: Place = one_row("ssd311: WAL", "update");
+const COMMIT_DELETE: Place = one_row("ssd311: DELETE", "update");
 const IN_USE: Place = one_row("ssd311: WAL", "insert");
 const THOUSAND: Place = cases("ssd311: WAL in use, 1000 op/txn", "update");
 const GROWING: Place = one_row("ssd311: WAL that grows", "insert");
@@ -69,8 +70,15 @@ const COPIES: &str = "OneJournal, journal of 128 MiB, delta=copies";
 const ALL: &[&str] = &[EXT4, XFS, VOLUME, COPIES, EXTENSION, BOTH];
 const THREE_AND_BOTH: &[&str] = &[EXT4, XFS, VOLUME, BOTH];
 const FOUR: &[&str] = &[EXT4, XFS, VOLUME, EXTENSION];
+const LOST_ON_A_VOLUME: &[&str] = &[EXT4, XFS, VOLUME, NONE];
 const MANY: Place = Place::time("sqlite-extension", "ssd311", "8 processes, 64 databases")
     .metric("transactions of all writers", "commits/s");
+
+const ONE_HERE: Place = Place::time("sqlite-extension", "this disk", "1 writer")
+    .metric("transactions of all writers", "commits/s");
+const ON_A_FAST_DISK: &[&str] = &["scratch folder", NONE, NONE, "scratch folder, SQLite extension"];
+const SYNCED_APPEND: Place = Place::time("file-systems", "append and fdatasync", "4 KiB")
+    .metric("bytes written for a commit", "KiB");
 
 const fn cases(panel: &'static str, case: &'static str) -> Place {
     Place::time("fast14-cases", panel, case)
@@ -105,7 +113,7 @@ const TABLES: &[Quoted] = &[
             line("DELETE mode, update of a random row, random values", DELETE_UPDATE, FOUR),
             line(
                 "Time of a commit, DELETE mode, update of one row, SATA SSD",
-                one_row("ssd311: DELETE", "update"),
+                COMMIT_DELETE,
                 &[EXT4, XFS, VOLUME, NONE],
             ),
             line(
@@ -116,7 +124,7 @@ const TABLES: &[Quoted] = &[
             line(
                 "8 processes with 64 SQLite databases, WAL, SATA SSD",
                 MANY,
-                &[EXT4, NONE, VOLUME, EXTENSION],
+                &[EXT4, XFS, VOLUME, EXTENSION],
             ),
             line(
                 "16 processes that append 200 bytes and call `fsync`, SATA SSD",
@@ -128,61 +136,73 @@ const TABLES: &[Quoted] = &[
     },
     Quoted {
         name: "lost",
-        columns: &["kernel ext4", "XFS", "volume"],
+        columns: &["kernel ext4", "XFS", "volume", "SQLite extension on ext4"],
         rows: &[
             line(
                 "Time of a commit of SQLite, WAL, update of one row, SATA SSD",
                 REUSED,
-                &[EXT4, XFS, VOLUME],
+                LOST_ON_A_VOLUME,
             ),
             line(
-                "8 processes with 64 SQLite databases, WAL, SATA SSD",
-                MANY,
-                &[EXT4, NONE, VOLUME],
+                "the same, on a disk whose flush takes 0.2 ms",
+                one_row("loop: WAL", "update"),
+                LOST_ON_A_VOLUME,
             ),
+            line(
+                "DELETE mode, update of one row, on that disk",
+                one_row("loop: DELETE", "update"),
+                LOST_ON_A_VOLUME,
+            ),
+            line("8 processes with 64 SQLite databases, WAL, SATA SSD", MANY, FOUR),
+            line("one writer, WAL, on a disk whose flush takes 0.2 ms", ONE_HERE, ON_A_FAST_DISK),
             line(
                 "1,000 updates of random rows in one commit, WAL, SATA SSD",
                 THOUSAND,
-                &[EXT4, XFS, VOLUME],
+                LOST_ON_A_VOLUME,
             ),
-            line("PostgreSQL 15 (`pgbench`), 16 clients, SATA SSD", PGBENCH, &[EXT4, XFS, VOLUME]),
-            line("the same on a network disk", network("16 clients"), &[EXT4, XFS, VOLUME]),
+            line("PostgreSQL 15 (`pgbench`), 16 clients, SATA SSD", PGBENCH, LOST_ON_A_VOLUME),
+            line("the same on a network disk", network("16 clients"), LOST_ON_A_VOLUME),
             line(
                 "MariaDB 10.11, doublewrite buffer, redo log of 4 MB, 16 clients, SATA SSD",
                 double("ssd840: MariaDB", "16 clients"),
-                &[EXT4, XFS, VOLUME],
+                LOST_ON_A_VOLUME,
             ),
             line(
                 "Unpack an archive of 10,000 small files, disk in memory",
                 Place::time("bulk", "small files", "unpack").metric("time", "s"),
-                &[EXT4, NONE, VOLUME],
+                LOST_ON_A_VOLUME,
             ),
             line(
-                "Read a file of 1 GiB, disk in memory",
+                "Read a file of 512 MiB, disk in memory",
                 Place::time("bulk", "large file", "read").metric("time", "s"),
-                &[EXT4, NONE, VOLUME],
+                LOST_ON_A_VOLUME,
             ),
             line(
                 "Random writes of 4 KiB that are never synced, SATA SSD",
                 Place::time("djfs-fio", "ssd840", "never").metric("writes a second", "writes/s"),
-                &[EXT4, XFS, VOLUME],
+                LOST_ON_A_VOLUME,
             ),
+            line("Bytes of an append of 4 KiB and its `fsync`", SYNCED_APPEND, LOST_ON_A_VOLUME),
         ],
     },
     Quoted {
         name: "one-insert",
-        columns: &["kernel ext4", "volume"],
+        columns: &["kernel ext4", "XFS", "volume"],
         rows: &[
-            line("WAL in use: writes to the disk", IN_USE.count("writes", ""), &[EXT4, VOLUME]),
-            line("flushes", IN_USE.count("flushes", ""), &[EXT4, VOLUME]),
-            line("bytes, all brought home later included", WAL_INSERT, &[EXT4, VOLUME]),
+            line(
+                "WAL in use: writes to the disk",
+                IN_USE.count("writes", ""),
+                &[EXT4, XFS, VOLUME],
+            ),
+            line("flushes", IN_USE.count("flushes", ""), &[EXT4, XFS, VOLUME]),
+            line("bytes, all brought home later included", WAL_INSERT, &[EXT4, XFS, VOLUME]),
             line(
                 "WAL that grows: writes to the disk",
                 GROWING.count("writes", ""),
-                &[EXT4, VOLUME],
+                &[EXT4, XFS, VOLUME],
             ),
-            line("flushes", GROWING.count("flushes", ""), &[EXT4, VOLUME]),
-            line("bytes, all brought home later included", WAL_GROWS, &[EXT4, VOLUME]),
+            line("flushes", GROWING.count("flushes", ""), &[EXT4, XFS, VOLUME]),
+            line("bytes, all brought home later included", WAL_GROWS, &[EXT4, XFS, VOLUME]),
         ],
     },
     Quoted {
@@ -265,30 +285,30 @@ const TABLES: &[Quoted] = &[
     },
     Quoted {
         name: "sd-card-bytes",
-        columns: &["kernel ext4", "volume", "SQLite extension on ext4"],
+        columns: &["kernel ext4", "XFS", "volume", "SQLite extension on ext4"],
         rows: &[
-            line("WAL, insert of one row", WAL_INSERT, &[EXT4, VOLUME, EXTENSION]),
-            line("the same, a commit every 0.25 s", PACED, &[EXT4, VOLUME, EXTENSION]),
-            line("WAL, update of a random row", WAL_UPDATE, &[EXT4, VOLUME, EXTENSION]),
-            line("the same, a commit every 0.25 s", PACED_UPDATE, &[EXT4, VOLUME, EXTENSION]),
-            line("DELETE, update of a random row", DELETE_UPDATE, &[EXT4, VOLUME, EXTENSION]),
+            line("WAL, insert of one row", WAL_INSERT, FOUR),
+            line("the same, a commit every 0.25 s", PACED, FOUR),
+            line("WAL, update of a random row", WAL_UPDATE, FOUR),
+            line("the same, a commit every 0.25 s", PACED_UPDATE, FOUR),
+            line("DELETE, update of a random row", DELETE_UPDATE, FOUR),
         ],
     },
     Quoted {
         name: "sd-card-times",
-        columns: &["kernel ext4", "volume", "volume and SQLite extension"],
+        columns: &["kernel ext4", "XFS", "volume", "volume and SQLite extension"],
         rows: &[
-            line("WAL in use, insert of one row", EMMC_IN_USE, &[EXT4, VOLUME, BOTH]),
-            line("WAL that grows, insert of one row", EMMC_GROWING, &[EXT4, VOLUME, BOTH]),
+            line("WAL in use, insert of one row", EMMC_IN_USE, THREE_AND_BOTH),
+            line("WAL that grows, insert of one row", EMMC_GROWING, THREE_AND_BOTH),
             line(
                 "DELETE, update of one row",
                 cases("emmc: rollback journal, 1 op/txn", "update"),
-                &[EXT4, VOLUME, BOTH],
+                THREE_AND_BOTH,
             ),
             line(
                 "WAL, 1,000 updates of random rows",
                 cases("emmc: WAL in use, 1000 op/txn", "update"),
-                &[EXT4, VOLUME, BOTH],
+                THREE_AND_BOTH,
             ),
         ],
     },
@@ -459,7 +479,7 @@ const NO_DOUBLE: &str = "OneJournal, no double write";
 const NVRAM_NO_DOUBLE: &str = "OneJournal, NVRAM, no double write";
 const NVME_NO_DOUBLE: &str = "OneJournal, journal on nvme, no double write";
 const SSD_NO_PAGES: &[&str] = &[EXT4, XFS, NO_DOUBLE, NVRAM_NO_DOUBLE];
-const NET_NO_PAGES: &[&str] = &[EXT4, NONE, NO_DOUBLE, NVME_NO_DOUBLE];
+const NET_NO_PAGES: &[&str] = &[EXT4, XFS, NO_DOUBLE, NVME_NO_DOUBLE];
 const NO_DOUBLEWRITE: &[&str] = &[EXT4, XFS, VOLUME, NO_DOUBLE, NVME_NO_DOUBLE, NVRAM_NO_DOUBLE];
 const WITH_NVRAM: &[&str] = &[EXT4, XFS, VOLUME, NVRAM];
 const PLUGIN: &[&str] = &[
@@ -529,6 +549,7 @@ const GAINS: &[Gain] = &[
     gain("gain bytes delete", DELETE_UPDATE, (EXT4, VOLUME)),
     gain("gain bytes insert extension", WAL_INSERT, (EXT4, EXTENSION)),
     gain("gain bytes update extension", WAL_UPDATE, (EXT4, EXTENSION)),
+    gain("gain one fast disk", ONE_HERE, (ON_A_FAST_DISK[0], ON_A_FAST_DISK[3])),
     gain("gain pgbench ssd 1", clients("1"), (EXT4, VOLUME)),
     gain("gain pgbench ssd", PGBENCH, (EXT4, VOLUME)),
     gain("gain pgbench ssd xfs", clients("16"), (XFS, VOLUME)),
@@ -567,10 +588,20 @@ struct One {
     name: &'static str,
     place: Place,
     system: &'static str,
+    is_whole: bool,
+}
+
+const fn one(name: &'static str, place: Place, system: &'static str) -> One {
+    One { name, place, system, is_whole: false }
 }
 
 const fn requests(name: &'static str, place: Place, system: &'static str) -> One {
-    One { name, place: place.count("FUSE requests", ""), system }
+    one(name, place.count("FUSE requests", ""), system)
+}
+
+/// How often a commit in DELETE mode does it, as a whole number.
+const fn times(name: &'static str, count: &'static str, system: &'static str) -> One {
+    One { is_whole: true, ..one(name, COMMIT_DELETE.count(count, ""), system) }
 }
 
 const ONE_UPDATE: Place = cases("ssd311: WAL in use, 1 op/txn", "update");
@@ -580,6 +611,20 @@ const VALUES: &[One] = &[
     requests("requests one update", ONE_UPDATE, VOLUME),
     requests("requests 1000 updates order=sync", THOUSAND, ORDER_SYNC),
     requests("requests one update order=sync", ONE_UPDATE, ORDER_SYNC),
+    times("picture ext4 writes", "writes", EXT4),
+    times("picture ext4 flushes", "flushes", EXT4),
+    one("picture ext4 bytes", DELETE_UPDATE, EXT4),
+    one("picture ext4 time", COMMIT_DELETE, EXT4),
+    times("picture volume writes", "writes", VOLUME),
+    times("picture volume flushes", "flushes", VOLUME),
+    one("picture volume bytes", DELETE_UPDATE, VOLUME),
+    one("picture volume time", COMMIT_DELETE, VOLUME),
+    one("fast disk wal ext4", one_row("loop: WAL", "update"), EXT4),
+    one("fast disk wal volume", one_row("loop: WAL", "update"), VOLUME),
+    one("fast disk delete ext4", one_row("loop: DELETE", "update"), EXT4),
+    one("fast disk delete volume", one_row("loop: DELETE", "update"), VOLUME),
+    one("picture ext4 bytes with a WAL", WAL_INSERT, EXT4),
+    one("picture volume bytes with a WAL", WAL_INSERT, VOLUME),
 ];
 
 const BEGIN: &str = "<!-- results: ";
@@ -600,7 +645,7 @@ pub fn write(root: &Path, files: &[SectionFile]) -> Result<()> {
     Ok(())
 }
 
-/// README and the pages in `docs`, but not the report.
+/// README, and the pages and pictures in `docs`, but not the report.
 fn documents(root: &Path) -> Result<Vec<PathBuf>> {
     let mut all = vec![root.join("README.md")];
     let mut folders = vec![root.join("docs")];
@@ -609,7 +654,10 @@ fn documents(root: &Path) -> Result<Vec<PathBuf>> {
             let path = entry.path();
             if path.is_dir() && !path.ends_with("results") {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
+            } else if path
+                .extension()
+                .is_some_and(|extension| extension == "md" || extension == "svg")
+            {
                 all.push(path);
             }
         }
@@ -647,7 +695,8 @@ fn figures(name: &str, files: &[SectionFile]) -> Option<String> {
         return Some(verdict_of(verdict, files)?.measured.clone());
     }
     if let Some(one) = VALUES.iter().find(|one| one.name == name) {
-        return Some(shown(one.place.value(files, one.system)?));
+        let value = one.place.value(files, one.system)?;
+        return Some(if one.is_whole { whole(value.round() as u64) } else { shown(value) });
     }
     let gain = GAINS.iter().find(|gain| gain.name == name)?;
     let value = gain.place.gain(files, gain.peer, gain.ours)?;

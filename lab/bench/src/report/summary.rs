@@ -84,8 +84,8 @@ const LOST: [Line; 12] = [
         Place::time("sqlite-one-row", "loop: DELETE", "update"),
     ),
     Line::of(
-        "SQLite extension (no mount), 8 processes with 64 databases, on that disk",
-        Place::time("sqlite-extension", "this disk", "8 processes, 64 databases")
+        "SQLite extension (no mount), one writer without pauses, WAL, on that disk",
+        Place::time("sqlite-extension", "this disk", "1 writer")
             .metric("transactions of all writers", "commits/s"),
     )
     .systems("scratch folder", "scratch folder, SQLite extension"),
@@ -117,7 +117,7 @@ const LOST: [Line; 12] = [
         Place::time("bulk", "small files", "unpack").metric("time", "s"),
     ),
     Line::of(
-        "Reading a file of 1 GiB, a disk in memory",
+        "Reading a file of 512 MiB, a disk in memory",
         Place::time("bulk", "large file", "read").metric("time", "s"),
     ),
     Line::of(
