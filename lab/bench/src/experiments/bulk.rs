@@ -25,7 +25,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             *noxattr* it asks for no attributes.",
     paper_claim: "",
     goal: "Of ext4 ordered's speed 0.9 for writing the large file, 0.8 for reading it, 0.25 for \
-            small files; faster than fuse2fs.",
+            small files; faster than fuse2fs. The large file by the fastest round of each.",
     sizes: &[],
     run,
 };
@@ -177,6 +177,11 @@ fn judge(
         let of = |case: &&str| samples.of(&Key::case(panel(device, files), *case), system, TIME);
         cases.iter().filter_map(of).map(measure::statistics::median).sum()
     };
+    // What disturbs a large file only makes it slower, and some rounds of ext4 six times.
+    let least = |case: &str, system: &str| -> f64 {
+        let times = samples.of(&Key::case(panel(device, LARGE), case), system, TIME);
+        times.unwrap_or_default().iter().copied().fold(f64::INFINITY, f64::min)
+    };
     let mut peers = vec![(ordered, 0.25, [0.9, 0.8])];
     if has_fuse2fs {
         peers.push((Fuse2fs.name(), 1.0, [1.0, 1.0]));
@@ -185,13 +190,15 @@ fn judge(
     for ((peer, small, large), ours) in
         peers.iter().flat_map(|peer| variants.iter().map(move |ours| (peer, ours)))
     {
-        let speed =
-            |files: &str, cases: &[&str]| all_of(files, cases, peer) / all_of(files, cases, ours);
+        let speed = all_of(SMALL, &SMALL_CASES, peer) / all_of(SMALL, &SMALL_CASES, ours);
         let claim = format!("{ours}: small files, all four: speed over {peer}, at least {small}");
-        section.verdicts.push(Verdict::at_least(claim, "", speed(SMALL, &SMALL_CASES), *small));
+        section.verdicts.push(Verdict::at_least(claim, "", speed, *small));
         for (case, large) in LARGE_CASES.into_iter().zip(large) {
+            let (theirs, own) = (least(case, peer), least(case, ours));
             let claim = format!("{ours}: large file, {case}: speed over {peer}, at least {large}");
-            section.verdicts.push(Verdict::at_least(claim, "", speed(LARGE, &[case]), *large));
+            let sentence = format!("The fastest of all rounds: {own:.2} and {theirs:.2} s.");
+            let verdict = Verdict::at_least(claim, "", theirs / own, *large);
+            section.verdicts.push(verdict.saying(sentence));
         }
     }
     Ok(())
