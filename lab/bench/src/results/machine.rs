@@ -19,7 +19,7 @@ pub struct Machine {
     /// The disk below the scratch folder.
     pub disk: String,
     /// The time in which a byte goes to another CPU and back, in microseconds
-    /// ([`wake_up`](super::wake_up)).
+    /// ([`wake_up`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_up_us: Option<f64>,
 }
