@@ -125,11 +125,15 @@ impl StreamBackend for EmbeddedStream {
     }
 
     fn set_header(&self, header: &[u8; STREAM_HEADER_BYTES]) {
-        let bound = self.binding.read();
-        // A caller that lost its lease must not change what the next lessee has left.
-        if !bound.has_left && !bound.is_interrupted.load(Ordering::Relaxed) {
-            bound.lane.words.set_header(header);
-        }
+        // If new memory was made since the lessee's append, the header belongs there. The memory
+        // may be gone again: then the next user takes the stream for one after a restart.
+        let _ = self.run(|bound| {
+            // A caller that lost its lease must not change what the next lessee has left.
+            if !bound.is_interrupted.load(Ordering::Relaxed) {
+                bound.lane.words.set_header(header);
+            }
+            Ok(())
+        });
     }
 
     fn stat(&self) -> Result<StreamStat> {

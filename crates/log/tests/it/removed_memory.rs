@@ -147,6 +147,27 @@ fn a_lease_is_held_on_unless_another_process_appends() {
     assert_eq!(records(&stream), expected(0..4));
 }
 
+/// The flush worker makes new memory between an append of the lessee and the header that it leaves.
+#[test]
+fn regression_a_header_set_after_new_memory_was_made_is_kept() {
+    let test_dir = &TestDirectory::new(false);
+    let (log, other) = (open(test_dir), open(test_dir));
+    let stream = log.stream("a").expect("stream");
+    stream.acquire().expect("lease");
+    append(&stream, 0);
+    stream.set_header(&[1; 64]);
+    append(&stream, 1);
+    let before = incarnations(test_dir);
+    remove_memory(test_dir);
+    wait_until("new memory", || incarnations(test_dir).iter().any(|now| !before.contains(now)));
+    stream.set_header(&[2; 64]);
+    assert_eq!(stream.header().expect("header"), [2; 64]);
+    stream.release();
+    let same = other.stream("a").expect("stream");
+    assert_eq!(same.header().expect("header"), [2; 64]);
+    assert_eq!(records(&same), expected(0..2));
+}
+
 /// A process of the tests below: appends records to a stream, and says which ones are synced, until
 /// its input ends.
 #[test]
