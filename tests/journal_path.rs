@@ -284,7 +284,7 @@ fn a_journal_on_another_partition_of_the_volumes_disk() {
 #[test]
 fn regression_a_journal_that_others_made_or_can_write_is_refused() {
     use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
-    const STRANGER: Option<u32> = Some(65_534);
+    const STRANGER: Option<u32> = Some(support::OTHER_USER);
     let Some(mut scratch) = Scratch::new() else { return };
     for directory in [scratch.root().to_owned(), support::tmpfs_dir().keep()] {
         let at = |name: &str| directory.join(name);

@@ -60,7 +60,8 @@ fn a_user_who_is_not_root_gets_along() {
     }
     fs::create_dir(scratch.root().join("mnt2")).unwrap();
     for path in [scratch.root(), &scratch.dir(), &scratch.root().join("mnt2")] {
-        std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
+        std::os::unix::fs::chown(path, Some(support::OTHER_USER), Some(support::OTHER_USER))
+            .unwrap();
     }
     // The build directory may be closed to others.
     fs::copy(ONEJOURNAL, scratch.root().join("onejournal")).unwrap();

@@ -10,7 +10,7 @@ use crate::measure::statistics::{self, Ratio};
 use crate::measure::{Key, Metric, Samples, Watch};
 use crate::programs::fio::{self, FioArgs, Pattern, Sync};
 use crate::results::{Plot, Section, Verdict};
-use crate::systems::{self, Ext4, Journal, OneJournal, Running, Site, System, Xfs};
+use crate::systems::{self, Ext4, JOURNAL_MIB, Journal, OneJournal, Running, Site, System, Xfs};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "djfs-fio",
@@ -65,8 +65,6 @@ const REGIONS_EXT4_MILLIS: PaperSize =
 const REGIONS_PART: &str = ": regions";
 /// The paper's words about the checkpoints that a commit waits for.
 const RELIEVED: &str = "\"can relieve the explicit checkpointing overhead\"";
-/// The size of a journal on NVRAM whose name has no other.
-const NVRAM_JOURNAL_MIB: u32 = 128;
 const JOURNAL_KIB: &str = "journal KiB";
 const WRITTEN_KIB: &str = "written KiB";
 const EVERY: [(&str, Sync); 5] = [
@@ -458,7 +456,7 @@ fn way_home(samples: &Samples, Goal { key, ours, .. }: &Goal, part: &Part) -> Op
     let count = |name: &str| samples.count_of(key, ours, IOPS, name);
     let (written_kib, journal_kib) = (count(WRITTEN_KIB)?, count(JOURNAL_KIB)?);
     let (home_kib, place) = match ours.contains("NVRAM") {
-        true => (written_kib, format!(" of {NVRAM_JOURNAL_MIB} MiB on NVRAM")),
+        true => (written_kib, format!(" of {JOURNAL_MIB} MiB on NVRAM")),
         false => (written_kib - journal_kib, String::new()),
     };
     Some(format!(

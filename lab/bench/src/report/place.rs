@@ -26,6 +26,12 @@ impl Place {
         Place { id: "sqlite-bytes", panel, case, metric, count: None, unit: "KiB" }
     }
 
+    /// The transactions a second of SQLite's writers that do not pause.
+    pub const fn writers(panel: &'static str, case: &'static str) -> Place {
+        let place = Place::time("sqlite-extension", panel, case);
+        place.metric("transactions of all writers", "commits/s")
+    }
+
     /// With another metric.
     pub const fn metric(self, metric: &'static str, unit: &'static str) -> Place {
         Place { metric, unit, ..self }

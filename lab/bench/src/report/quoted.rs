@@ -69,13 +69,13 @@ const PGBENCH: Place = clients("16");
 const COPIES: &str = "OneJournal, journal of 128 MiB, delta=copies";
 const ALL: &[&str] = &[EXT4, XFS, VOLUME, COPIES, EXTENSION, BOTH];
 const THREE_AND_BOTH: &[&str] = &[EXT4, XFS, VOLUME, BOTH];
+const THREE: &[&str] = &[EXT4, XFS, VOLUME];
 const FOUR: &[&str] = &[EXT4, XFS, VOLUME, EXTENSION];
-const LOST_ON_A_VOLUME: &[&str] = &[EXT4, XFS, VOLUME, NONE];
-const MANY: Place = Place::time("sqlite-extension", "ssd311", "8 processes, 64 databases")
-    .metric("transactions of all writers", "commits/s");
-
-const ONE_HERE: Place = Place::time("sqlite-extension", "this disk", "1 writer")
-    .metric("transactions of all writers", "commits/s");
+const NO_EXTENSION: &[&str] = &[EXT4, XFS, VOLUME, NONE];
+const MANY: Place = Place::writers("ssd311", "8 processes, 64 databases");
+const ONE_HERE: Place = Place::writers("this disk", "1 writer");
+const FAST_WAL: Place = one_row("loop: WAL", "update");
+const FAST_DELETE: Place = one_row("loop: DELETE", "update");
 const ON_A_FAST_DISK: &[&str] = &["scratch folder", NONE, NONE, "scratch folder, SQLite extension"];
 const SYNCED_APPEND: Place = Place::time("file-systems", "append and fdatasync", "4 KiB")
     .metric("bytes written for a commit", "KiB");
@@ -114,23 +114,19 @@ const TABLES: &[Quoted] = &[
             line(
                 "Time of a commit, DELETE mode, update of one row, SATA SSD",
                 COMMIT_DELETE,
-                &[EXT4, XFS, VOLUME, NONE],
+                NO_EXTENSION,
             ),
             line(
                 "Time of a commit, DELETE mode with `-o atomic_writes`, eMMC",
                 ATOMIC_EMMC,
                 &[EXT4, XFS, ATOMIC, NONE],
             ),
-            line(
-                "8 processes with 64 SQLite databases, WAL, SATA SSD",
-                MANY,
-                &[EXT4, XFS, VOLUME, EXTENSION],
-            ),
+            line("8 processes with 64 SQLite databases, WAL, SATA SSD", MANY, FOUR),
             line(
                 "16 processes that append 200 bytes and call `fsync`, SATA SSD",
                 Place::time("group-commit", "ssd311: append 200 bytes and fsync", "16")
                     .metric("syncs a second", "syncs/s"),
-                &[EXT4, XFS, VOLUME, NONE],
+                NO_EXTENSION,
             ),
         ],
     },
@@ -141,68 +137,52 @@ const TABLES: &[Quoted] = &[
             line(
                 "Time of a commit of SQLite, WAL, update of one row, SATA SSD",
                 REUSED,
-                LOST_ON_A_VOLUME,
+                NO_EXTENSION,
             ),
-            line(
-                "the same, on a disk whose flush takes 0.2 ms",
-                one_row("loop: WAL", "update"),
-                LOST_ON_A_VOLUME,
-            ),
-            line(
-                "DELETE mode, update of one row, on that disk",
-                one_row("loop: DELETE", "update"),
-                LOST_ON_A_VOLUME,
-            ),
+            line("the same, on a disk whose flush takes 0.2 ms", FAST_WAL, NO_EXTENSION),
+            line("DELETE mode, update of one row, on that disk", FAST_DELETE, NO_EXTENSION),
             line("8 processes with 64 SQLite databases, WAL, SATA SSD", MANY, FOUR),
             line("one writer, WAL, on a disk whose flush takes 0.2 ms", ONE_HERE, ON_A_FAST_DISK),
             line(
                 "1,000 updates of random rows in one commit, WAL, SATA SSD",
                 THOUSAND,
-                LOST_ON_A_VOLUME,
+                NO_EXTENSION,
             ),
-            line("PostgreSQL 15 (`pgbench`), 16 clients, SATA SSD", PGBENCH, LOST_ON_A_VOLUME),
-            line("the same on a network disk", network("16 clients"), LOST_ON_A_VOLUME),
+            line("PostgreSQL 15 (`pgbench`), 16 clients, SATA SSD", PGBENCH, NO_EXTENSION),
+            line("the same on a network disk", network("16 clients"), NO_EXTENSION),
             line(
                 "MariaDB 10.11, doublewrite buffer, redo log of 4 MB, 16 clients, SATA SSD",
                 double("ssd840: MariaDB", "16 clients"),
-                LOST_ON_A_VOLUME,
+                NO_EXTENSION,
             ),
             line(
                 "Unpack an archive of 10,000 small files, disk in memory",
                 Place::time("bulk", "small files", "unpack").metric("time", "s"),
-                LOST_ON_A_VOLUME,
+                NO_EXTENSION,
             ),
             line(
                 "Read a file of 512 MiB, disk in memory",
                 Place::time("bulk", "large file", "read").metric("time", "s"),
-                LOST_ON_A_VOLUME,
+                NO_EXTENSION,
             ),
             line(
                 "Random writes of 4 KiB that are never synced, SATA SSD",
                 Place::time("djfs-fio", "ssd840", "never").metric("writes a second", "writes/s"),
-                LOST_ON_A_VOLUME,
+                NO_EXTENSION,
             ),
-            line("Bytes of an append of 4 KiB and its `fsync`", SYNCED_APPEND, LOST_ON_A_VOLUME),
+            line("Bytes of an append of 4 KiB and its `fsync`", SYNCED_APPEND, NO_EXTENSION),
         ],
     },
     Quoted {
         name: "one-insert",
         columns: &["kernel ext4", "XFS", "volume"],
         rows: &[
-            line(
-                "WAL in use: writes to the disk",
-                IN_USE.count("writes", ""),
-                &[EXT4, XFS, VOLUME],
-            ),
-            line("flushes", IN_USE.count("flushes", ""), &[EXT4, XFS, VOLUME]),
-            line("bytes, all brought home later included", WAL_INSERT, &[EXT4, XFS, VOLUME]),
-            line(
-                "WAL that grows: writes to the disk",
-                GROWING.count("writes", ""),
-                &[EXT4, XFS, VOLUME],
-            ),
-            line("flushes", GROWING.count("flushes", ""), &[EXT4, XFS, VOLUME]),
-            line("bytes, all brought home later included", WAL_GROWS, &[EXT4, XFS, VOLUME]),
+            line("WAL in use: writes to the disk", IN_USE.count("writes", ""), THREE),
+            line("flushes", IN_USE.count("flushes", ""), THREE),
+            line("bytes, all brought home later included", WAL_INSERT, THREE),
+            line("WAL that grows: writes to the disk", GROWING.count("writes", ""), THREE),
+            line("flushes", GROWING.count("flushes", ""), THREE),
+            line("bytes, all brought home later included", WAL_GROWS, THREE),
         ],
     },
     Quoted {
@@ -237,7 +217,7 @@ const TABLES: &[Quoted] = &[
                 cases("emmc: rollback journal, 1 op/txn", "update"),
                 THREE_AND_BOTH,
             ),
-            line("SSD, WAL in use, update of one row (2)", REUSED, &[EXT4, XFS, VOLUME, NONE]),
+            line("SSD, WAL in use, update of one row (2)", REUSED, NO_EXTENSION),
             line(
                 "SSD, DELETE, update of one row (1)",
                 cases("ssd311: rollback journal, 1 op/txn", "update"),
@@ -407,9 +387,9 @@ const OF_DATABASES: &[Quoted] = &[
         name: "redis",
         columns: &["kernel ext4", "XFS", "volume"],
         rows: &[
-            line("1 process", appends("1"), &[EXT4, XFS, VOLUME]),
-            line("4 processes", appends("4"), &[EXT4, XFS, VOLUME]),
-            line("16 processes", appends("16"), &[EXT4, XFS, VOLUME]),
+            line("1 process", appends("1"), THREE),
+            line("4 processes", appends("4"), THREE),
+            line("16 processes", appends("16"), THREE),
         ],
     },
     Quoted {
@@ -619,10 +599,10 @@ const VALUES: &[One] = &[
     times("picture volume flushes", "flushes", VOLUME),
     one("picture volume bytes", DELETE_UPDATE, VOLUME),
     one("picture volume time", COMMIT_DELETE, VOLUME),
-    one("fast disk wal ext4", one_row("loop: WAL", "update"), EXT4),
-    one("fast disk wal volume", one_row("loop: WAL", "update"), VOLUME),
-    one("fast disk delete ext4", one_row("loop: DELETE", "update"), EXT4),
-    one("fast disk delete volume", one_row("loop: DELETE", "update"), VOLUME),
+    one("fast disk wal ext4", FAST_WAL, EXT4),
+    one("fast disk wal volume", FAST_WAL, VOLUME),
+    one("fast disk delete ext4", FAST_DELETE, EXT4),
+    one("fast disk delete volume", FAST_DELETE, VOLUME),
     one("picture ext4 bytes with a WAL", WAL_INSERT, EXT4),
     one("picture volume bytes with a WAL", WAL_INSERT, VOLUME),
 ];

@@ -52,8 +52,7 @@ const GAINED: [Line; 7] = [
     .ours("OneJournal, atomic_writes"),
     Line::of(
         "SQLite extension on kernel ext4 (no mount), 8 processes with 64 databases, SATA SSD",
-        Place::time("sqlite-extension", "ssd311", "8 processes, 64 databases")
-            .metric("transactions of all writers", "commits/s"),
+        Place::writers("ssd311", "8 processes, 64 databases"),
     )
     .ours("ext4 ordered, SQLite extension"),
     Line::of(
@@ -85,8 +84,7 @@ const LOST: [Line; 12] = [
     ),
     Line::of(
         "SQLite extension (no mount), one writer without pauses, WAL, on that disk",
-        Place::time("sqlite-extension", "this disk", "1 writer")
-            .metric("transactions of all writers", "commits/s"),
+        Place::writers("this disk", "1 writer"),
     )
     .systems("scratch folder", "scratch folder, SQLite extension"),
     Line::of(
@@ -95,8 +93,7 @@ const LOST: [Line; 12] = [
     ),
     Line::of(
         "SQLite on a volume, 8 processes with 64 databases, WAL, SATA SSD",
-        Place::time("sqlite-extension", "ssd311", "8 processes, 64 databases")
-            .metric("transactions of all writers", "commits/s"),
+        Place::writers("ssd311", "8 processes, 64 databases"),
     ),
     Line::of(
         "PostgreSQL (pgbench) with 16 clients, SATA SSD",

@@ -15,7 +15,7 @@ mod scratch_folder;
 
 pub use ext4::Ext4;
 pub use fuse2fs::Fuse2fs;
-pub use onejournal::{Journal, OneJournal};
+pub use onejournal::{JOURNAL_MIB, Journal, OneJournal};
 pub use other::{Btrfs, F2fs, Nilfs2, Xfs, XfsLogOn};
 pub use running::{Asked, Counts, Running, WrittenParts};
 pub use scratch_folder::ScratchFolder;

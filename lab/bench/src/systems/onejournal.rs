@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::lab::{Device, Lab, Program};
 
 /// The size of an external journal: that of DJFS.
-pub(super) const JOURNAL_MIB: u32 = 128;
+pub const JOURNAL_MIB: u32 = 128;
 
 /// Where the journal is.
 #[derive(Debug, Clone, PartialEq, Eq)]
