@@ -109,9 +109,6 @@ impl Sources {
         for (case, program) in SMALL_CASES.iter().zip([unpack, sync(), remove, sync()]) {
             measure_one(&key(SMALL, case), program, system, samples)?;
         }
-        // A hypervisor may have put away memory of the device that was long not used, and a file
-        // system that takes new blocks each time pays for that.
-        dd(&system.block(), Path::new("/dev/null")).arg("iflag=direct").run()?;
         let copy = system.dir.join("large");
         let write = dd(&self.large, &copy).arg("conv=fsync");
         measure_one(&key(LARGE, "write"), write, system, samples)?;
