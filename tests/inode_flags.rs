@@ -4,15 +4,17 @@
 use crate::support;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use onejournal_testing::{Need, has_namespaces, has_program, skip};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde_json::Value;
-use support::{Peer, Scratch, TempMount, onejournal, run, system, text};
+use support::{ONEJOURNAL, Peer, Scratch, TempMount, onejournal, run, spawn, system, text};
 
 /// For a peer: files and directories with flags, and descriptors from before.
 const PREPARE: &str = "
@@ -385,6 +387,71 @@ os.close(os.open('e/lost', os.O_CREAT | os.O_WRONLY))
         );
         scratch.close_and_check();
     }
+}
+
+/// Complaints of `onejournal mount -f -o OPTIONS` about `chattr +S`, while `work` uses the volume.
+fn complaints(scratch: &mut Scratch, options: &str, work: impl FnOnce(&Path)) -> Vec<String> {
+    let mut command = Command::new(ONEJOURNAL);
+    command.args(["mount", "-f", "-o", options]).args([scratch.image(), scratch.dir()]);
+    let mut child = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    scratch.adopt();
+    work(&scratch.dir());
+    scratch.umount();
+    let mut told = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert!(child.wait().unwrap().success(), "{told}");
+    told.lines().filter(|line| line.contains("chattr +S")).map(String::from).collect()
+}
+
+/// The kernel looks for the file by its name, has it with its directory, or has it made in a
+/// directory whose flag it inherits.
+#[test]
+fn a_file_with_chattr_s_is_told_once_under_order_sync() {
+    let Some(mut scratch) = Scratch::mounted("order=history").filter(|_| has_program("chattr"))
+    else {
+        return;
+    };
+    fs::create_dir(scratch.path("queue")).unwrap();
+    system("chattr", ["+S", text(&scratch.path("queue"))]).good();
+    for name in ["queue/a", "queue/b"] {
+        fs::write(scratch.path(name), "x").unwrap();
+    }
+    scratch.umount();
+    let write = |path: &Path| fs::write(path, "y").unwrap();
+    let looked_for = |dir: &Path| write(&dir.join("queue/a"));
+    let listed = |dir: &Path| {
+        let found: Vec<_> = fs::read_dir(dir.join("queue")).unwrap().collect();
+        found.into_iter().for_each(|entry| write(&entry.unwrap().path()));
+    };
+    let made = |dir: &Path| write(&dir.join("queue/new"));
+    let unnamed = |dir: &Path| {
+        let flag = OFlags::TMPFILE.bits().cast_signed();
+        File::options().write(true).custom_flags(flag).open(dir.join("queue")).unwrap();
+    };
+    let all = |dir: &Path| {
+        looked_for(dir);
+        listed(dir);
+        made(dir);
+        unnamed(dir);
+    };
+    type Way<'a> = (&'a str, &'a dyn Fn(&Path));
+    let ways: [Way<'_>; 5] = [
+        ("looked for", &looked_for),
+        ("made", &made),
+        ("listed", &listed),
+        ("unnamed", &unnamed),
+        ("all", &all),
+    ];
+    for (way, work) in ways {
+        let told = complaints(&mut scratch, "order=sync", work);
+        let [line] = told.as_slice() else { panic!("{way}: {told:?}") };
+        let promised = "its writes are not durable when they return, as chattr +S asks for";
+        assert!(line.contains(promised) && line.contains("order=history"), "{way}: {line}");
+    }
+    assert_eq!(complaints(&mut scratch, "order=history", all), [""; 0]);
+    scratch.check();
 }
 
 /// As below the volume of a database, which must not begin anew in the empty directory.

@@ -27,7 +27,7 @@ impl Call<'_, '_> {
         let capacity_bytes = capacity(&read, self.reply)?;
         let volume = self.volume;
         let has_atomic = self.atomic_sizes().is_any();
-        let offers_xattrs = self.adapter.offers_xattrs;
+        let adapter = self.adapter;
         let reply = &mut *self.reply;
         volume.read_dir(ino, read.offset, &mut |entry| {
             if !fits(reply, capacity_bytes, size_of::<EntryOut>(), &entry) {
@@ -42,8 +42,11 @@ impl Call<'_, '_> {
                 // gets the error.
                 _ => match volume.get_attr(entry.ino) {
                     // An access list is looked for by LOOKUP.
-                    Ok(attr) if attr.may_have_xattrs && !offers_xattrs => EntryOut::default(),
+                    Ok(attr) if attr.may_have_xattrs && !adapter.offers_xattrs => {
+                        EntryOut::default()
+                    }
                     Ok(attr) if attr.link_count > 0 => {
+                        adapter.note_sync_flag(&attr);
                         volume.pin(entry.ino);
                         entry_out(&attr)
                     }

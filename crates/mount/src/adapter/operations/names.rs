@@ -10,6 +10,7 @@ use crate::adapter::atomic::writes::AtomicSizes;
 use crate::adapter::call::Call;
 use crate::adapter::failure::Outcome;
 use crate::adapter::operations::ioctl::FS_SYNC_FL;
+use crate::adapter::state::Adapter;
 use crate::convert::{
     SET_GROUP_ID, SET_GROUP_ID_PROGRAM, entry_out, inode_of, kind_of_mode, negative_entry,
     permissions,
@@ -20,6 +21,23 @@ const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 const RENAME_WHITEOUT_NOREPLACE: u32 = RENAME_WHITEOUT | RENAME_NOREPLACE;
+
+impl Adapter {
+    /// Says so where the kernel learns of a file with `chattr +S`, and collects its writes all the
+    /// same.
+    pub(super) fn note_sync_flag(&self, attr: &Attr) {
+        let is_sync = attr.kind == FileKind::Regular && attr.flags & FS_SYNC_FL != 0;
+        if is_sync && self.order() == Order::Sync {
+            self.sync_flag_seen.call_once(|| {
+                tracing::warn!(
+                    "inode {}: its writes are not durable when they return, as chattr +S asks for: \
+                     that needs a mount with order=history",
+                    attr.ino.0
+                );
+            });
+        }
+    }
+}
 
 impl Call<'_, '_> {
     pub(super) fn lookup(&mut self) -> Outcome {
@@ -46,24 +64,10 @@ impl Call<'_, '_> {
     }
 
     fn push_entry(&mut self, attr: &Attr, atomic_sizes: &AtomicSizes<'_>) -> Outcome {
-        self.note_sync_flag(attr);
+        self.adapter.note_sync_flag(attr);
         let mut out = entry_out(attr);
         atomic_sizes.correct(attr.ino, &mut out.attr.size, &mut out.attr_valid);
         Ok(self.reply.push(&out)?)
-    }
-
-    /// Says so where a file has `chattr +S`, and the kernel collects its writes all the same.
-    fn note_sync_flag(&self, attr: &Attr) {
-        let is_sync = attr.kind == FileKind::Regular && attr.flags & FS_SYNC_FL != 0;
-        if is_sync && self.adapter.order() == Order::Sync {
-            self.adapter.sync_flag_seen.call_once(|| {
-                tracing::warn!(
-                    "inode {}: its writes are not durable when they return, as chattr +S asks for: \
-                     that needs a mount with order=history",
-                    attr.ino.0
-                );
-            });
-        }
     }
 
     /// Refuses a file with an access list that the kernel would not obey.
@@ -154,7 +158,7 @@ impl Call<'_, '_> {
         };
         let owner = self.owner();
         let attr = self.volume.make(parent, name, node, permissions, umask, owner)?;
-        self.note_sync_flag(&attr);
+        self.adapter.note_sync_flag(&attr);
         Ok(self.reply.push(&entry_out(&attr))?)
     }
 

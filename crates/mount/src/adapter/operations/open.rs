@@ -56,6 +56,7 @@ impl<'a> Call<'a, '_> {
         let create: CreateIn = self.body.take()?;
         let (mode, umask) = (permissions(create.mode), permissions(create.umask));
         let attr = self.volume.make_unnamed(self.ino()?, mode, umask, self.owner())?;
+        self.adapter.note_sync_flag(&attr);
         self.reply.push(&entry_out(&attr))?;
         match &self.adapter.atomic {
             Some(atomic) => self.push_open(atomic, create.flags),
