@@ -137,6 +137,40 @@ for name, flag in [('rwf_sync', os.RWF_SYNC), ('rwf_dsync', os.RWF_DSYNC)]:
     scratch.close_and_check();
 }
 
+/// The kernel may send what it has collected at any time, because of another program's `sync` for
+/// example. It sends the data of the file that was written first before the others.
+#[test]
+fn a_write_with_o_dsync_leaves_earlier_writes_to_its_file_in_the_kernel() {
+    let options = "commit=300,order=sync,threads=1";
+    let Some(mut scratch) = Scratch::mounted(options) else { return };
+    for name in ["first", "f"] {
+        let file = File::create(scratch.path(name)).unwrap();
+        file.write_all_at(&[b'o'; 65536], 0).unwrap();
+        file.sync_all().unwrap();
+    }
+    let open = |name: &str, flags: OFlags| {
+        let flags = flags.bits().cast_signed();
+        File::options().write(true).custom_flags(flags).open(scratch.path(name)).unwrap()
+    };
+    let none = OFlags::empty();
+    let [first, file, durable] =
+        [("first", none), ("f", none), ("f", OFlags::DSYNC)].map(|(name, flags)| open(name, flags));
+    first.write_all_at(&[b'n'; 4096], 0).unwrap();
+    file.write_all_at(&[b'n'; 4096], 0).unwrap();
+    file.write_all_at(&[b'n'; 4096], 49152).unwrap();
+    durable.write_all_at(&[b'd'; 4096], 16384).unwrap();
+    scratch.kill();
+    drop((first, file, durable));
+    scratch.mount("");
+    let found = fs::read(scratch.path("f")).unwrap();
+    assert!(found[16384..20480] == [b'd'; 4096]);
+    if fs::read(scratch.path("first")).unwrap() == [b'o'; 65536] {
+        assert!(found[..16384] == [b'o'; 16384], "the write before it");
+        assert!(found[20480..] == [b'o'; 45056], "the write after it");
+    }
+    scratch.close_and_check();
+}
+
 /// Each append finds the end that the other process has made, in the kernel's cache.
 #[test]
 fn two_processes_append_to_one_file() {
