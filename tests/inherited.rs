@@ -3,7 +3,8 @@
 
 use crate::support;
 
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -79,15 +80,20 @@ fn expect_unlocked(scratch: &Scratch) {
 
 const LOCKED: &str = r#"exec 9>"$3/lock" && flock 9 &&"#;
 
-/// `onejournal mount -f`, started in a shell by `script`.
+/// `onejournal mount -f`.
 struct Foreground {
     child: Child,
     pid: i32,
 }
 
 impl Foreground {
+    /// Started in a shell by `script`.
     fn start(scratch: &mut Scratch, script: &str) -> Foreground {
-        let mut command = shell(scratch, &format!(r#"{script} exec "$0" mount -f "$1" "$2""#));
+        let command = shell(scratch, &format!(r#"{script} exec "$0" mount -f "$1" "$2""#));
+        Foreground::of(command, scratch)
+    }
+
+    fn of(mut command: Command, scratch: &mut Scratch) -> Foreground {
         let mut child = spawn(command.stdout(Stdio::piped())).unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -206,6 +212,7 @@ fn expect_lifted(scratch: &Scratch) {
     }
     // Whether there are core dumps is the caller's to say.
     assert_eq!(limit(&limits, "Max core file size")[0], (10 * 512).to_string());
+    assert_eq!(limit(&limits, "Max locked memory")[0], (32 << 10).to_string());
     fs::write(scratch.path("file"), vec![7; 8 << 20]).unwrap();
     fs::File::open(scratch.path("file")).unwrap().sync_all().unwrap();
 }
@@ -213,7 +220,10 @@ fn expect_lifted(scratch: &Scratch) {
 #[test]
 fn soft_limits_of_the_caller_do_not_end_the_daemon() {
     let script = LIMITS.replace("$1", "-S");
-    let Some(scratch) = mounted_after(&format!("{script} && ulimit -c 10 &&")) else { return };
+    let Some(scratch) = mounted_after(&format!("{script} && ulimit -c 10 && ulimit -S -l 32 &&"))
+    else {
+        return;
+    };
     expect_lifted(&scratch);
     scratch.close_and_check();
 }
@@ -224,7 +234,10 @@ fn hard_limits_of_the_caller_do_not_end_the_daemon_of_root() {
         return;
     }
     let script = LIMITS.replace("$1", "");
-    let Some(scratch) = mounted_after(&format!("{script} && ulimit -c 10 &&")) else { return };
+    let Some(scratch) = mounted_after(&format!("{script} && ulimit -c 10 && ulimit -S -l 32 &&"))
+    else {
+        return;
+    };
     expect_lifted(&scratch);
     scratch.close_and_check();
 }
@@ -298,11 +311,28 @@ fn a_caller_that_is_deaf_to_signals_makes_no_deaf_daemon() {
     let daemon = scratch.daemon().id.as_raw_nonzero().get();
     assert_eq!(status(daemon, "SigBlk"), "0".repeat(16));
     assert!(!has_signal(daemon, "SigIgn", Signal::CHILD));
+    assert!(has_signal(daemon, "SigIgn", Signal::XFSZ));
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         assert!(has_signal(daemon, "SigCgt", signal), "{signal:?}");
     }
     scratch.daemon().signal(Signal::TERM);
     scratch.expect_closed();
+    scratch.check();
+}
+
+#[test]
+fn a_caller_that_is_deaf_to_signals_makes_no_deaf_foreground() {
+    let Some(mut scratch) = Scratch::new().filter(|_| has_program("python3")) else { return };
+    let mut command = Command::new("python3");
+    command.args(["-c", DEAF, ONEJOURNAL, "mount", "-f"]).args([scratch.image(), scratch.dir()]);
+    let mount = Foreground::of(command, &mut scratch);
+    assert_eq!(status(mount.pid, "SigBlk"), "0".repeat(16));
+    assert!(!has_signal(mount.pid, "SigIgn", Signal::CHILD));
+    assert!(has_signal(mount.pid, "SigIgn", Signal::XFSZ));
+    for signal in [Signal::TERM, Signal::INT] {
+        assert!(has_signal(mount.pid, "SigCgt", signal), "{signal:?}");
+    }
+    mount.end(&mut scratch);
     scratch.check();
 }
 
@@ -418,7 +448,7 @@ fn bonds_of_the_caller_are_kept() {
     let own = std::process::id().cast_signed();
     assert_ne!(status(daemon, "CapBnd"), status(own, "CapBnd"));
     assert_eq!(of_process(daemon, "cgroup"), of_process(own, "cgroup"));
-    for name in ["ns/mnt", "ns/pid", "root"] {
+    for name in ["ns/mnt", "ns/pid", "ns/user", "root"] {
         let link = |pid: i32| fs::read_link(format!("/proc/{pid}/{name}")).unwrap();
         assert_eq!(link(daemon), link(own), "{name}");
     }
@@ -429,4 +459,74 @@ fn bonds_of_the_caller_are_kept() {
     fs::write(&beside, "").unwrap();
     assert_eq!(made.permissions(), fs::metadata(beside).unwrap().permissions());
     scratch.close_and_check();
+}
+
+/// Hard and soft limits, which differ where a limit has both.
+const CHOSEN_LIMITS: &str = "ulimit -f 400000 && ulimit -S -f 2000 && \
+                             ulimit -n 1000 && ulimit -S -n 64 && \
+                             ulimit -t 3600 && ulimit -S -t 1800 && \
+                             ulimit -v 9000000 && ulimit -S -v 8000000 && \
+                             ulimit -d 8000000 && ulimit -S -d 7000000 && \
+                             ulimit -s 2048 && ulimit -S -s 1024 && \
+                             ulimit -p 5000 && ulimit -S -p 4000 && \
+                             ulimit -l 64 && ulimit -S -l 32 && ulimit -c 10";
+
+const CHOSEN_PLACE: &str = r#"renice -n 5 -p $$ >/dev/null && chrt --batch -p 0 $$ &&
+    ionice -c 3 -p $$ && taskset -c -p 0 $$ >/dev/null && umask 027 && cd "$3" &&
+    export LANG=de_DE LD_LIBRARY_PATH=/nowhere &&
+    cat /proc/$$/limits >limits && env -0 >environ"#;
+
+/// The names of all limits, with soft and hard one.
+fn limits_by_name(limits: &str) -> BTreeMap<&str, [String; 2]> {
+    let names = limits.lines().skip(1).map(|line| line.split("  ").next().unwrap());
+    names.map(|name| (name, limit(limits, name))).collect()
+}
+
+/// The variables, without the one in which a shell has the program that it starts.
+fn variables(environ: &str) -> BTreeSet<&str> {
+    environ.split_terminator('\0').filter(|variable| !variable.starts_with("_=")).collect()
+}
+
+#[test]
+fn the_foreground_keeps_what_its_caller_chose() {
+    let Some(mut scratch) = Scratch::new().filter(|_| has_program("setpriv")) else { return };
+    let script = format!(
+        r#"{CHOSEN_LIMITS} && {CHOSEN_PLACE} &&
+           exec setpriv --bounding-set=-sys_time --no-new-privs "$0" mount -f "$1" "$2""#
+    );
+    let command = shell(&scratch, &script);
+    let mount = Foreground::of(command, &mut scratch);
+    let of_caller = |name: &str| fs::read_to_string(scratch.root().join(name)).unwrap();
+
+    let (limits, found) = (of_caller("limits"), of_process(mount.pid, "limits"));
+    let mut expected = limits_by_name(&limits);
+    for raised in ["Max file size", "Max open files"] {
+        let [soft, hard] = &mut *expected.get_mut(raised).unwrap();
+        assert_ne!(soft, hard);
+        soft.clone_from(hard);
+    }
+    assert_eq!(limits_by_name(&found), expected);
+    let (environ, found) = (of_caller("environ"), of_process(mount.pid, "environ"));
+    assert!(variables(&environ).contains("LANG=de_DE"));
+    assert_eq!(variables(&found), variables(&environ));
+
+    assert_eq!([NICE, POLICY].map(|field| stat_field(mount.pid, field)), ["5", "3"]);
+    assert_eq!(system("ionice", ["-p", &mount.pid.to_string()]).good().trim(), "idle");
+    for (name, value) in [("Cpus_allowed_list", "0"), ("Umask", "0027"), ("NoNewPrivs", "1")] {
+        assert_eq!(status(mount.pid, name), value, "{name}");
+    }
+    let own = std::process::id().cast_signed();
+    assert_ne!(status(mount.pid, "CapBnd"), status(own, "CapBnd"));
+    assert_eq!(stat_field(mount.pid, SESSION), stat_field(own, SESSION));
+    assert_eq!(of_process(mount.pid, "cgroup"), of_process(own, "cgroup"));
+    let link = |pid: i32, name: &str| fs::read_link(format!("/proc/{pid}/{name}")).unwrap();
+    assert_eq!(link(mount.pid, "cwd"), scratch.root());
+    for name in ["ns/mnt", "ns/pid", "ns/user", "root"] {
+        assert_eq!(link(mount.pid, name), link(own, name), "{name}");
+    }
+    // Beyond the caller's soft limit of file sizes.
+    fs::write(scratch.path("file"), vec![7; 8 << 20]).unwrap();
+    File::open(scratch.path("file")).unwrap().sync_all().unwrap();
+    mount.end(&mut scratch);
+    scratch.check();
 }
