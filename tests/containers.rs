@@ -137,10 +137,12 @@ try:
     os.link('linked', 'another'); open('another', 'a').write(' twice')
     os.symlink('file', 'symbolic'); os.mkfifo('fifo'); os.chmod('dir/kept', 0o604)
     os.setxattr('dir/kept', 'user.mine', b'value')
-    fd = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o644)
-    os.write(fd, b'unnamed')
-    name_it(fd, 'was unnamed')
-    os.close(fd)
+    def make_unnamed():
+        fd = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o644)
+        os.write(fd, b'unnamed')
+        name_it(fd, 'was unnamed')
+        os.close(fd)
+    tell('a file without a name', outcome(make_unnamed))
     for n in range(200):
         open('many%d' % n, 'w').write('x')
     for n in range(200):

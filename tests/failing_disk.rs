@@ -64,7 +64,11 @@ fn after_a_failed_sync(options: &str, command: &str) -> Option<String> {
         if is_repaired {
             disk.command("fail nothing");
         }
-        syncs(&scratch, &file).into_iter().for_each(|answer| fails(answer, Errno::IO));
+        let [of_file, of_data, of_volume, by_command] = syncs(&scratch, &file);
+        [of_file, of_data, by_command].into_iter().for_each(|answer| fails(answer, Errno::IO));
+        if support::are_syncs_told() {
+            fails(of_volume, Errno::IO);
+        }
         fails(File::create(scratch.path("made")), Errno::IO);
         fails(fs::rename(scratch.path("warm"), scratch.path("moved")), Errno::IO);
         fails(fs::remove_file(scratch.path("warm")), Errno::IO);

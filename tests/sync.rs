@@ -12,7 +12,8 @@ use std::process::{Child, Command, Stdio};
 use onejournal_testing::{Need, skip};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{
-    EmulatedDisk, HeldDevice, ONEJOURNAL, Scratch, check_clean, onejournal, spawn, text, wait_until,
+    EmulatedDisk, HeldDevice, ONEJOURNAL, Scratch, are_syncs_told, check_clean, onejournal, spawn,
+    text, wait_until,
 };
 
 const CONTENT: &[u8] = &[7; 1 << 20];
@@ -72,13 +73,6 @@ fn must_be_told() -> bool {
         skip(Need::Kernel, "Linux 6.18 is the first that tells a volume of syncs");
     }
     are_syncs_told()
-}
-
-/// Whether the kernel tells a volume of syncs of all its files.
-fn are_syncs_told() -> bool {
-    let version = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    (parts.next(), parts.next()) >= (Some(6), Some(18))
 }
 
 #[test]

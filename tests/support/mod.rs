@@ -151,6 +151,18 @@ pub fn check_clean(target: &Path) {
     assert_eq!(ran.code, Some(0), "e2fsck: {}{}", ran.out, ran.err);
 }
 
+/// The kernel is this version of Linux or a newer one.
+pub fn is_linux_since(major: u32, minor: u32) -> bool {
+    let version = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    (parts.next(), parts.next()) >= (Some(major), Some(minor))
+}
+
+/// Whether the kernel tells a volume of syncs of all its files.
+pub fn are_syncs_told() -> bool {
+    is_linux_since(6, 18)
+}
+
 /// A path as an argument.
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
