@@ -148,6 +148,11 @@ fn canary_torn_pages_of_mariadb_are_found_out() {
 }
 
 #[test]
+fn canary_torn_pages_of_mysql_are_found_out() {
+    finds_torn_pages("mysql-untorn-ordered");
+}
+
+#[test]
 fn crash_images_of_runs_with_the_journal_on_nvram_are_as_they_must_be() {
     judged(30, |_, scenario| scenario.nvram);
 }

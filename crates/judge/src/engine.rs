@@ -9,9 +9,9 @@
 //! All programs of an engine run as a user who is not root: some servers refuse to run as root.
 
 pub mod etcd;
+pub mod innodb;
 pub mod lmdb;
 pub mod load;
-pub mod mariadb;
 pub mod nats;
 pub mod postgres;
 pub mod redis;
@@ -130,10 +130,16 @@ pub struct Server {
 impl Server {
     /// Starts a server, and returns when it has notified that it is ready. The first of `signals`
     /// stops it in order; the second kills it.
-    pub fn start(
+    pub fn start(place: &Place, server: Command, signals: [Signal; 2]) -> Result<Server, String> {
+        Server::start_unless(place, server, signals, &[])
+    }
+
+    /// The same for a server that has failed, but may run on, when it has said one of `failures`.
+    pub fn start_unless(
         place: &Place,
         mut server: Command,
         signals: [Signal; 2],
+        failures: &[&str],
     ) -> Result<Server, String> {
         let log = place.sockets.join(LOG);
         let file = File::create(&log).map_err(|e| e.to_string())?;
@@ -143,11 +149,13 @@ impl Server {
         server.stdin(Stdio::null()).stdout(copy).stderr(file);
         let child = spawn(&mut server).map_err(|e| format!("{server:?}: {e}"))?;
         let mut started = Server { child, signals };
-        let ready = notices.wait(&mut started.child);
-        ready.map_err(|why| {
-            let said = fs::read(&log).unwrap_or_default();
-            format!("the server {why}:\n{}", String::from_utf8_lossy(&said))
-        })?;
+        let said = || String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
+        let has_failed = || {
+            let is_any_said = |said: String| failures.iter().any(|failure| said.contains(failure));
+            !failures.is_empty() && is_any_said(said())
+        };
+        let ready = notices.wait(&mut started.child, has_failed);
+        ready.map_err(|why| format!("the server {why}:\n{}", said()))?;
         Ok(started)
     }
 

@@ -106,7 +106,7 @@ impl Daemon {
         logd.stdin(Stdio::null()).stdout(Stdio::null());
         let child = spawn(&mut logd).map_err(|e| format!("{logd:?}: {e}"))?;
         let mut daemon = Daemon { child, notices };
-        let ready = daemon.notices.wait(&mut daemon.child);
+        let ready = daemon.notices.wait(&mut daemon.child, || false);
         ready.map_err(|why| format!("onejournal logd {why}"))?;
         Ok(daemon)
     }

@@ -33,10 +33,14 @@ impl Notices {
         server.env("NOTIFY_SOCKET", format!("@{}", self.name));
     }
 
-    /// Returns when the server `child` is ready.
-    pub fn wait(&self, child: &mut Child) -> Result<(), String> {
+    /// Returns when the server `child` is ready. `has_failed` is asked all the time: a server that
+    /// has failed may run on.
+    pub fn wait(&self, child: &mut Child, has_failed: impl Fn() -> bool) -> Result<(), String> {
         let begin = Instant::now();
         while !self.is_ready() {
+            if has_failed() {
+                return Err("runs on after a failure".into());
+            }
             if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
                 return Err(format!("ended with {status}"));
             }

@@ -1,8 +1,8 @@
 //! The kinds of runs.
 
 use crate::engine::etcd::Etcd;
+use crate::engine::innodb::{MARIADB, MYSQL};
 use crate::engine::lmdb::Lmdb;
-use crate::engine::mariadb::MariaDb;
 use crate::engine::nats::Nats;
 use crate::engine::redis::Redis;
 use crate::engine::rocksdb::RocksDb;
@@ -97,7 +97,7 @@ const fn engine(engine: &'static dyn Engine) -> Scenario {
 }
 
 /// All scenarios in which every image must pass.
-pub const SCENARIOS: [Scenario; 53] = [
+pub const SCENARIOS: [Scenario; 54] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -348,7 +348,8 @@ pub const SCENARIOS: [Scenario; 53] = [
         ..CACHED
     },
     Scenario { name: "postgres-untorn", ..engine(&postgres::UNTORN) },
-    Scenario { name: "mariadb-untorn", ..engine(&MariaDb) },
+    Scenario { name: "mariadb-untorn", ..engine(&MARIADB) },
+    Scenario { name: "mysql-untorn", ..engine(&MYSQL) },
     Scenario { name: "redis", ..engine(&Redis) },
     Scenario { name: "etcd", ..engine(&Etcd) },
     Scenario { name: "lmdb", ..engine(&Lmdb) },
@@ -358,7 +359,7 @@ pub const SCENARIOS: [Scenario; 53] = [
 
 /// Scenarios whose mounts do not promise what the judge expects. The load of an engine is strong
 /// enough if torn pages are found in these, and the other loads if anything wrong is found.
-pub const CANARIES: [Scenario; 7] = [
+pub const CANARIES: [Scenario; 9] = [
     Scenario {
         name: "postgres-untorn-ordered",
         options: "data=ordered,order=history",
@@ -368,9 +369,15 @@ pub const CANARIES: [Scenario; 7] = [
     Scenario {
         name: "mariadb-untorn-ordered",
         options: "data=ordered,order=history",
-        ..engine(&MariaDb)
+        ..engine(&MARIADB)
     },
-    Scenario { name: "mariadb-untorn-ext4", is_on_ext4: true, ..engine(&MariaDb) },
+    Scenario { name: "mariadb-untorn-ext4", is_on_ext4: true, ..engine(&MARIADB) },
+    Scenario {
+        name: "mysql-untorn-ordered",
+        options: "data=ordered,order=history",
+        ..engine(&MYSQL)
+    },
+    Scenario { name: "mysql-untorn-ext4", is_on_ext4: true, ..engine(&MYSQL) },
     Scenario {
         name: "leveldb-plain",
         actors: &[
