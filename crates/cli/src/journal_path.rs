@@ -53,7 +53,7 @@ pub fn open_for_mount(
     check_apart(path, target)?;
     let how = "does not exist; to make it: -o journal=TARGET,journal_size=64M";
     let trust = target::trust(target, disk)?;
-    let made = make(path, options.size_bytes, how)?;
+    let made = make(path, trust, options.size_bytes, how)?;
     let opened = open_made(path, made.as_ref(), asked, trust);
     let opened = opened.and_then(|medium| slow_down(medium, options));
     Ok(remove_if_failed(made.as_ref(), opened)?.metered())
@@ -78,7 +78,7 @@ pub fn open_or_make(
     check_apart(path, target)?;
     let how = "does not exist; to make a file there, add: --journal-size 64M";
     let trust = target::trust(target, disk)?;
-    let made = make(path, size_bytes, how)?;
+    let made = make(path, trust, size_bytes, how)?;
     let opened = open_made(path, made.as_ref(), Some(Durability::Process), trust);
     Ok((remove_if_failed(made.as_ref(), opened)?.metered().medium, made))
 }
@@ -207,13 +207,14 @@ pub fn check_apart(path: &Path, target: &Path) -> Result<()> {
 
 /// Makes the file durably if it does not exist, and returns it then. `how`: what to say of a file
 /// that does not exist if no size is given.
-fn make(path: &Path, size_bytes: Option<u64>, how: &str) -> Result<Option<NewFile>> {
+fn make(path: &Path, trust: Trust, size_bytes: Option<u64>, how: &str) -> Result<Option<NewFile>> {
     let failed = |error: std::io::Error| CliError::at(path, error);
     if path.try_exists().map_err(failed)? {
         return Ok(None);
     }
     let Some(size_bytes) = size_bytes else { return Err(CliError::at(path, how)) };
-    let made = NewFile::make(path, size_bytes, 0o600).map_err(failed)?;
+    let (directory, name) = trust.place_of_new(path).map_err(target::opening)?;
+    let made = NewFile::make_in(directory, name, size_bytes, 0o600).map_err(failed)?;
     match made.sync() {
         Ok(()) => Ok(Some(made)),
         Err(error) => {
@@ -240,12 +241,11 @@ mod tests {
     fn regression_a_journal_that_was_exchanged_for_the_new_file_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let at = |name: &str| home.path().join(name);
-        let make = |name: &str| make(&at(name), Some(MIN_JOURNAL_BYTES), "").ok().flatten();
+        let trust = Trust::own().and_root();
+        let make = |name: &str| make(&at(name), trust, Some(MIN_JOURNAL_BYTES), "").ok().flatten();
         let (made, other) = (make("made").expect("made"), make("other").expect("made"));
-        let open = |made: &NewFile| {
-            let trust = Trust::own().and_root();
-            open_made(&at("made"), Some(made), Some(Durability::Process), trust)
-        };
+        let open =
+            |made: &NewFile| open_made(&at("made"), Some(made), Some(Durability::Process), trust);
         assert!(open(&made).is_ok());
         assert!(open(&other).err().expect("refused").text.contains(REPLACED));
         assert!(make("made").is_none(), "there is one");

@@ -3,6 +3,7 @@
 
 use std::fs::{Metadata, OpenOptions};
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -84,18 +85,18 @@ fn prepare(args: &MkfsArgs) -> Result<(Option<NewFile>, Metadata)> {
     }
 }
 
-/// Gives an empty file its size. A file that is not empty stays as it is: the path leads to another
-/// one than before.
+/// Gives an empty file its size. Another file, which the path may lead to by now, is not opened: to
+/// open a tape or a watchdog does something.
 fn lengthen_empty(path: &Path, asked: &Metadata, size: u64) -> Result<()> {
     let failed = |error| CliError::at(path, error);
-    // Opening a pipe must not wait.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().write(true).custom_flags(flags).open(path).map_err(failed)?;
-    let found = file.metadata().map_err(failed)?;
-    match is_same(&found, asked) && found.len() == 0 {
-        true => file.set_len(size).map_err(failed),
-        false => Err(CliError::at(path, REPLACED)),
+    let flags = OFlags::PATH.bits().cast_signed();
+    let place = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    let found = place.metadata().map_err(failed)?;
+    if !is_same(&found, asked) || found.len() != 0 {
+        return Err(CliError::at(path, REPLACED));
     }
+    let file = OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", place.as_raw_fd()));
+    file.and_then(|file| file.set_len(size)).map_err(failed)
 }
 
 /// Claims the target until the volume is made, checks that it may be overwritten, and gives a file
@@ -271,6 +272,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     const CONTENT: [u8; 4096] = [7; 4096];
@@ -323,6 +326,12 @@ mod tests {
         fs::write(home.path().join("other/image"), "").unwrap();
         assert!(why(lengthen_empty(&target, &asked, 8 << 20)).contains(REPLACED));
         assert_eq!(fs::metadata(home.path().join("other/image")).unwrap().len(), 0);
+        // It is not even opened: a pipe that nobody reads cannot be.
+        fs::remove_file(home.path().join("other/image")).unwrap();
+        let pipe = home.path().join("other/image");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        assert!(why(lengthen_empty(&target, &asked, 8 << 20)).contains(REPLACED));
+        fs::remove_file(&pipe).unwrap();
         fs::write(home.path().join("other/image"), [0; 4096]).unwrap();
         assert!(why(claim(&args, &asked)).contains(REPLACED));
         assert_eq!(fs::metadata(home.path().join("other/image")).unwrap().len(), 4096);

@@ -24,7 +24,16 @@ impl NewFile {
     /// `mode`.
     pub fn make(path: &Path, size_bytes: u64, mode: u32) -> io::Result<NewFile> {
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
-        let directory = device::open_parent(path)?;
+        NewFile::make_in(device::open_parent(path)?, name, size_bytes, mode)
+    }
+
+    /// The same in an open directory.
+    pub fn make_in(
+        directory: OwnedFd,
+        name: OsString,
+        size_bytes: u64,
+        mode: u32,
+    ) -> io::Result<NewFile> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = openat(&directory, &*name, flags, Mode::from_raw_mode(mode))?;
         let made = NewFile { file: file.into(), directory, name };

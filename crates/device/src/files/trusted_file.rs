@@ -56,6 +56,21 @@ impl Trust {
         Ok(fd)
     }
 
+    /// The directory and the name for a new file at `path`. Only links of root and of the own user
+    /// may lead there: another user could have a file made in any directory.
+    pub fn place_of_new(&self, path: &Path) -> Result<(OwnedFd, OsString)> {
+        let last = self.follow(path)?;
+        match last.by {
+            None => Ok((last.directory, last.name)),
+            Some(user) => {
+                let why = format!(
+                    "a symbolic link of user {user} leads there: give the path that it leads to"
+                );
+                Err(refused(path, io::ErrorKind::PermissionDenied, why))
+            }
+        }
+    }
+
     /// Follows the links of `path`. The file itself need not exist.
     pub(crate) fn follow(&self, path: &Path) -> Result<Followed> {
         let failed = |e| errno(path, e);
@@ -246,6 +261,13 @@ mod tests {
             let error = check(name).expect_err(name).to_string();
             assert!(error.contains("link of user 65533 leads to"), "{name}: {error}");
         }
+        // Nothing is made where such a link leads.
+        for name in ["directory/new", "own"] {
+            let error = trust.place_of_new(&at(name)).expect_err(name).to_string();
+            assert!(error.contains("link of user 65533 leads there"), "{name}: {error}");
+        }
+        let (_, name) = trust.place_of_new(&at("roots/new")).expect("without a link");
+        assert_eq!(name, "new");
         let error = Trust::own().and_root().follow(&at("directory/file")).err().expect("theirs");
         assert!(error.to_string().contains("directory is a symbolic link"), "{error}");
     }
