@@ -326,7 +326,7 @@ mod tests {
         fs::write(home.path().join("other/image"), "").unwrap();
         assert!(why(lengthen_empty(&target, &asked, 8 << 20)).contains(REPLACED));
         assert_eq!(fs::metadata(home.path().join("other/image")).unwrap().len(), 0);
-        // It is not even opened: a pipe that nobody reads cannot be.
+        // It is not even opened: a pipe without a reader cannot be.
         fs::remove_file(home.path().join("other/image")).unwrap();
         let pipe = home.path().join("other/image");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
