@@ -693,6 +693,7 @@ fn times_move_when_they_should() {
         }
     };
     let (root, old) = (scratch.dir(), times(&path));
+    step(old.1);
     OpenOptions::new().append(true).open(&path).unwrap().write_all(b"y").unwrap();
     let written = times(&path);
     assert!(written.0 > old.0 && written.1 > old.1);
