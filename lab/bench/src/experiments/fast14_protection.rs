@@ -1,5 +1,6 @@
 //! FAST'14, figure 4: the cost of protecting transactions.
 
+use super::fast14_cases::{FILE_ADAPTIVE, file_adaptive};
 use super::sqlite_clients::{FIRST_FREE_KEY, OPERATIONS, SqliteClients, transactions};
 use super::{Experiment, FAST14, PaperSize, Scale};
 use crate::error::Result;
@@ -14,8 +15,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "What transactional protection costs",
     paper: FAST14,
     figure: "Figure 4",
-    about: "SQLite's transactions with full protection (its write-ahead log on OneJournal; in the \
-            paper on ext4 with file-adaptive journaling), with the application's own protection \
+    about: "SQLite's transactions with full protection (its write-ahead log on OneJournal, and on \
+            file-adaptive journaling as in FAST'14, which is the paper's system and the only one \
+            that is compared with its figures), with the application's own protection \
             only (its log on ext4 without a journal), and with none (no log, no sync, on ext4 \
             without a journal): that is memory. The log has grown before and is written again \
             from its beginning. *WAL that grows* is a second row, without a verdict: 100 \
@@ -31,7 +33,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper_claim: "Full protection costs almost nothing beyond the application's own. Against no \
             protection it is almost an order of magnitude slower for small transactions, and less \
             than a factor of two for large ones.",
-    goal: "Full protection no slower than the application's own.",
+    goal: "Full protection no slower than the application's own; as in FAST'14 at most 1.06 of its \
+            time, the paper's bound of the cases with a write-ahead log (`fast14-cases`).",
     sizes: &[&SMALL, &LARGE],
     run,
 };
@@ -43,10 +46,11 @@ const SMALL: PaperSize = PaperSize::of("transactions of 1 operation", 10_000, 1_
 const LARGE: PaperSize = PaperSize::of("transactions of 1,000 operations", 10, 10, 1);
 /// Transactions of each operation while the WAL grows: fewer pages than SQLite's checkpoint.
 const GROWING: usize = 100;
-const FULL: [&str; 2] = ["OneJournal", "OneJournal, SQLite extension"];
+const FULL: [&str; 3] = ["OneJournal", "OneJournal, SQLite extension", FILE_ADAPTIVE];
 const OWN: &str = "ext4 no journal";
 const NONE: &str = "ext4 no journal, no protection";
 const WAL: [&str; 2] = ["--journal-mode", "WAL"];
+const WAL_FILE_ADAPTIVE: [&str; 3] = ["--journal-mode", "WAL", "--file-adaptive"];
 const NOTHING: [&str; 4] = ["--journal-mode", "OFF", "--synchronous", "OFF"];
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
@@ -61,6 +65,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
                 "",
                 &WAL[..],
             ),
+            Box::new(file_adaptive(&WAL_FILE_ADAPTIVE)),
             with(Box::new(Ext4::no_journal()), "", &WAL[..]),
             with(Box::new(Ext4::no_journal()), ", no protection", &NOTHING[..]),
         ];
@@ -121,20 +126,26 @@ fn round(
 }
 
 fn judge(section: &mut Section, samples: &Samples, panel: &str, ours: &str) -> Result<()> {
+    let is_large = panel.contains("1000");
+    let (wanted, paper, paper_over_none) = match ours == FILE_ADAPTIVE {
+        true if is_large => (1.06, "almost 1", "less than 2"),
+        true => (1.06, "almost 1", "almost 10"),
+        false => (1.0, "", ""),
+    };
     let (ratio, operation) = worst(samples, panel, ours, OWN)?;
     let costs = samples.costs(&Key::case(panel, operation), TIME, &[ours, OWN]);
-    let claim = format!("{panel}: full protection by {ours} over the application's own at most 1");
+    let claim =
+        format!("{panel}: full protection by {ours} over the application's own at most {wanted}");
     section.verdicts.push(
-        Verdict::at_most(claim, "almost 1", ratio, 1.0)
+        Verdict::at_most(claim, paper, ratio, wanted)
             .saying(format!("The worst of three operations: {operation}. {costs}")),
     );
     let (price, operation) = worst(samples, panel, ours, NONE)?;
     let key = Key::case(panel, operation);
     let none_ms = samples.of(&key, NONE, TIME).map_or(f64::NAN, statistics::median);
     let costs = samples.costs(&key, TIME, &[ours, NONE]);
-    let paper = if panel.contains("1000") { "less than 2" } else { "almost 10" };
     let claim = format!("{panel}: full protection by {ours} over none");
-    section.verdicts.push(Verdict::shown(claim, paper, price).saying(format!(
+    section.verdicts.push(Verdict::shown(claim, paper_over_none, price).saying(format!(
         "The worst of three operations: {operation}, which takes {none_ms:.3} ms without \
          protection. {costs}"
     )));

@@ -18,19 +18,21 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "GlusterFS with its brick on the file system under test, and clients in network \
             namespaces of their own on a virtual bridge. Every process appends records of 1,024 \
             bytes to a file of its own, opened with `O_SYNC`. Records a second of all processes \
-            together, and what the disk gets for each; making the volume is among the counts. The \
-            paper had PVFS2, a machine for each client, and 65,000 records in place of a time; \
-            here all share this machine's CPUs. The journal is in the volume; its bytes are \
-            counted apart. For a record they depend on how many records share a commit, which \
-            differs from round to round. Wasteless and selective log a record of this size in the \
-            same way. *as in Okeanos* is OneJournal with whole blocks of metadata, no compression, \
-            and blocks of the journal that are filled up. On a model of a 7200 rpm disk (`hdd`).",
+            together, and what the disk gets for each; making the volume is among the counts. \
+            The paper had PVFS2, a machine for each client, and 65,000 records in place of a \
+            time; here all share this machine's CPUs. The journal is in the volume; its bytes \
+            are counted apart. For a record they depend on how many records share a commit, \
+            which differs from round to round. Wasteless and selective log a record of this size \
+            in the same way, so here they are equally fast and log equally many bytes; in the \
+            paper selective is slower and logs less. *as in Okeanos* is OneJournal with whole \
+            blocks of metadata, no compression, and blocks of the journal that are filled up. On \
+            a model of a 7200 rpm disk (`hdd`).",
     paper_claim: "Wasteless journaling almost doubles the throughput of ordered mode; data and \
             selective journaling lie between. Wasteless writes 42 % less to the journal than data \
             journaling, and selective less than wasteless.",
-    goal: "Twice the records a second of ext4 ordered, and with selective no fewer than it; at \
-            most 0.58 of data journaling's bytes in the journal, and no more with selective than \
-            with wasteless.",
+    goal: "Twice the records a second of ext4 ordered. As in Okeanos: wasteless the same, \
+            selective no fewer than ext4 ordered; wasteless at most 0.58 of data journaling's \
+            bytes in the journal, selective no more than wasteless.",
     sizes: &[&CLIENTS, &PROCESSES, &SECONDS],
     run,
 };
@@ -123,21 +125,21 @@ fn judge(section: &mut Section, samples: &Samples, key: &Key) -> Result<()> {
     let of_paper = [okeanos::wasteless_as_in_paper(), okeanos::selective_as_in_paper()];
     let [paper_wasteless, paper_selective] = of_paper.map(|system| system.name());
     for (ours, paper, wanted) in [
-        (&wasteless, "", Some(2.0)),
-        (&selective, "", Some(1.0)),
+        (&wasteless, "", None),
+        (&selective, "", None),
         (&ours("auto"), "", Some(2.0)),
-        (&paper_wasteless, "almost 2", None),
-        (&paper_selective, "above 1", None),
+        (&paper_wasteless, "almost 2", Some(2.0)),
+        (&paper_selective, "above 1", Some(1.0)),
     ] {
         let (key, metric, theirs) = (key.clone(), RATE, Ext4::ordered().name());
         Goal { key, metric, ours: ours.clone(), theirs, paper, wanted }.judge(section, samples)?;
     }
     let data_journaling = Ext4::journal().name();
     let both = [
-        (&wasteless, &data_journaling, ("", Some(0.58))),
-        (&selective, &wasteless, ("", Some(1.0))),
-        (&paper_wasteless, &data_journaling, ("42 % less (0.58)", None)),
-        (&paper_selective, &paper_wasteless, ("less", None)),
+        (&wasteless, &data_journaling, ("", None)),
+        (&selective, &wasteless, ("", None)),
+        (&paper_wasteless, &data_journaling, ("42 % less (0.58)", Some(0.58))),
+        (&paper_selective, &paper_wasteless, ("less", Some(1.0))),
     ];
     both.into_iter()
         .try_for_each(|(less, more, part)| judge_journal(section, samples, key, (less, more), part))

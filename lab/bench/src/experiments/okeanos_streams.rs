@@ -35,9 +35,11 @@ pub const EXPERIMENT: Experiment = Experiment {
             other modes, by orders of magnitude. Asynchronous writes: selective and wasteless have \
             up to two orders of magnitude less latency than ordered and data journaling. Reading \
             the files takes an order of magnitude longer with NILFS than with ext3.",
-    goal: "100 streams of 1 Kb/s: a tenth of data journaling's journal traffic. Latency no worse \
-            than ext4's best mode. Asynchronous writes: a hundredth of the latency of ordered and \
-            data journaling.",
+    goal: "100 streams of 1 Kb/s: a tenth of data journaling's journal traffic; 1,000 streams, \
+            as in Okeanos: the paper's 0.15 of it. Latency no worse than ext4's best mode; \
+            streams of 1 Mb/s, wasteless as in Okeanos: a tenth of ordered's, the least that \
+            \"orders of magnitude\" can mean. Asynchronous writes: a hundredth of the latency of \
+            ordered and data journaling.",
     sizes: &[&SLOW_STREAMS, &FAST_STREAMS, &SECONDS],
     run,
 };
@@ -52,6 +54,9 @@ const SLOW_STREAMS: PaperSize = PaperSize::own("streams of 1 Kb/s, at most", 100
 const FAST_STREAMS: PaperSize = PaperSize::own("streams of 1 Mb/s, at most", 100, 30);
 const SECONDS: PaperSize = PaperSize::own("seconds of a case and round", 2, 1);
 const SIZE_MIB: u32 = 512;
+
+/// The paper's journal traffic as a part of data journaling's.
+const PAPERS_PART: &str = "up to about 4 of 27 MB/s (0.15)";
 
 #[derive(Deserialize)]
 struct Written {
@@ -266,23 +271,41 @@ fn of_paper() -> [String; 2] {
         .map(|system| system.journal(Journal::SameKind).name())
 }
 
-fn judge(section: &mut Section, samples: &Samples, device: &Device, rates: &[Rate]) -> Result<()> {
+/// The journal's bytes of slow streams.
+fn judge_traffic(
+    section: &mut Section,
+    samples: &Samples,
+    device: &Device,
+    rate: &Rate,
+) -> Result<()> {
     let (ours, wasteless) = (okeanos::ours(), okeanos::wasteless());
     let [paper_wasteless, paper_selective] = of_paper();
-    let slow = Key::at(panel(device, &rates[0]), f64::from(rates[0].streams[0]));
-    for system in [&ours, &wasteless, &paper_wasteless, &paper_selective] {
-        let ratio = samples.ratio(&slow, JOURNAL, system, &okeanos::data_journaling())?;
-        section.verdicts.push(Verdict {
-            claim: format!(
-                "{device}: {system} writes a tenth of data journaling's journal traffic, \
-                 100 streams of 1 Kb/s"
-            ),
-            paper: "up to about 4 of 27 MB/s (0.15)".into(),
-            measured: format!("{:.3}", ratio.of_medians),
-            outcome: if ratio.of_medians <= 0.1 { Outcome::Reached } else { Outcome::Missed },
-            sentence: format!("{:.3} to {:.3} from round to round.", ratio.low, ratio.high),
-        });
+    let slow = &rate.streams;
+    let (fewest, most) = (slow[0], slow[slow.len() - 1]);
+    for (system, streams, paper, wanted) in [
+        (&ours, fewest, "", 0.1),
+        (&wasteless, fewest, "", 0.1),
+        // The paper's number is that of its largest number of streams.
+        (&paper_wasteless, most, PAPERS_PART, 0.15),
+        (&paper_selective, most, PAPERS_PART, 0.15),
+    ] {
+        let key = Key::at(panel(device, rate), f64::from(streams));
+        let ratio = samples.ratio(&key, JOURNAL, system, &okeanos::data_journaling())?;
+        let claim = format!(
+            "{device}: {system} writes at most {wanted} of data journaling's journal traffic, \
+             {streams} streams of 1 Kb/s"
+        );
+        let verdict = Verdict::at_most(claim, paper, ratio.of_medians, wanted);
+        section.verdicts.push(
+            verdict.saying(format!("{:.3} to {:.3} from round to round.", ratio.low, ratio.high)),
+        );
     }
+    Ok(())
+}
+
+fn judge(section: &mut Section, samples: &Samples, device: &Device, rates: &[Rate]) -> Result<()> {
+    judge_traffic(section, samples, device, &rates[0])?;
+    let (ours, [paper_wasteless, _]) = (okeanos::ours(), of_paper());
     for rate in rates.iter().filter(|rate| rate.is_synchronous) {
         let streams = *rate.streams.last().expect("some streams");
         let key = Key::at(panel(device, rate), f64::from(streams));
@@ -295,11 +318,7 @@ fn judge(section: &mut Section, samples: &Samples, device: &Device, rates: &[Rat
                 "{device}: latency of {streams} streams of {} no worse than ext4's",
                 rate.name
             ),
-            paper: match rate.is_read {
-                true => "wasteless and data journaling orders of magnitude below ordered",
-                false => "-",
-            }
-            .into(),
+            paper: "-".into(),
             measured: format!(
                 "{:.2} of data journaling, {:.2} of ordered",
                 journal.of_medians, ordered.of_medians
@@ -310,6 +329,16 @@ fn judge(section: &mut Section, samples: &Samples, device: &Device, rates: &[Rat
     }
     let fast =
         Key::at(panel(device, &rates[1]), f64::from(*rates[1].streams.last().expect("some")));
+    let ratio = samples.ratio(&fast, LATENCY, &paper_wasteless, &okeanos::ordered())?;
+    let claim = format!(
+        "{device}: latency of {paper_wasteless} at most 0.1 of ext4 ordered's, {} streams of {}",
+        fast.case, rates[1].name
+    );
+    let paper = "orders of magnitude below ordered";
+    section.verdicts.push(Verdict::at_most(claim, paper, ratio.of_medians, 0.1).saying(format!(
+        "Mean latencies; {:.2} to {:.2} from round to round.",
+        ratio.low, ratio.high
+    )));
     let read = samples.ratio(&fast, READ, &ours, &okeanos::ordered())?;
     section.verdicts.push(Verdict {
         claim: format!("{device}: files written together are read as fast as from ext4 ordered"),
@@ -338,15 +367,20 @@ fn judge_asynchronous(
 ) -> Result<()> {
     let streams = *rate.streams.last().expect("some streams");
     let key = Key::at(panel(device, rate), f64::from(streams));
-    let [paper_wasteless, _] = of_paper();
-    for system in [paper_wasteless, okeanos::wasteless(), collecting().name()] {
+    let [paper_wasteless, paper_selective] = of_paper();
+    for (system, paper) in [
+        (paper_wasteless, "up to 100"),
+        (paper_selective, "up to 100"),
+        (okeanos::wasteless(), ""),
+        (collecting().name(), ""),
+    ] {
         for other in [okeanos::ordered(), okeanos::data_journaling()] {
             let ratio = samples.ratio(&key, LATENCY, &other, &system)?;
             let claim = format!(
                 "{device}: latency of {other} over that of {system}, {streams} streams of {}",
                 rate.name
             );
-            let verdict = Verdict::at_least(claim, "up to 100", ratio.of_medians, 100.0);
+            let verdict = Verdict::at_least(claim, paper, ratio.of_medians, 100.0);
             section.verdicts.push(verdict.saying(format!(
                 "Mean latencies; {:.2} to {:.2} from round to round.",
                 ratio.low, ratio.high

@@ -32,7 +32,7 @@ pub const CHECKPOINTS: &str = "checkpoints";
 pub const STALLS: &str = "stalls";
 
 /// Both so far; `None` of other systems.
-fn waits(running: &Running) -> Result<Option<[f64; 2]>> {
+pub fn waits(running: &Running) -> Result<Option<[f64; 2]>> {
     let both = |stat: Value| Some([stat[CHECKPOINTS].as_f64()?, stat[STALLS].as_f64()?]);
     Ok(running.stat()?.and_then(both))
 }

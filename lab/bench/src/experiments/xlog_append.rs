@@ -76,6 +76,8 @@ fn on_device(
         for (size, ..) in SIZES {
             let key = Key::at(device.to_string(), f64::from(size));
             measure::in_turns(&mut rng, &mut Way::ALL.clone(), |_, way| {
+                // Nothing of the way before is left to write.
+                running[0].sync()?;
                 let appended = place.append(*way, size, records(scale, *way, size))?;
                 samples.add(&key, way.name(), TIME, appended.latency.mean_ns as f64 / 1e3);
                 samples.count_named(
