@@ -1,17 +1,17 @@
 //! `onejournal mkfs`: runs mke2fs with the sizes that OneJournal needs, and ends in a way that
 //! survives a power cut.
 
-use std::fs::{Metadata, OpenOptions};
-use std::io::ErrorKind;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::fs::Metadata;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Disk};
+use device::{Access, BlockDevice, Disk, Found};
 use ext4::layout::superblock::MKFS_UNDER_WAY;
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, ftruncate};
+use rustix::io::Errno;
 
 use crate::journal_path::MIN_JOURNAL_BYTES;
 use crate::new_file::{NewFile, is_same, remove_if_failed};
@@ -88,15 +88,14 @@ fn prepare(args: &MkfsArgs) -> Result<(Option<NewFile>, Metadata)> {
 /// Gives an empty file its size. Another file, which the path may lead to by now, is not opened: to
 /// open a tape or a watchdog does something.
 fn lengthen_empty(path: &Path, asked: &Metadata, size: u64) -> Result<()> {
-    let failed = |error| CliError::at(path, error);
-    let flags = OFlags::PATH.bits().cast_signed();
-    let place = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
-    let found = place.metadata().map_err(failed)?;
-    if !is_same(&found, asked) || found.len() != 0 {
+    let failed = |errno: Errno| CliError::at(path, io::Error::from(errno));
+    let found = Found::at(path, OFlags::empty()).map_err(failed)?;
+    let is_asked = (found.stat.st_dev, found.stat.st_ino) == (asked.dev(), asked.ino());
+    if !is_asked || found.stat.st_size != 0 {
         return Err(CliError::at(path, REPLACED));
     }
-    let file = OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", place.as_raw_fd()));
-    file.and_then(|file| file.set_len(size)).map_err(failed)
+    let file = found.open(OFlags::WRONLY).map_err(failed)?;
+    ftruncate(file, size).map_err(failed)
 }
 
 /// Claims the target until the volume is made, checks that it may be overwritten, and gives a file

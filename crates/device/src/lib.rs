@@ -95,6 +95,7 @@ pub use file_clock::FileClock;
 pub use files::directory::{Directory, FileStore, StoredFile};
 pub use files::file_id::FileId;
 pub use files::folder::Folder;
+pub use files::found::Found;
 pub use files::fuse::is_fuse;
 pub use files::parent::open_parent;
 pub use files::range_write::{

@@ -14,14 +14,15 @@ use rustix::io::Result;
 use crate::descriptor::above_standard;
 
 /// The file that a path led to.
-pub(crate) struct Found {
+pub struct Found {
     place: OwnedFd,
-    pub(crate) stat: Stat,
+    /// Its attributes.
+    pub stat: Stat,
 }
 
 impl Found {
     /// The file at `path`. `follow`: nothing, or `NOFOLLOW`, with which a link is found itself.
-    pub(crate) fn at(path: &Path, follow: OFlags) -> Result<Found> {
+    pub fn at(path: &Path, follow: OFlags) -> Result<Found> {
         let how = OFlags::PATH | OFlags::CLOEXEC | follow;
         let place = above_standard(|| open(path, how, Mode::empty()))?;
         let stat = fstat(&place)?;
@@ -29,7 +30,7 @@ impl Found {
     }
 
     /// Opens the file.
-    pub(crate) fn open(&self, how: OFlags) -> Result<OwnedFd> {
+    pub fn open(&self, how: OFlags) -> Result<OwnedFd> {
         let path = format!("/proc/self/fd/{}", self.place.as_raw_fd());
         above_standard(|| open(&*path, how | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()))
     }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::programs::{self, CHECKPOINTS, Goal, STALLS};
+use super::programs::{self, CHECKPOINTS, Goal, JOURNAL_KIB, STALLS};
 use super::{DJFS, Experiment, PaperSize, Scale};
 use crate::error::Result;
 use crate::lab::{Device, Jbd2Trace, Lab};
@@ -68,7 +68,6 @@ const REGIONS_PART: &str = ": regions";
 const MANY_FILES: &str = ": many files";
 /// The paper's words about the checkpoints that a commit waits for.
 const RELIEVED: &str = "\"can relieve the explicit checkpointing overhead\"";
-const JOURNAL_KIB: &str = "journal KiB";
 const WRITTEN_KIB: &str = "written KiB";
 const EVERY: [(&str, Sync); 5] = [
     ("fsync every 1", Sync::Fsync(1)),

@@ -1,6 +1,6 @@
 //! DJFS, figure 9: TPC-C with NVRAM of increasing latency.
 
-use super::programs::{CHECKPOINTS, STALLS, waits};
+use super::programs::{JOURNAL_KIB, STALLS, during};
 use super::tpcc_clients::{self, Client};
 use super::{DJFS, Experiment, PaperSize, Scale};
 use crate::error::{Error, Result};
@@ -48,7 +48,6 @@ const PANEL: &str = "TPC-C, PERSIST";
 const DELTA: &str = "OneJournal delta, NVRAM";
 const NVRAM: &str = ", NVRAM";
 /// Counts of a transaction.
-const JOURNAL_KIB: &str = "journal KiB";
 const MILLISECONDS: &str = "milliseconds";
 /// The latency is that of a cache line of this size.
 const LINE_BYTES: f64 = 64.0;
@@ -128,19 +127,11 @@ fn measure(
 
 /// A turn of a client, with its counts. Returns the new orders a minute.
 fn turn(client: &mut Client<'_>, key: &Key, samples: &mut Samples) -> Result<f64> {
-    let (journal_before, waits_before) = (client.running.journal_bytes()?, waits(client.running)?);
-    let (done, asked) = client.running.during(|| client.turn())?;
-    let journal_after = client.running.journal_bytes()?;
+    let (done, asked, mut counts) = during(client.running, || client.turn())?;
     let name = line_of(&client.running.name);
     samples.add(key, name, TPMC, done.tpm_c);
     samples.count_asked(key, name, TPMC, done.transactions as usize, &asked);
-    let mut counts = vec![(MILLISECONDS, done.seconds * 1e3)];
-    if let Some((before, after)) = journal_before.zip(journal_after) {
-        counts.push((JOURNAL_KIB, (after - before) as f64 / 1024.0));
-    }
-    if let Some((before, after)) = waits_before.zip(waits(client.running)?) {
-        counts.extend([(CHECKPOINTS, after[0] - before[0]), (STALLS, after[1] - before[1])]);
-    }
+    counts.push((MILLISECONDS, done.seconds * 1e3));
     samples.count_named(key, name, TPMC, 0, &counts);
     Ok(done.tpm_c)
 }

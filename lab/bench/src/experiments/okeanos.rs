@@ -50,6 +50,12 @@ pub fn wasteless() -> String {
     OneJournal::new().data("wasteless").journal(Journal::SameKind).name()
 }
 
+/// The paper's modes, wasteless and selective.
+pub fn of_paper() -> [String; 2] {
+    [wasteless_as_in_paper(), selective_as_in_paper()]
+        .map(|system| system.journal(Journal::SameKind).name())
+}
+
 /// The default mode.
 pub fn ours() -> String {
     OneJournal::new().journal(Journal::SameKind).name()

@@ -1,7 +1,7 @@
 //! Okeanos, figures 5c and 5d: many processes write small records synchronously over a parallel
 //! file system.
 
-use super::programs::{self, Goal};
+use super::programs::{self, Goal, JOURNAL_KIB};
 use super::{Experiment, OKEANOS, PaperSize, Scale, okeanos};
 use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
@@ -42,8 +42,6 @@ const SIZE_MIB: u32 = 512;
 const CLIENTS: PaperSize = PaperSize::of("clients, at most", 13, 8, 2);
 const PROCESSES: PaperSize = PaperSize::of("processes of a client, at most", 40, 10, 10);
 const SECONDS: PaperSize = PaperSize::own("seconds of a case and round", 1, 1);
-/// A count of `programs::round`.
-const JOURNAL_KIB: &str = "journal KiB";
 
 fn recipes() -> Vec<Box<dyn System>> {
     let ours = |mode| Box::new(OneJournal::new().data(mode));

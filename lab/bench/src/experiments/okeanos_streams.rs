@@ -265,12 +265,6 @@ fn plots(section: &mut Section, device: &Device, rates: &[Rate]) {
     plot("Latency of an asynchronous write", LATENCY, &rates[2..]);
 }
 
-/// The paper's modes, wasteless and selective.
-fn of_paper() -> [String; 2] {
-    [okeanos::wasteless_as_in_paper(), okeanos::selective_as_in_paper()]
-        .map(|system| system.journal(Journal::SameKind).name())
-}
-
 /// The journal's bytes of slow streams.
 fn judge_traffic(
     section: &mut Section,
@@ -279,7 +273,7 @@ fn judge_traffic(
     rate: &Rate,
 ) -> Result<()> {
     let (ours, wasteless) = (okeanos::ours(), okeanos::wasteless());
-    let [paper_wasteless, paper_selective] = of_paper();
+    let [paper_wasteless, paper_selective] = okeanos::of_paper();
     let slow = &rate.streams;
     let (fewest, most) = (slow[0], slow[slow.len() - 1]);
     for (system, streams, paper, wanted) in [
@@ -305,7 +299,7 @@ fn judge_traffic(
 
 fn judge(section: &mut Section, samples: &Samples, device: &Device, rates: &[Rate]) -> Result<()> {
     judge_traffic(section, samples, device, &rates[0])?;
-    let (ours, [paper_wasteless, _]) = (okeanos::ours(), of_paper());
+    let (ours, [paper_wasteless, _]) = (okeanos::ours(), okeanos::of_paper());
     for rate in rates.iter().filter(|rate| rate.is_synchronous) {
         let streams = *rate.streams.last().expect("some streams");
         let key = Key::at(panel(device, rate), f64::from(streams));
@@ -367,7 +361,7 @@ fn judge_asynchronous(
 ) -> Result<()> {
     let streams = *rate.streams.last().expect("some streams");
     let key = Key::at(panel(device, rate), f64::from(streams));
-    let [paper_wasteless, paper_selective] = of_paper();
+    let [paper_wasteless, paper_selective] = okeanos::of_paper();
     for (system, paper) in [
         (paper_wasteless, "up to 100"),
         (paper_selective, "up to 100"),

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::lab::{Device, Lab};
 use crate::measure::{Key, Metric, Samples, Watch, statistics};
 use crate::results::{Better, Plot, Section, Verdict};
-use crate::systems::{self, Journal, Running, Site, System};
+use crate::systems::{self, Running, Site};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "okeanos-traffic",
@@ -148,8 +148,7 @@ fn side_by_side(
 }
 
 fn judge(section: &mut Section, samples: &Samples, device: &Device, sizes: &[u32]) -> Result<()> {
-    let of_paper = [okeanos::wasteless_as_in_paper(), okeanos::selective_as_in_paper()];
-    let of_paper = of_paper.map(|system| system.journal(Journal::SameKind).name());
+    let of_paper = okeanos::of_paper();
     for place in [APPEND, RANDOM] {
         for size in [sizes[0], sizes[sizes.len() - 1]] {
             let key = Key::at(panel(device, place), f64::from(size));

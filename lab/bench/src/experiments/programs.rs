@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::measure::{self, Key, Metric, Samples};
 use crate::programs;
 use crate::results::{Better, Outcome, Section, Verdict};
-use crate::systems::Running;
+use crate::systems::{Asked, Running};
 
 /// Whether all of these programs are installed, each with its package. If not, the report says so.
 pub fn are_installed(section: &mut Section, programs: &[(&str, &str)]) -> bool {
@@ -31,10 +31,32 @@ pub const CHECKPOINTS: &str = "checkpoints";
 /// Commits that waited for room in OneJournal's journal, as a count of a sample.
 pub const STALLS: &str = "stalls";
 
+/// KiB that reached the journal, as a count of a sample.
+pub const JOURNAL_KIB: &str = "journal KiB";
+
+/// Counts of a sample, by their names.
+type Named = Vec<(&'static str, f64)>;
+
 /// Both so far; `None` of other systems.
-pub fn waits(running: &Running) -> Result<Option<[f64; 2]>> {
+fn waits(running: &Running) -> Result<Option<[f64; 2]>> {
     let both = |stat: Value| Some([stat[CHECKPOINTS].as_f64()?, stat[STALLS].as_f64()?]);
     Ok(running.stat()?.and_then(both))
+}
+
+/// Does `work`: its result, the requests to the devices, and what the journal did meanwhile, as
+/// counts of a sample.
+pub fn during<T>(running: &Running, work: impl FnOnce() -> Result<T>) -> Result<(T, Asked, Named)> {
+    let (bytes_before, before) = (running.journal_bytes()?, waits(running)?);
+    let (done, asked) = running.during(work)?;
+    let bytes_after = running.journal_bytes()?;
+    let mut counts = Vec::new();
+    if let Some((before, after)) = bytes_before.zip(bytes_after) {
+        counts.push((JOURNAL_KIB, (after - before) as f64 / 1024.0));
+    }
+    if let Some((before, after)) = before.zip(waits(running)?) {
+        counts.extend([(CHECKPOINTS, after[0] - before[0]), (STALLS, after[1] - before[1])]);
+    }
+    Ok((done, asked, counts))
 }
 
 /// Measures each system once, in a shuffled order: a sample, and the requests to the devices.
@@ -50,20 +72,10 @@ pub fn round(
     measure::in_turns(rng, &mut order, |_, running| {
         // Nothing of the case before is left to write.
         running.sync()?;
-        let (journal_before, before) = (running.journal_bytes()?, waits(running)?);
-        let ((value, operations), asked) = running.during(|| each(running))?;
-        let journal_after = running.journal_bytes()?;
-        let operations = operations as usize;
+        let ((value, operations), asked, counts) = during(running, || each(running))?;
         samples.add(key, &running.name, metric, value);
-        samples.count_asked(key, &running.name, metric, operations, &asked);
-        if let Some((before, after)) = journal_before.zip(journal_after) {
-            let journal_kib = (after - before) as f64 / 1024.0;
-            samples.count_named(key, &running.name, metric, 0, &[("journal KiB", journal_kib)]);
-        }
-        if let Some((before, after)) = before.zip(waits(running)?) {
-            let counts = [(CHECKPOINTS, after[0] - before[0]), (STALLS, after[1] - before[1])];
-            samples.count_named(key, &running.name, metric, 0, &counts);
-        }
+        samples.count_asked(key, &running.name, metric, operations as usize, &asked);
+        samples.count_named(key, &running.name, metric, 0, &counts);
         Ok(())
     })
 }
