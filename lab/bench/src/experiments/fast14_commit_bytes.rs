@@ -27,8 +27,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             bytes turned into nine pages of 4 KB, with inode and commit block 45,056 bytes. (That \
             is 17.5 times, computed here: 45,056 / 2,576.) The paper expects \
             records of fractional pages to help, and refers to earlier work for them.",
-    goal: "A fifteenth of what whole blocks take for rollback journals, a tenth for a WAL in use; \
-            at most 5 % and 10 % of a block for a changed one.",
+    goal: "A fifteenth of what whole blocks take for rollback journals, a tenth for a WAL in use.",
     sizes: &[&COMMITS, &COMMITS_IN_USE],
     run,
 };

@@ -64,6 +64,7 @@ const THOUSAND: Place = cases("ssd311: WAL in use, 1000 op/txn", "update");
 const GROWING: Place = one_row("ssd311: WAL that grows", "insert");
 const EMMC_IN_USE: Place = cases("emmc: WAL in use, 1 op/txn", "insert");
 const EMMC_GROWING: Place = cases("emmc: WAL, 1 op/txn", "insert");
+const SSD_GROWING: Place = cases("ssd311: WAL, 1 op/txn", "insert");
 const ATOMIC_EMMC: Place = Place::time("atomic-writes", "emmc: DELETE", "update");
 const PGBENCH: Place = clients("16");
 const COPIES: &str = "OneJournal, journal of 128 MiB, delta=copies";
@@ -73,6 +74,7 @@ const THREE: &[&str] = &[EXT4, XFS, VOLUME];
 const FOUR: &[&str] = &[EXT4, XFS, VOLUME, EXTENSION];
 const NO_EXTENSION: &[&str] = &[EXT4, XFS, VOLUME, NONE];
 const MANY: Place = Place::writers("ssd311", "8 processes, 64 databases");
+const ONE_ON_SSD: Place = Place::writers("ssd311", "1 writer");
 const ONE_HERE: Place = Place::writers("this disk", "1 writer");
 const FAST_WAL: Place = one_row("loop: WAL", "update");
 const FAST_DELETE: Place = one_row("loop: DELETE", "update");
@@ -142,6 +144,7 @@ const TABLES: &[Quoted] = &[
             line("the same, on a disk whose flush takes 0.2 ms", FAST_WAL, NO_EXTENSION),
             line("DELETE mode, update of one row, on that disk", FAST_DELETE, NO_EXTENSION),
             line("8 processes with 64 SQLite databases, WAL, SATA SSD", MANY, FOUR),
+            line("one writer, WAL, SATA SSD", ONE_ON_SSD, FOUR),
             line("one writer, WAL, on a disk whose flush takes 0.2 ms", ONE_HERE, ON_A_FAST_DISK),
             line(
                 "1,000 updates of random rows in one commit, WAL, SATA SSD",
@@ -519,7 +522,9 @@ const fn gain(
 const GAINS: &[Gain] = &[
     gain("gain sqlite wal emmc", EMMC_IN_USE, (EXT4, VOLUME)),
     gain("gain sqlite wal grows emmc", EMMC_GROWING, (EXT4, VOLUME)),
-    gain("gain sqlite wal grows ssd", cases("ssd311: WAL, 1 op/txn", "insert"), (EXT4, VOLUME)),
+    gain("gain sqlite wal grows emmc xfs", EMMC_GROWING, (XFS, VOLUME)),
+    gain("gain sqlite wal grows ssd", SSD_GROWING, (EXT4, VOLUME)),
+    gain("gain sqlite wal grows ssd xfs", SSD_GROWING, (XFS, VOLUME)),
     gain("gain sqlite wal ssd", REUSED, (EXT4, VOLUME)),
     gain("gain atomic writes emmc", ATOMIC_EMMC, (EXT4, ATOMIC)),
     gain("gain sqlite 1000 ssd", THOUSAND, (EXT4, VOLUME)),
@@ -527,9 +532,12 @@ const GAINS: &[Gain] = &[
     gain("gain bytes insert", WAL_INSERT, (EXT4, VOLUME)),
     gain("gain bytes update", WAL_UPDATE, (EXT4, VOLUME)),
     gain("gain bytes delete", DELETE_UPDATE, (EXT4, VOLUME)),
+    gain("gain bytes delete xfs", DELETE_UPDATE, (XFS, VOLUME)),
     gain("gain bytes insert extension", WAL_INSERT, (EXT4, EXTENSION)),
     gain("gain bytes update extension", WAL_UPDATE, (EXT4, EXTENSION)),
     gain("gain one fast disk", ONE_HERE, (ON_A_FAST_DISK[0], ON_A_FAST_DISK[3])),
+    gain("gain one ssd", ONE_ON_SSD, (EXT4, EXTENSION)),
+    gain("gain one ssd volume", ONE_ON_SSD, (EXT4, VOLUME)),
     gain("gain pgbench ssd 1", clients("1"), (EXT4, VOLUME)),
     gain("gain pgbench ssd", PGBENCH, (EXT4, VOLUME)),
     gain("gain pgbench ssd xfs", clients("16"), (XFS, VOLUME)),
@@ -537,9 +545,18 @@ const GAINS: &[Gain] = &[
     gain("gain pgbench network xfs", network("16 clients"), (XFS, VOLUME)),
     gain("gain pgbench nvram 1", clients("1"), (EXT4, NVRAM)),
     gain("gain pgbench nvram 64", clients("64"), (EXT4, NVRAM)),
+    gain("gain checkpoints network 1", double("cloud: PostgreSQL", "1 client"), (EXT4, VOLUME)),
+    gain("gain checkpoints network 16", double("cloud: PostgreSQL", "16 clients"), (EXT4, VOLUME)),
+    gain("gain checkpoints disk 16", double("loop: PostgreSQL", "16 clients"), (EXT4, VOLUME)),
     gain("gain no pages ssd 1", double("ssd840: PostgreSQL", "1 client"), (EXT4, NO_DOUBLE)),
     gain("gain no pages ssd 16", double("ssd840: PostgreSQL", "16 clients"), (EXT4, NO_DOUBLE)),
     gain("gain no pages network", double("cloud: PostgreSQL", "16 clients"), (EXT4, NO_DOUBLE)),
+    gain("gain no pages network xfs", double("cloud: PostgreSQL", "16 clients"), (XFS, NO_DOUBLE)),
+    gain(
+        "gain no pages network nvme xfs",
+        double("cloud: PostgreSQL", "16 clients"),
+        (XFS, NVME_NO_DOUBLE),
+    ),
     gain(
         "gain no pages network nvme",
         double("cloud: PostgreSQL", "16 clients"),
@@ -554,13 +571,19 @@ const GAINS: &[Gain] = &[
     gain("gain mariadb doublewrite", double("ssd840: MariaDB", "16 clients"), (EXT4, VOLUME)),
     gain("gain etcd ssd", etcd("ssd840", "puts a second", ""), (EXT4, VOLUME)),
     gain("gain etcd hdd", etcd("hdd", "puts a second", ""), (EXT4, VOLUME)),
+    gain("gain etcd hdd xfs", etcd("hdd", "puts a second", ""), (XFS, VOLUME)),
     gain("gain etcd nvram ssd", etcd("ssd840", "puts a second", ""), (EXT4, NVRAM)),
     gain("gain etcd nvram hdd", etcd("hdd", "puts a second", ""), (EXT4, NVRAM)),
+    gain("gain etcd nvram hdd xfs", etcd("hdd", "puts a second", ""), (XFS, NVRAM)),
     gain("gain rocksdb", put("RocksDB"), (EXT4, VOLUME)),
+    gain("gain rocksdb xfs", put("RocksDB"), (XFS, VOLUME)),
     gain("gain rocksdb nvram", put("RocksDB"), (EXT4, NVRAM)),
     gain("gain leveldb nvram", put("LevelDB"), (EXT4, NVRAM)),
+    gain("gain rocksdb nvram xfs", put("RocksDB"), (XFS, NVRAM)),
+    gain("gain leveldb nvram xfs", put("LevelDB"), (XFS, NVRAM)),
     gain("gain leveldb plugin", plugin("100 bytes"), (PLUGIN[0], PLUGIN[1])),
     gain("gain appends", appends("1"), (EXT4, VOLUME)),
+    gain("gain appends xfs", appends("1"), (XFS, VOLUME)),
 ];
 
 /// A value of one system.

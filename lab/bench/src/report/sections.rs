@@ -30,8 +30,10 @@ pub fn report(files: &[SectionFile], palette: &Palette) -> Result<Vec<Block>> {
         "The experiments follow those of the papers, with OneJournal and its alternatives. The \
          papers' own systems are not run; the sections say what else differs. The systems take \
          turns in each round. A value is the median of the rounds. Its quartiles are in brackets \
-         if one differs from it by more than 3 %, and the whiskers of a figure show them. Counts \
-         are device requests for each operation. `onejournal-bench report DIR` draws this page \
+         if one differs from it by more than 3 %, and the whiskers of a figure show them. A ratio \
+         is that of the medians. *From round to round* are the quartiles of the ratios of single \
+         rounds, so the ratio of the medians may be outside of them. Counts are device requests \
+         for each operation. `onejournal-bench report DIR` draws this page \
          from the JSON files beside it."
             .into(),
     ));
@@ -227,10 +229,15 @@ fn how(file: &SectionFile) -> String {
     let section = &file.section;
     let settings = section.settings.iter().map(|(name, value)| format!("{name} {value}"));
     let settings: Vec<String> = settings.collect();
+    let build = match file.build.revision.as_str() {
+        "" => String::new(),
+        revision => format!(", build {revision}"),
+    };
     format!(
-        "`onejournal-bench {}`, {}, {:.0} s; {}. {} of {} rounds were disturbed.{}",
+        "`onejournal-bench {}`, {}{}, {:.0} s; {}. {} of {} rounds were disturbed.{}",
         section.id,
         file.date,
+        build,
         section.seconds,
         settings.join(", "),
         section.disturbances.len(),
