@@ -332,7 +332,7 @@ impl Regions<'_> {
         let [djfs, whole] = papers_of_regions(self.scale).map(|system| system.name());
         let ext4 = ext4_of_regions(self.scale).name();
         for (ours, peer, paper) in
-            [(&ours, &whole, RELIEVED), (&djfs, &whole, RELIEVED), (&ours, &ext4, "")]
+            [(&ours, &whole, ""), (&djfs, &whole, RELIEVED), (&ours, &ext4, "")]
         {
             let (Some(left), Some(right)) = (self.waits(samples, ours), self.waits(samples, peer))
             else {

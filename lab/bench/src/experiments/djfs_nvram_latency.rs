@@ -32,7 +32,7 @@ pub const EXPERIMENT: Experiment = Experiment {
             changed bytes, and 11.06 times with whole blocks. The loss from 0 to +40 ns is shown: \
             by the count of bytes it is a few hundredths of a transaction here, less than the \
             rounds differ.",
-    sizes: &[&WAREHOUSES, &TURN],
+    sizes: &[&WAREHOUSES, &TURN, &JOURNAL_MIB],
     run,
 };
 
@@ -43,7 +43,7 @@ const WAREHOUSES: PaperSize = PaperSize::of("warehouses", 10, 10, 2);
 const TURN: PaperSize = PaperSize::own("transactions of a turn", 200, 50);
 const PAGE_BYTES: u32 = 4096;
 /// A turn of whole blocks fills it.
-const JOURNAL_MIB: u32 = 32;
+const JOURNAL_MIB: PaperSize = PaperSize::of("MiB of the journal", 128, 32, 32);
 const PANEL: &str = "TPC-C, PERSIST";
 const DELTA: &str = "OneJournal delta, NVRAM";
 const NVRAM: &str = ", NVRAM";
@@ -59,13 +59,15 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     for device in scale.devices(&["ssd840"]) {
         for &latency in latencies {
             let site = Site::new(&device, scale.pick(320, 1280));
-            let running = systems::start(lab, &recipes(latency), &site, section)?;
+            let running =
+                systems::start(lab, &recipes(scale.size(&JOURNAL_MIB), latency), &site, section)?;
             tpcc_clients::copy(&running, &database)?;
             measure(lab, scale, section, (&running, latency, turn), samples)?;
             systems::stop(running)?;
         }
     }
-    judge(section, samples, *latencies.last().expect("some latency"))?;
+    let slowest = *latencies.last().expect("some latency");
+    judge(section, samples, scale.size(&JOURNAL_MIB), slowest)?;
     let plot = |title, metric: Metric| {
         Plot::lines(title, metric.name, "ns that a cache line takes longer", Vec::new())
     };
@@ -79,7 +81,7 @@ fn external() -> Ext4 {
 }
 
 /// The systems of a latency.
-fn recipes(latency_ns_per_line: u32) -> Vec<Box<dyn System>> {
+fn recipes(journal_mib: u32, latency_ns_per_line: u32) -> Vec<Box<dyn System>> {
     let ours = [
         OneJournal::new().data("delta"),
         OneJournal::as_in_djfs(4),
@@ -88,7 +90,7 @@ fn recipes(latency_ns_per_line: u32) -> Vec<Box<dyn System>> {
     let mut recipes: Vec<Box<dyn System>> = vec![Box::new(Ext4::journal()), Box::new(external())];
     for ours in ours {
         let ours = ours.journal(Journal::Nvram { latency_ns_per_line });
-        recipes.push(Box::new(ours.journal_size_mib(JOURNAL_MIB)));
+        recipes.push(Box::new(ours.journal_size_mib(journal_mib)));
     }
     recipes
 }
@@ -142,7 +144,12 @@ fn line_of(name: &str) -> &str {
     name.find(NVRAM).map_or(name, |at| &name[..at + NVRAM.len()])
 }
 
-fn judge(section: &mut Section, samples: &Samples, slowest_ns: u32) -> Result<()> {
+fn judge(
+    section: &mut Section,
+    samples: &Samples,
+    journal_mib: u32,
+    slowest_ns: u32,
+) -> Result<()> {
     let slow = Key::at(PANEL, f64::from(slowest_ns));
     let journal = Ext4::journal().name();
     let (djfs, whole) =
@@ -159,7 +166,7 @@ fn judge(section: &mut Section, samples: &Samples, slowest_ns: u32) -> Result<()
     let over_whole = samples.ratio(&slow, TPMC, &djfs, &whole)?.of_medians;
     let claim = format!("at +{slowest_ns} ns, {djfs} over {whole}");
     let shown = Verdict::shown(claim, "up to 3.52", over_whole);
-    let sentence = way_home(samples, &slow, (&djfs, &whole));
+    let sentence = way_home(samples, &slow, journal_mib, (&djfs, &whole));
     section.verdicts.push(shown.saying(sentence.unwrap_or_default()));
     for (system, paper, wanted) in
         [(djfs.as_str(), "38.89", 38.9), (whole.as_str(), "11.06", 11.06), (DELTA, "", 38.9)]
@@ -192,15 +199,20 @@ fn cost_of_bytes(samples: &Samples, slow: &Key, system: &str, slowest_ns: u32) -
 }
 
 /// Says how much of the way home is in a ratio. `None` of a system that was not counted.
-fn way_home(samples: &Samples, slow: &Key, (djfs, whole): (&str, &str)) -> Option<String> {
+fn way_home(
+    samples: &Samples,
+    slow: &Key,
+    journal_mib: u32,
+    (djfs, whole): (&str, &str),
+) -> Option<String> {
     let of = |system: &str| {
         let count = |name: &str| samples.count_of(slow, system, TPMC, name);
         Some((count(JOURNAL_KIB)?, 1e3 * count(STALLS)?))
     };
     let ((djfs_kib, djfs_waits), (whole_kib, whole_waits)) = (of(djfs)?, of(whole)?);
-    let through = |kib: f64| f64::from(JOURNAL_MIB) * 1024.0 / kib;
+    let through = |kib: f64| f64::from(journal_mib) * 1024.0 / kib;
     Some(format!(
-        "{:.0} transactions go through the journal of {JOURNAL_MIB} MiB as in DJFS, and {:.0} with \
+        "{:.0} transactions go through the journal of {journal_mib} MiB as in DJFS, and {:.0} with \
          whole blocks; 1000 of them wait {djfs_waits:.1} and {whole_waits:.1} times for room. \
          [Bytes on NVRAM](../developers/benchmarks.md#bytes-on-nvram) has the cost of the \
          encoding.",
