@@ -1,7 +1,7 @@
 //! The newest published version of home blocks.
 //!
-//! A block with a version that is not home yet is *pinned*; the others are clean and are
-//! dropped, least recently inserted first, when there are too many.
+//! A block with a version that is not home yet is *pinned*. The others are clean. When there are
+//! too many, the ones go first that have been clean for the longest time.
 //!
 //! A reader that finds nothing here reads the device and fills the cache. Between its read and its
 //! insert, the block may have been changed, committed, brought home and dropped again. So each
@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use device::sync::Mutex;
 
@@ -23,14 +24,23 @@ const STRIPE_COUNT: usize = 64;
 
 struct Entry {
     block: BlockRef,
-    pinned: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Pinned,
+    /// With the number of its listing.
+    Clean(u64),
 }
 
 struct Shard {
     entries: BlockMap<Entry>,
-    /// Clean blocks in the order in which they became clean. A block may still be listed here after
-    /// it has changed.
-    clean: VecDeque<HomeBlock>,
+    /// Blocks in the order in which they became clean. A listing stays when its block changes or
+    /// goes; a block that becomes clean again has another one.
+    listings: VecDeque<HomeBlock>,
+    /// The number of the first listing; they count up.
+    first_listing: u64,
     change_counts: [u64; STRIPE_COUNT],
 }
 
@@ -38,9 +48,16 @@ impl Shard {
     fn new() -> Shard {
         Shard {
             entries: BlockMap::default(),
-            clean: VecDeque::new(),
+            listings: VecDeque::new(),
+            first_listing: 0,
             change_counts: [0; STRIPE_COUNT],
         }
+    }
+
+    /// Lists a block that becomes clean, and returns the listing's number.
+    fn list(&mut self, block: HomeBlock) -> u64 {
+        self.listings.push_back(block);
+        self.first_listing + self.listings.len() as u64 - 1
     }
 
     fn change_count(&mut self, block: HomeBlock) -> &mut u64 {
@@ -101,9 +118,11 @@ impl Cache {
         if *shard.change_count(block) != ticket.0 {
             return false;
         }
-        let older = shard.entries.insert(block, Entry { block: bytes, pinned: false });
-        assert!(older.is_none_or(|older| !older.pinned), "{block} is filled over a newer version");
-        self.push_clean(&mut shard, block);
+        let state = State::Clean(shard.list(block));
+        let older = shard.entries.insert(block, Entry { block: bytes, state });
+        let is_clean = older.is_none_or(|older| older.state != State::Pinned);
+        assert!(is_clean, "{block} is filled over a newer version");
+        self.drop_oldest(&mut shard);
         true
     }
 
@@ -112,18 +131,19 @@ impl Cache {
     pub(crate) fn publish(&self, block: HomeBlock, bytes: BlockRef) -> Option<BlockRef> {
         let mut shard = self.shard(block).lock();
         *shard.change_count(block) += 1;
-        let older = shard.entries.insert(block, Entry { block: bytes, pinned: true });
+        let older = shard.entries.insert(block, Entry { block: bytes, state: State::Pinned });
         older.map(|entry| entry.block)
     }
 
     /// `version` has reached its home location. Unpins it, unless a newer version was published.
     pub(crate) fn unpin(&self, block: HomeBlock, version: &BlockRef) {
         let mut shard = self.shard(block).lock();
-        let Some(entry) = shard.entries.get_mut(&block) else { return };
-        if entry.pinned && std::sync::Arc::ptr_eq(&entry.block, version) {
-            entry.pinned = false;
+        let Some(entry) = shard.entries.get(&block) else { return };
+        if entry.state == State::Pinned && Arc::ptr_eq(&entry.block, version) {
+            let state = State::Clean(shard.list(block));
+            shard.entries.entry(block).and_modify(|entry| entry.state = state);
             *shard.change_count(block) += 1;
-            self.push_clean(&mut shard, block);
+            self.drop_oldest(&mut shard);
         }
     }
 
@@ -144,13 +164,68 @@ impl Cache {
         }
     }
 
-    fn push_clean(&self, shard: &mut Shard, block: HomeBlock) {
-        shard.clean.push_back(block);
-        while shard.clean.len() > self.clean_limit_per_shard {
-            let Some(oldest) = shard.clean.pop_front() else { break };
-            if shard.entries.get(&oldest).is_some_and(|entry| !entry.pinned) {
+    /// Drops clean blocks until so many listings are left as are permitted.
+    fn drop_oldest(&self, shard: &mut Shard) {
+        while shard.listings.len() > self.clean_limit_per_shard {
+            let Some(oldest) = shard.listings.pop_front() else { break };
+            let listing = State::Clean(shard.first_listing);
+            shard.first_listing += 1;
+            if shard.entries.get(&oldest).is_some_and(|entry| entry.state == listing) {
                 shard.entries.remove(&oldest);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BLOCK_BYTES;
+
+    const LIMIT: usize = 3 * SHARD_COUNT;
+
+    /// Blocks of one shard.
+    fn block(index: u64) -> HomeBlock {
+        HomeBlock(index * SHARD_COUNT as u64)
+    }
+
+    fn change_and_bring_home(cache: &Cache, index: u64) {
+        let version: BlockRef = Arc::new([1; BLOCK_BYTES]);
+        cache.publish(block(index), version.clone());
+        cache.unpin(block(index), &version);
+    }
+
+    fn kept(cache: &Cache) -> Vec<u64> {
+        (0..10).filter(|index| cache.get(block(*index)).is_some()).collect()
+    }
+
+    #[test]
+    fn clean_blocks_are_dropped_in_the_order_in_which_they_became_clean() {
+        let cache = Cache::new(LIMIT);
+        (0..5).for_each(|index| change_and_bring_home(&cache, index));
+        assert_eq!(kept(&cache), [2, 3, 4]);
+        change_and_bring_home(&cache, 2);
+        change_and_bring_home(&cache, 5);
+        assert_eq!(kept(&cache), [2, 4, 5]);
+    }
+
+    #[test]
+    fn regression_a_block_is_kept_from_the_last_time_that_it_became_clean() {
+        let cache = Cache::new(LIMIT);
+        for _ in 0..10 {
+            change_and_bring_home(&cache, 0);
+            change_and_bring_home(&cache, 1);
+            assert_eq!(kept(&cache).last(), Some(&1));
+            assert!(cache.get(block(0)).is_some(), "a later change of another block drops it");
+        }
+    }
+
+    #[test]
+    fn pinned_blocks_stay() {
+        let cache = Cache::new(LIMIT);
+        let version: BlockRef = Arc::new([1; BLOCK_BYTES]);
+        cache.publish(block(0), version);
+        (1..9).for_each(|index| change_and_bring_home(&cache, index));
+        assert_eq!(kept(&cache), [0, 6, 7, 8]);
     }
 }
