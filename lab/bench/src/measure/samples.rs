@@ -90,6 +90,9 @@ impl Samples {
             ("written KiB", total.write_bytes as f64 / 1024.0),
         ];
         self.count_named(key, system, metric, operations, &all);
+        if total.reads > 0 {
+            self.count_named(key, system, metric, 0, &[(READS, total.reads as f64)]);
+        }
     }
 
     /// Adds counts by name, for a number of operations.
@@ -199,12 +202,15 @@ impl Samples {
 }
 
 /// The counts that stand beside a verdict: their name in a series, and in words.
-const COSTS: [(&str, &str); 4] = [
+const COSTS: [(&str, &str); 5] = [
     ("FUSE requests", "requests"),
     ("flushes", "flushes"),
     ("writes", "device writes"),
     ("written KiB", "KiB"),
+    (READS, "device reads"),
 ];
+/// Only of a system that read.
+const READS: &str = "reads";
 
 /// The count with two decimals, from 10 on with one, from 100 on with none.
 fn as_short(count: f64) -> String {
