@@ -40,12 +40,17 @@ const NO_WAIT: Gap = Gap {
     text: "a rename over another file does not wait for data that the kernel is just sending \
            (order=sync): use fsync before it",
 };
+const NO_WAIT_IN_CHATTR: Gap = Gap {
+    since: WAITS_SINCE,
+    when: When::Older,
+    text: "chattr +i does not wait for data that the kernel is just sending: use fsync before it",
+};
 const COARSE_TIMES: Gap = Gap {
     since: (6, 13),
     when: When::Older,
     text: "times of files are in steps of the kernel's clock, of 1 to 10 ms",
 };
-const GAPS: [Gap; 3] = [UNHEARD, NO_WAIT, COARSE_TIMES];
+const GAPS: [Gap; 4] = [UNHEARD, NO_WAIT, NO_WAIT_IN_CHATTR, COARSE_TIMES];
 
 impl Gap {
     /// Whether a mount has it on a kernel of this version; `None`: the version is not known.
@@ -132,15 +137,15 @@ mod tests {
 
     #[test]
     fn gaps_follow_from_version_order_and_user() {
-        let all = vec![(6, 18), (6, 16), (6, 13)];
+        let all = vec![(6, 18), (6, 16), (6, 16), (6, 13)];
         assert_eq!(found((6, 1), "sync", 0, true), (all.clone(), 2));
         assert_eq!(found((6, 1), "sync", 0, false), (all, 1));
-        assert_eq!(found((6, 1), "history", 0, true), (vec![(6, 18), (6, 13)], 1));
-        assert_eq!(found((6, 15), "sync", 0, true), (vec![(6, 18), (6, 16)], 2));
+        assert_eq!(found((6, 1), "history", 0, true), (vec![(6, 18), (6, 16), (6, 13)], 1));
+        assert_eq!(found((6, 15), "sync", 0, true), (vec![(6, 18), (6, 16), (6, 16)], 2));
         assert_eq!(found((6, 16), "sync", 0, true), (vec![(6, 18)], 1));
         assert_eq!(found((6, 18), "sync", 1, true), (vec![], 0));
         // A stable kernel may have what came later.
-        assert_eq!(found((6, 12), "history", 1, true), (vec![(6, 13)], 0));
+        assert_eq!(found((6, 12), "history", 1, true), (vec![(6, 16), (6, 13)], 0));
         assert_eq!(found((7, 2), "sync", 0, false), (vec![(6, 18)], 0), "a user's mount");
     }
 
