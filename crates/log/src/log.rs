@@ -137,7 +137,10 @@ impl Log {
 /// The log at `path`: a directory that this process serves, or a daemon's socket.
 fn open_backend(path: &Path, options: &Options) -> Result<Box<dyn LogBackend>> {
     options.check()?;
-    if is_socket(path)? {
+    if options.is_found && names_socket(path) {
+        return client::connect(path, &ConnectOptions::found(options.owner), open_backend);
+    }
+    if !options.is_found && is_socket(path)? {
         return client::connect(path, &ConnectOptions::default(), open_backend);
     }
     Ok(Box::new(EmbeddedLog::open(path, options)?))

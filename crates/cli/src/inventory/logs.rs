@@ -307,7 +307,8 @@ fn look_at(mut log: SeenLog) -> Option<SeenLog> {
 fn look_and_ask(log: SeenLog) -> Option<SeenLog> {
     let mut log = look_at(log)?;
     let (Some(socket), Some(look)) = (&log.socket, &log.look) else { return Some(log) };
-    let options = ConnectOptions { retry: Duration::ZERO, fallback: None, owner: Some(look.owner) };
+    let (retry, owners) = (Duration::ZERO, vec![look.owner]);
+    let options = ConnectOptions { retry, owners, ..ConnectOptions::default() };
     let Ok(client) = Log::connect_with(socket, &options) else { return Some(log) };
     for stream in &mut log.streams {
         let open = client.existing_stream(&stream.name).ok().flatten();

@@ -17,12 +17,13 @@
 //! 6. A FUSE server says itself to whom its files belong. So a trusted user must serve the file
 //!    system of the first directory, and nothing may be mounted on what is in it (`servers`).
 //!
-//! The path above the first directory is the caller's choice: links in it are followed, once.
+//! The path above the first directory is the caller's choice: links in it are followed, once. A
+//! path that a file of a user names is no such choice ([`Trust::find`]).
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Error, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -105,6 +106,16 @@ impl Folder {
         Folder::of(directory, path, trust)
     }
 
+    /// The directory at a path that a file of a user names: see [`Trust::find`].
+    pub fn found(path: &Path, trust: Trust) -> io::Result<Folder> {
+        Folder::at_place(trust.find(path)?, path, trust)
+    }
+
+    /// The directory that [`Trust::find`] found at `path`.
+    pub fn at_place(place: OwnedFd, path: &Path, trust: Trust) -> io::Result<Folder> {
+        Folder::of(enter(place, trust)?, without_end(path), trust)
+    }
+
     /// The directory at `path`. If it does not exist, it is made with the permissions `mode`. The
     /// second value says whether it was made.
     pub fn open_or_make(path: &Path, mode: u32, trust: Trust) -> io::Result<(Folder, bool)> {
@@ -117,6 +128,13 @@ impl Folder {
         let place = above_standard(|| openat(&parent, name, PLACE, Mode::empty()));
         let directory = enter(place.map_err(|e| link_in(e, &parent, name))?, trust)?;
         Folder::of(directory, path, trust).map(|folder| (folder, is_new))
+    }
+
+    /// Makes the directory `name` in a directory that a file of a user names.
+    pub fn make_in_found(parent: &Path, name: &str, mode: u32, trust: Trust) -> io::Result<Folder> {
+        check_name(name);
+        make_directory(trust.find(parent)?, name.as_ref(), mode, trust.owner)?;
+        Folder::found(&parent.join(name), trust)
     }
 
     fn of(directory: OwnedFd, path: PathBuf, trust: Trust) -> io::Result<Folder> {
@@ -134,6 +152,16 @@ impl Folder {
     /// The path of `name` in it, for messages.
     pub fn at(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    /// Where it is now, as the kernel knows it.
+    pub fn real_path(&self) -> io::Result<PathBuf> {
+        std::fs::read_link(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
+    }
+
+    /// The user to whom it belongs.
+    pub fn owner(&self) -> u32 {
+        self.owner.uid
     }
 
     /// The users that it trusts.
@@ -301,7 +329,7 @@ impl Folder {
     /// Removes this directory, which must be empty. It must not be used after this call.
     pub fn remove_itself(&self) -> io::Result<()> {
         let name = self.path.file_name().ok_or(Errno::INVAL)?;
-        let parent = open_parent(&self.path)?;
+        let parent = above_standard(|| openat(&self.directory, "..", PLACE, Mode::empty()))?;
         let remove = || unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(Error::from);
         as_owner(Some(self.owner), remove)
     }
@@ -346,6 +374,12 @@ impl Folder {
     /// Returns when the names in it are durable.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.directory)?)
+    }
+
+    /// Returns when its own name is durable.
+    pub fn sync_name(&self) -> io::Result<()> {
+        let parent = above_standard(|| openat(&self.directory, "..", DIRECTORY, Mode::empty()))?;
+        Ok(rustix::fs::fsync(&parent)?)
     }
 
     /// Gives the errors of a symbolic link and of a mount messages of their own.

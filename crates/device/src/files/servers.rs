@@ -5,7 +5,7 @@
 //! whom its files belong: to root, or to the user who looks. So the owner of a file means something
 //! only where a trusted user serves the file system.
 //!
-//! Nothing here sends a request to the server, which may never answer.
+//! The checks send no request to the server, which may never answer.
 
 use std::io::{self, Error, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -117,6 +117,13 @@ mod tests {
         assert!(refusal(Folder::open_or_make(&at("theirs"), 0o700, us)).contains(served));
         assert!(refusal(Folder::open(&at("theirs"), both)).contains("not connected"));
         assert!(refusal(Folder::open(&at("ours"), us)).contains("not connected"));
+        // A path that a file of that user names.
+        for name in ["theirs", "theirs/log"] {
+            assert!(refusal(Folder::found(&at(name), both)).contains(served), "{name}");
+        }
+        for name in ["ours", "ours/log"] {
+            assert!(refusal(Folder::found(&at(name), both)).contains("not connected"), "{name}");
+        }
         assert!(us.refuses_server(&at("theirs")) && !both.refuses_server(&at("theirs")));
         assert!(!us.refuses_server(&at("ours")) && !us.refuses_server(&at("none")));
         // A file of its own.

@@ -29,6 +29,8 @@ const LINKS_MAX: usize = 40;
 pub(crate) struct Followed {
     directory: OwnedFd,
     name: OsString,
+    /// What is there, opened with `O_PATH`. `None`: nothing.
+    found: Option<OwnedFd>,
     /// Another user, whose link led here.
     by: Option<u32>,
 }
@@ -71,50 +73,62 @@ impl Trust {
         }
     }
 
+    /// Opens what is at a path that a file of a user names, with `O_PATH`. Root uses such files,
+    /// and their owner chooses the path. So a link is followed only if root or a trusted user made
+    /// it, and a file system is entered only if root or the own user serves it: the server of
+    /// another one, also if that user is trusted, may never answer.
+    pub fn find(self, path: &Path) -> io::Result<OwnedFd> {
+        let found = self.and_root().follow_on(path, Trust::own())?.found;
+        found.ok_or_else(|| Errno::NOENT.into())
+    }
+
     /// Follows the links of `path`. The file itself need not exist.
     pub(crate) fn follow(&self, path: &Path) -> Result<Followed> {
-        let failed = |e| errno(path, e);
+        self.follow_on(path, *self).map_err(|e| refused(path, e.kind(), e))
+    }
+
+    /// The same through file systems that `servers` serve.
+    fn follow_on(&self, path: &Path, servers: Trust) -> io::Result<Followed> {
         let start = |path: &Path| if path.is_absolute() { "/" } else { "." };
-        let mut directory = open_directory(CWD, start(path)).map_err(failed)?;
+        let mut directory = open_directory(CWD, start(path))?;
         let (mut left, mut by, mut link_count) = (parts(path), None, 0);
         while let Some(name) = left.pop_front() {
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let part = match openat(&directory, &*name, flags, Mode::empty()) {
+            let part = match open_part(&directory, &name) {
                 Err(Errno::NOENT) if left.is_empty() => {
-                    return Ok(Followed { directory, name, by });
+                    return Ok(Followed { directory, name, found: None, by });
                 }
-                opened => opened.map_err(failed)?,
+                opened => opened?,
             };
-            self.check_server_of(path, &part)?;
-            let stat = rustix::fs::fstat(&part).map_err(failed)?;
+            servers.check_server(&part)?;
+            let stat = rustix::fs::fstat(&part)?;
             if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
                 if left.is_empty() {
-                    return Ok(Followed { directory, name, by });
+                    return Ok(Followed { directory, name, found: Some(part), by });
                 }
                 directory = part;
                 continue;
             }
-            self.check_link(path, &name, &stat)?;
+            self.check_link(&name, &stat)?;
             if ![0, self.own].contains(&stat.st_uid) {
                 by = Some(stat.st_uid);
             }
             link_count += 1;
             if link_count > LINKS_MAX {
-                return Err(failed(Errno::LOOP));
+                return Err(Errno::LOOP.into());
             }
-            let target = rustix::fs::readlinkat(&part, "", Vec::new()).map_err(failed)?;
+            let target = rustix::fs::readlinkat(&part, "", Vec::new())?;
             let target = Path::new(OsStr::from_bytes(target.as_bytes()));
             if target.is_absolute() {
-                directory = open_directory(CWD, start(target)).map_err(failed)?;
+                directory = open_directory(CWD, start(target))?;
             }
             for name in parts(target).into_iter().rev() {
                 left.push_front(name);
             }
         }
-        Err(failed(Errno::ISDIR))
+        Err(Errno::ISDIR.into())
     }
 
-    fn check_link(&self, path: &Path, name: &OsStr, stat: &Stat) -> Result<()> {
+    fn check_link(&self, name: &OsStr, stat: &Stat) -> io::Result<()> {
         if self.has(stat.st_uid) {
             return Ok(());
         }
@@ -124,7 +138,7 @@ impl Trust {
             name.display(),
             stat.st_uid
         );
-        Err(refused(path, io::ErrorKind::PermissionDenied, why))
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
     /// Refuses an open file of another user, one on a file system that another user serves, and a
@@ -183,6 +197,15 @@ impl Trust {
 
 fn open_directory(at: impl AsFd, path: &str) -> std::result::Result<OwnedFd, Errno> {
     openat(at, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// What is at `name`, a link itself. `O_DIRECTORY` has the kernel mount what it mounts on demand.
+fn open_part(directory: &OwnedFd, name: &OsStr) -> std::result::Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(directory, name, flags | OFlags::DIRECTORY, Mode::empty()) {
+        Err(Errno::NOTDIR | Errno::LOOP) => openat(directory, name, flags, Mode::empty()),
+        opened => opened,
+    }
 }
 
 /// The names of a path, one after the other.
@@ -270,6 +293,34 @@ mod tests {
         assert_eq!(name, "new");
         let error = Trust::own().and_root().follow(&at("directory/file")).err().expect("theirs");
         assert!(error.to_string().contains("directory is a symbolic link"), "{error}");
+    }
+
+    #[test]
+    fn regression_a_path_that_a_user_chose_leads_through_no_link_of_a_third_user() {
+        if !onejournal_testing::is_root() {
+            return;
+        }
+        const USER: u32 = 65_533;
+        const THIRD: u32 = 65_534;
+        let dir = tempfile::tempdir().expect("directory");
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("directory/log")).expect("made");
+        let trust = Trust::own_and(USER, USER);
+        for (owner, is_followed) in [(0, true), (USER, true), (THIRD, false)] {
+            let name = format!("link{owner}");
+            symlink("directory", at(&name)).expect("link");
+            lchown(at(&name), Some(owner), None).expect("given");
+            for path in [at(&name), at(&name).join("log")] {
+                let found = trust.find(&path).map_err(|error| error.to_string());
+                let is_refused = |why: &String| why.contains("is a symbolic link of user 65534");
+                assert_eq!(found.is_ok(), is_followed, "{}: {found:?}", path.display());
+                assert!(found.err().as_ref().is_none_or(is_refused));
+            }
+        }
+        for name in ["none", "none/log", "directory/none"] {
+            let missing = trust.find(&at(name)).expect_err("nothing is there");
+            assert_eq!(missing.kind(), io::ErrorKind::NotFound, "{name}");
+        }
     }
 
     #[test]

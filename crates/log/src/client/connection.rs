@@ -3,20 +3,19 @@
 //! While the daemon is away, requests are sent again for a bounded time. A daemon keeps nothing
 //! between two requests, so the next daemon can answer as well as the first.
 
-use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use device::Durability;
 use device::sync::Mutex;
+use device::{Durability, Trust};
+use rustix::fs::{FileType, fstat};
 use zerocopy::IntoBytes;
 
 use crate::backend::LogBackend;
-use crate::directory::options::Options;
+use crate::directory::options::{Options, are_sizes};
 use crate::engine::writer::Sizes;
 use crate::wire::protocol::{
     DATA_BYTES_MAX, Kind, REPLY_BYTES, Reply, Request, accepted, accepted_again,
@@ -26,6 +25,8 @@ use crate::{LogError, Result};
 
 /// Upper bound for the time of an answer. It is longer than the daemon waits for a chunk.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
+/// Upper bound for all requests together to a daemon that the program did not choose.
+const FOUND_WAIT: Duration = Duration::from_secs(60);
 /// Connections that are kept for later.
 const IDLE_COUNT_MAX: usize = 8;
 
@@ -37,14 +38,28 @@ pub struct ConnectOptions {
     /// If it stays away: the directory that it served. This process then opens the directory
     /// itself.
     pub fallback: Option<(PathBuf, Options)>,
-    /// For a socket that the caller did not choose, but found in a log's directory: the user of the
-    /// directory. No process of another user is sent anything.
-    pub owner: Option<u32>,
+    /// For a socket that the caller did not choose, but found in a file: the users whose daemon may
+    /// listen there. No process of another user is sent anything. Empty: the caller chose it.
+    pub owners: Vec<u32>,
+    /// How long all requests together may take. `None`: there is no limit.
+    pub limit: Option<Duration>,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        ConnectOptions { retry: Duration::from_secs(10), fallback: None, owner: None }
+        let retry = Duration::from_secs(10);
+        ConnectOptions { retry, fallback: None, owners: Vec::new(), limit: None }
+    }
+}
+
+impl ConnectOptions {
+    /// For a socket that was found in a file, of a database of this user perhaps: see
+    /// [`Options::is_found`].
+    pub(crate) fn found(owner: Option<(u32, u32)>) -> ConnectOptions {
+        let own = rustix::process::geteuid().as_raw();
+        let owners = [Some(own), Some(0), owner.map(|(uid, _)| uid)];
+        let owners = owners.into_iter().flatten().collect();
+        ConnectOptions { owners, limit: Some(FOUND_WAIT), ..ConnectOptions::default() }
     }
 }
 
@@ -65,6 +80,7 @@ pub(crate) type OpenBackend = fn(&Path, &Options) -> Result<Box<dyn LogBackend>>
 pub(super) struct Client {
     pub(super) socket: PathBuf,
     options: ConnectOptions,
+    patience: Patience,
     pub(super) service: Service,
     idle: Mutex<Vec<OwnedFd>>,
     open: OpenBackend,
@@ -87,24 +103,62 @@ impl From<io::Error> for Unanswered {
     }
 }
 
+/// Until when a client waits for its daemon.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Patience(Option<Instant>);
+
+impl Patience {
+    fn new(limit: Option<Duration>) -> Patience {
+        Patience(limit.map(|limit| Instant::now() + limit))
+    }
+
+    /// How long the next message may take. An error when the time is over.
+    fn left(self) -> std::result::Result<Duration, Unanswered> {
+        let Some(end) = self.0 else { return Ok(ANSWER_WAIT) };
+        let left = end.saturating_duration_since(Instant::now()).min(ANSWER_WAIT);
+        match left.is_zero() {
+            false => Ok(left),
+            true => Err(Unanswered::Wrong(
+                "its answers took too long for a daemon whose socket was found in a file. If you \
+                 trust it, name its socket (log=SOCKET in the URI): then there is no limit"
+                    .into(),
+            )),
+        }
+    }
+
+    /// Bounds the wait for the next message on a connection.
+    fn bound(self, connection: &OwnedFd) -> std::result::Result<(), Unanswered> {
+        match self.0 {
+            Some(_) => Ok(transport::wait_at_most(connection, self.left()?)?),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Sends a request on `connection` and receives its answer.
 fn exchange(
     connection: &OwnedFd,
     request: &Request,
+    patience: Patience,
 ) -> std::result::Result<(Reply, Vec<OwnedFd>), Unanswered> {
+    patience.bound(connection)?;
     transport::send(connection, request.encode().as_bytes(), &[])?;
-    receive_answer(connection, request.kind)
+    receive_answer(connection, request.kind, patience)
 }
 
 /// The answer to a request that was sent.
 pub(crate) fn receive_answer(
     connection: &OwnedFd,
     kind: Kind,
+    patience: Patience,
 ) -> std::result::Result<(Reply, Vec<OwnedFd>), Unanswered> {
     let mut buf = vec![0; REPLY_BYTES + DATA_BYTES_MAX];
-    let receive = |buf: &mut [u8]| match transport::receive(connection, buf)? {
-        (0, _) => Err(Unanswered::Gone(ErrorKind::ConnectionReset.into())),
-        received => Ok(received),
+    let receive = |buf: &mut [u8]| {
+        patience.bound(connection)?;
+        match transport::receive(connection, buf)? {
+            (0, _) => Err(Unanswered::Gone(ErrorKind::ConnectionReset.into())),
+            received => Ok(received),
+        }
     };
     let (count, files) = receive(&mut buf)?;
     let (mut reply, file_count, mut rest_bytes) =
@@ -121,32 +175,59 @@ pub(crate) fn receive_answer(
     }
 }
 
-/// A new connection to the process that listens at `socket`. With `owner`, the socket and the
-/// process are that user's.
-fn reach(socket: &Path, owner: Option<u32>) -> std::result::Result<OwnedFd, Unanswered> {
-    let Some(owner) = owner else { return Ok(transport::connect(socket, ANSWER_WAIT)?) };
-    let found = fs::symlink_metadata(socket)?;
-    if !found.file_type().is_socket() || found.uid() != owner {
-        return Err(Unanswered::Wrong(format!("is no socket of user {owner}")));
+/// A new connection to the process that listens at `socket`. If there are `owners`, the socket and
+/// the process belong to one of these users, and the path is followed as one that a user chose.
+fn reach(
+    socket: &Path,
+    owners: &[u32],
+    patience: Patience,
+) -> std::result::Result<OwnedFd, Unanswered> {
+    if owners.is_empty() {
+        return Ok(transport::connect(socket, patience.left()?)?);
     }
-    let connection = transport::connect(socket, ANSWER_WAIT)?;
+    let foreign = |what: String| {
+        let users: Vec<String> = owners.iter().map(ToString::to_string).collect();
+        Err(Unanswered::Wrong(format!(
+            "{what}. The path was found in a file, so only a daemon of user {} is asked there. If \
+             you trust another one, name its socket (log=SOCKET in the URI)",
+            users.join(" or ")
+        )))
+    };
+    let place = match Trust::own().find(socket) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(Unanswered::Wrong(e.to_string())),
+        found => found?,
+    };
+    let found = fstat(&place).map_err(io::Error::from)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
+        return foreign("there is no socket".into());
+    }
+    if !owners.contains(&found.st_uid) {
+        return foreign(format!("the socket belongs to user {}", found.st_uid));
+    }
+    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
+    let connection = transport::connect(Path::new(&path), patience.left()?)?;
     match Peer::of(&connection)?.uid {
-        uid if uid == owner => Ok(connection),
-        uid => Err(Unanswered::Wrong(format!(
-            "user {uid} listens there, and the log belongs to user {owner}"
-        ))),
+        uid if owners.contains(&uid) => Ok(connection),
+        uid => foreign(format!("user {uid} listens there")),
     }
 }
 
 /// A new connection to the daemon at `socket`, and what it says of its service.
-fn greet(socket: &Path, owner: Option<u32>) -> std::result::Result<(OwnedFd, Service), Unanswered> {
-    let connection = reach(socket, owner)?;
-    let (reply, _) = exchange(&connection, &Request::new(Kind::Hello))?;
+fn greet(
+    socket: &Path,
+    owners: &[u32],
+    patience: Patience,
+) -> std::result::Result<(OwnedFd, Service), Unanswered> {
+    let connection = reach(socket, owners, patience)?;
+    let (reply, _) = exchange(&connection, &Request::new(Kind::Hello), patience)?;
     let [chunk_bytes, pool_bytes, is_nvram, class, ..] = reply.values;
     let classes = [Durability::Process, Durability::Reboot, Durability::Power];
     let durability = classes.into_iter().find(|known| *known as u64 == class);
     let durability = durability.ok_or(Unanswered::Wrong("an unknown durability".into()))?;
     let is_nvram = is_nvram != 0;
+    if !are_sizes(chunk_bytes, pool_bytes) {
+        return Err(Unanswered::Wrong("a pool of a size that no log has".into()));
+    }
     let sizes = Sizes { chunk_bytes, pool_bytes };
     let names = String::from_utf8(reply.data).map_err(|_| Unanswered::Wrong("no UUID".into()))?;
     let mut names = names.lines().map(str::to_owned);
@@ -162,16 +243,16 @@ impl Client {
         options: &ConnectOptions,
         open: OpenBackend,
     ) -> Result<Client> {
-        let begin = Instant::now();
+        let (begin, patience) = (Instant::now(), Patience::new(options.limit));
         let (connection, service) = loop {
-            match greet(socket, options.owner) {
+            match greet(socket, &options.owners, patience) {
                 Ok(greeted) => break greeted,
                 Err(e) => Self::wait_or_fail(socket, options, begin, e)?,
             }
         };
         let (socket, options) = (socket.to_owned(), options.clone());
         let (idle, fallback) = (Mutex::new(vec![connection]), Mutex::new(None));
-        Ok(Client { socket, options, service, idle, open, fallback })
+        Ok(Client { socket, options, patience, service, idle, open, fallback })
     }
 
     fn wait_or_fail(
@@ -184,7 +265,7 @@ impl Client {
         match why {
             Unanswered::Wrong(text) => Err(LogError::Daemon(format!("{socket}: {text}"))),
             Unanswered::Gone(e) if matches!(e.kind(), ErrorKind::WouldBlock) => {
-                let waited = ANSWER_WAIT.as_secs();
+                let waited = options.limit.unwrap_or(ANSWER_WAIT).min(ANSWER_WAIT).as_secs();
                 let text = format!(
                     "{socket}: no answer for {waited} s: if the daemon is stopped, let it go on \
                      (kill -CONT)"
@@ -229,7 +310,7 @@ impl Client {
     ) -> std::result::Result<(Reply, Vec<OwnedFd>), Unanswered> {
         loop {
             let Some(connection) = self.idle.lock().pop() else { break };
-            match exchange(&connection, request) {
+            match exchange(&connection, request, self.patience) {
                 Ok(answer) => {
                     self.keep(connection);
                     return Ok(answer);
@@ -239,11 +320,11 @@ impl Client {
                 Err(e) => return Err(e),
             }
         }
-        let (connection, service) = greet(&self.socket, self.options.owner)?;
+        let (connection, service) = greet(&self.socket, &self.options.owners, self.patience)?;
         if service != self.service {
             return Err(Unanswered::Wrong("it serves another directory now".into()));
         }
-        let answer = exchange(&connection, request)?;
+        let answer = exchange(&connection, request, self.patience)?;
         self.keep(connection);
         Ok(answer)
     }
@@ -313,21 +394,72 @@ mod tests {
         rustix::net::bind(&listener, &SocketAddrUnix::new(&path).expect("address")).expect("bind");
         rustix::net::listen(&listener, 4).expect("listen");
         let own = rustix::process::geteuid().as_raw();
-        reach(&path, None).expect("chosen by the caller");
-        reach(&path, Some(own)).expect("ours");
-        let refusal = |path: &Path, owner| match reach(path, Some(owner)) {
+        let reach = |path: &Path, owners: &[u32]| reach(path, owners, Patience::default());
+        reach(&path, &[]).expect("chosen by the caller");
+        reach(&path, &[own + 1, own]).expect("ours");
+        let refusal = |path: &Path, owner| match reach(path, &[owner]) {
             Err(Unanswered::Wrong(text)) => text,
             reached => panic!("{reached:?}"),
         };
-        assert!(refusal(&path, own + 1).contains("is no socket of user"));
+        assert!(refusal(&path, own + 1).contains("the socket belongs to user"));
+        assert!(refusal(directory.path(), own).contains("there is no socket"));
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&path, &link).expect("link");
-        assert!(refusal(&link, own).contains("is no socket of user"));
+        reach(&link, &[own]).expect("our link");
         if own == 0 {
+            std::os::unix::fs::lchown(&link, Some(65_534), None).expect("given away");
+            assert!(refusal(&link, own).contains("is a symbolic link of user 65534"));
             // The name belongs to that user, and the process does not.
             std::os::unix::fs::chown(&path, Some(65_534), None).expect("given away");
             assert!(refusal(&path, 65_534).contains("user 0 listens there"));
         }
+    }
+
+    /// A daemon that answers the first request, and takes four seconds for the next one, though
+    /// each of its messages comes soon.
+    fn slow_daemon(path: &Path) -> OwnedFd {
+        let listener = transport::socket().expect("socket");
+        rustix::net::bind(&listener, &SocketAddrUnix::new(path).expect("address")).expect("bind");
+        rustix::net::listen(&listener, 4).expect("listen");
+        let accepting = listener.try_clone().expect("a copy");
+        std::thread::spawn(move || {
+            let connection = rustix::net::accept(&accepting).expect("a client");
+            let mut buf = [0; 1024];
+            let uuid = "0".repeat(32).into_bytes();
+            let hello = Reply { data: uuid, ..Reply::of(&[4096, 1 << 20, 0, 2]) };
+            transport::receive(&connection, &mut buf).expect("a request");
+            transport::send(&connection, &hello.encode(Kind::Hello, 0), &[]).expect("an answer");
+            transport::receive(&connection, &mut buf).expect("a request");
+            let long = Reply { data: vec![0; DATA_BYTES_MAX + 200], ..Reply::default() };
+            let mut sent = transport::send(&connection, &long.encode(Kind::Read, 0), &[]);
+            while sent.is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+                sent = transport::send(&connection, &[0], &[]);
+            }
+        });
+        listener
+    }
+
+    #[test]
+    fn regression_all_answers_of_a_daemon_that_was_found_end_in_time() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("socket");
+        let _listener = slow_daemon(&path);
+        let limit = Some(Duration::from_millis(500));
+        let options = ConnectOptions { limit, ..ConnectOptions::default() };
+        let open: OpenBackend = |_, _| Err(LogError::Usage("no fallback".into()));
+        let client = Client::connect(&path, &options, open).expect("greeted");
+        let refused = client.call(&Request::new(Kind::Read)).expect_err("too long").to_string();
+        assert!(refused.contains("took too long") && refused.contains("log=SOCKET"), "{refused}");
+    }
+
+    #[test]
+    fn regression_sizes_that_no_log_has_are_refused() {
+        for (chunk_bytes, pool_bytes) in [(0, 0), (0, 1 << 20), (4097, 1 << 20), (1 << 40, 1 << 41)]
+        {
+            assert!(!are_sizes(chunk_bytes, pool_bytes), "{chunk_bytes} {pool_bytes}");
+        }
+        assert!(are_sizes(128 << 10, 64 << 20));
     }
 
     #[test]

@@ -10,5 +10,5 @@ mod stream;
 
 pub use connection::ConnectOptions;
 #[cfg(test)]
-pub(crate) use connection::receive_answer;
+pub(crate) use connection::{Patience, receive_answer};
 pub(crate) use log::connect;

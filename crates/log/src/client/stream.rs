@@ -16,6 +16,9 @@ use crate::wire::protocol::{Kind, Reply, Request, parse_records};
 use crate::words::{LaneWords, STREAM_HEADER_BYTES};
 use crate::{LogError, Lsn, Result, StreamId, StreamName, StreamStat};
 
+/// Last position that a stream can have: sums with it do not overflow.
+const POSITION_MAX: u64 = i64::MAX.cast_unsigned();
+
 /// A stream that is open in this process.
 pub(super) struct RemoteStream {
     client: Arc<Client>,
@@ -127,6 +130,9 @@ impl RemoteStream {
     fn lease(&self) -> Result<Lease> {
         let (reply, files) = self.client.call(&self.request(Kind::Lease))?;
         let [token, position, salt, ..] = reply.values;
+        if position > POSITION_MAX {
+            return Err(LogError::Daemon("it gave a lease at the end of all positions".into()));
+        }
         let none = || LogError::Daemon("it gave a lease without words".into());
         let lock = files.into_iter().next().ok_or_else(none)?;
         let words = LaneWords::new(Arc::new(SharedWords::of_file(&lock, LaneWords::COUNT)?));

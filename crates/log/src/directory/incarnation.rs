@@ -25,15 +25,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use device::Folder;
-use rustix::fs::{Stat, fstat, lstat};
+use rustix::fs::fstat;
 use serde::{Deserialize, Serialize};
 
 use crate::directory::room::Room;
 use crate::directory::slots::Slots;
 use crate::host::{DirectoryId, Settings};
 use crate::media::files::{
-    at, make_directory, parse, remove_if_there, sync_directory, within, write_for_this_boot,
-    write_whole,
+    at, make_directory, parse, remove_if_there, within, write_for_this_boot, write_whole,
 };
 use crate::{LogError, Result};
 
@@ -209,7 +208,7 @@ pub(crate) fn make_memory(
 /// Writes into the shared memory where its log is, unless it says so: the log's directory may have
 /// been renamed.
 fn name_log(root: &Folder, memory: &Folder) -> Result<()> {
-    let log = fs::canonicalize(root.path()).map_err(at(root.path()))?;
+    let log = root.real_path().map_err(at(root.path()))?;
     let log = log.as_os_str().as_encoded_bytes();
     match memory.read(LOG).map_err(within(memory, LOG))? {
         Some(known) if known == log => Ok(()),
@@ -279,24 +278,20 @@ fn own_memory(root: &Folder, memory: &Path) -> Result<Named> {
     if !is_named_as_ours(memory) {
         return refuse("is not named as it should be".into());
     }
-    let owner = fstat(root).map_err(|e| at(root.path())(e.into()))?.st_uid;
-    let other = |found: Stat| (found.st_uid != owner).then_some(Named::OfUser(found.st_uid));
-    let folder = match Folder::open(memory, root.trust()) {
-        Ok(folder) => folder,
+    let place = match root.trust().find(memory) {
+        Ok(place) => place,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Named::Nothing),
-        Err(e) => {
-            let others = lstat(memory).ok().and_then(other);
-            return others.map_or_else(|| refuse(e.to_string()), Ok);
-        }
+        Err(e) => return refuse(e.to_string()),
     };
-    let found = fstat(&folder).map_err(|e| at(memory)(e.into()))?;
-    if let Some(others) = other(found) {
-        return Ok(others);
+    let found = fstat(&place).map_err(|e| at(memory)(e.into()))?;
+    if found.st_uid != root.owner() {
+        return Ok(Named::OfUser(found.st_uid));
     }
     let mode = found.st_mode & 0o7777;
-    match mode & 0o077 {
-        0 => Ok(Named::Own(folder)),
-        _ => refuse(format!("can be entered by other users (mode {mode:o})")),
+    match Folder::at_place(place, memory, root.trust()) {
+        Ok(folder) if mode & 0o077 == 0 => Ok(Named::Own(folder)),
+        Ok(_) => refuse(format!("can be entered by other users (mode {mode:o})")),
+        Err(e) => refuse(e.to_string()),
     }
 }
 
@@ -325,15 +320,15 @@ pub(crate) fn nvram_of(
     settings: &Settings,
     may_hold: bool,
 ) -> Result<Folder> {
-    let path = nvram.join(format!("{PREFIX}{}", settings.nvram_name()));
+    let name = format!("{PREFIX}{}", settings.nvram_name());
+    let path = nvram.join(&name);
     let (boot, directory) = (boot()?, MountedDirectory::of(root)?);
     let claim = |own: &Folder| -> Result<()> {
-        let log = fs::canonicalize(root.path()).map_err(at(root.path()))?;
-        let log = log.to_string_lossy().into_owned();
+        let log = root.real_path().map_err(at(root.path()))?.to_string_lossy().into_owned();
         let owner = Owner { log, boot: boot.clone(), directory: MountedDirectory::of(root)? };
         write_whole(own, OWNER, &serde_json::to_vec_pretty(&owner).expect("plain data"))
     };
-    let own = match Folder::open(&path, root.trust()) {
+    let own = match Folder::found(&path, root.trust()) {
         Err(e) if e.kind() == ErrorKind::NotFound && may_hold => {
             let own = path.display();
             return Err(LogError::Incompatible(format!(
@@ -343,12 +338,12 @@ pub(crate) fn nvram_of(
             )));
         }
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            Folder::open_or_make(&path, 0o700, root.trust()).map_err(at(&path))?.0
+            Folder::make_in_found(nvram, &name, 0o700, root.trust()).map_err(at(&path))?
         }
         opened => opened.map_err(at(&path))?,
     };
     let Some(text) = own.read(OWNER).map_err(within(&own, OWNER))? else {
-        sync_directory(nvram)?;
+        own.sync_name().map_err(at(nvram))?;
         claim(&own)?;
         return Ok(own);
     };

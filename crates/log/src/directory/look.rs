@@ -39,16 +39,28 @@ impl Look {
     /// # Errors
     /// If `path` is no log's directory, or if another user could have prepared it.
     pub fn at(path: &Path, (uid, gid): (u32, u32)) -> Result<Look> {
+        Look::of(&Folder::open(path, Trust::own_and(uid, gid)).map_err(at(path))?)
+    }
+
+    /// The same for a path that stands in a file of that user.
+    ///
+    /// # Errors
+    /// As [`Look::at`], and if a link of another user, or a file system that a user serves, is on
+    /// the way.
+    pub fn found(path: &Path, (uid, gid): (u32, u32)) -> Result<Look> {
+        Look::of(&Folder::found(path, Trust::own_and(uid, gid)).map_err(at(path))?)
+    }
+
+    fn of(root: &Folder) -> Result<Look> {
         const SETTINGS: &str = "service.json";
         const GROUP: &str = "group.log";
-        let root = Folder::open(path, Trust::own_and(uid, gid));
-        let root = root.map_err(at(path))?;
-        let text = root.read(SETTINGS).map_err(within(&root, SETTINGS))?;
+        let path = root.path();
+        let text = root.read(SETTINGS).map_err(within(root, SETTINGS))?;
         let none = || LogError::NotFound(format!("{} is no directory of a log", path.display()));
         let settings: Settings = parse(&root.at(SETTINGS), &text.ok_or_else(none)?)?;
         let durability = match (&settings.nvram, &settings.durability) {
             (None, _) => {
-                let group = root.file(GROUP, Access::ReadOnly).map_err(within(&root, GROUP))?;
+                let group = root.file(GROUP, Access::ReadOnly).map_err(within(root, GROUP))?;
                 file_system_durability(&group)
             }
             (Some(_), None) => Durability::Power,
@@ -58,11 +70,11 @@ impl Look {
             }
         };
         Ok(Look {
-            owner: rustix::fs::fstat(&root).map_err(|errno| at(path)(errno.into()))?.st_uid,
-            socket: last_socket(&root)?,
+            owner: root.owner(),
+            socket: last_socket(root)?,
             durability,
             pool_bytes: settings.pool_bytes(),
-            streams: streams_in(&root)?,
+            streams: streams_in(root)?,
             uuid: settings.uuid,
             nvram: settings.nvram,
         })

@@ -40,6 +40,11 @@ pub struct Options {
     /// User and group that may own the log instead of this process's user, for example the owner of
     /// a database. What root makes of the log belongs to them. `None`: only this process's user.
     pub owner: Option<(u32, u32)>,
+    /// Whether the program did not name the log, but found its path in a file that others may have
+    /// written, for example in the attribute of a database. Such a log is not made. No link of an
+    /// untrusted user leads to it, and its daemon belongs to root, this process's user or `owner`,
+    /// and has a minute for all requests together.
+    pub is_found: bool,
 }
 
 impl Default for Options {
@@ -53,6 +58,7 @@ impl Default for Options {
             memory: PathBuf::from("/dev/shm"),
             full_wait: Duration::from_secs(10),
             owner: None,
+            is_found: false,
         }
     }
 }
@@ -167,6 +173,13 @@ fn name_copy(settings: &Settings, directory: DirectoryId) -> Result<Option<Setti
     Ok(Some(Settings { uuid, directory, copied_from, nvram_name, ..settings.clone() }))
 }
 
+/// Whether a log may have chunks and a pool of these sizes.
+pub(crate) fn are_sizes(chunk_bytes: u64, pool_bytes: u64) -> bool {
+    (4096..=CHUNK_BYTES_MAX).contains(&chunk_bytes)
+        && chunk_bytes.is_multiple_of(4096)
+        && (chunk_bytes..=CHUNK_COUNT_MAX as u64 * CHUNK_BYTES_MAX).contains(&pool_bytes)
+}
+
 fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
     let file = file.display();
     if settings.format != FORMAT {
@@ -180,9 +193,7 @@ fn check_settings(file: &Path, settings: &Settings) -> Result<()> {
     let is_sound = is_uuid(&settings.uuid)
         && is_uuid(settings.nvram_name())
         && (1..=CHUNK_COUNT_MAX as u64).contains(&u64::from(settings.chunk_count))
-        && settings.chunk_bytes >= 4096
-        && settings.chunk_bytes.is_multiple_of(4096)
-        && settings.chunk_bytes <= CHUNK_BYTES_MAX
+        && are_sizes(settings.chunk_bytes, settings.pool_bytes())
         && SEGMENT_BYTES.contains(&settings.segment_bytes)
         && GROUP_BYTES.contains(&settings.group_bytes);
     match is_sound {

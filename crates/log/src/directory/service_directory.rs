@@ -103,11 +103,14 @@ impl ServiceDirectory {
         socket: Option<&Path>,
         recover: impl FnOnce(Arc<ServiceDirectory>) -> Result<()>,
     ) -> Result<Arc<ServiceDirectory>> {
-        let found = open_root(path, options.trust())?;
+        let found = open_root(path, options.trust(), options.is_found)?;
         let settings =
             found.as_ref().map(|root| root.stat(SETTINGS).map_err(within(root, SETTINGS)));
         // A log that cannot be used is not made.
         if settings.transpose()?.flatten().is_none() {
+            if options.is_found {
+                return Err(LogError::NotFound(format!("there is no log in {}", path.display())));
+            }
             if let Some(nvram) = &options.nvram {
                 check_nvram(nvram, options.durability)?;
             }

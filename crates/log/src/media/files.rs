@@ -33,9 +33,10 @@ pub(crate) fn reserve(folder: &Folder, name: &str, file: &File, len_bytes: u64) 
     reserved.map_err(|e| within(folder, name)(e.into()))
 }
 
-/// The log's directory at `path`; `None`: there is none.
-pub(crate) fn open_root(path: &Path, trust: Trust) -> Result<Option<Folder>> {
-    match Folder::open(path, trust) {
+/// The log's directory at `path`; `None`: there is none. `is_found`: a file of a user names it.
+pub(crate) fn open_root(path: &Path, trust: Trust, is_found: bool) -> Result<Option<Folder>> {
+    let open = if is_found { Folder::found } else { Folder::open };
+    match open(path, trust) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         opened => opened.map(Some).map_err(at(path)),
     }

@@ -14,7 +14,7 @@ use onejournal_testing::{test_name, tier};
 use zerocopy::IntoBytes;
 
 use super::{Server, ServerOptions};
-use crate::client::receive_answer;
+use crate::client::{Patience, receive_answer};
 use crate::format::chunk;
 use crate::format::record::Identity;
 use crate::test_directory::TestDirectory;
@@ -48,7 +48,8 @@ impl Raw {
 
     fn ask(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>)> {
         transport::send(&self.0, request.encode().as_bytes(), &[]).expect("send");
-        let (reply, files) = receive_answer(&self.0, request.kind).expect("an answer");
+        let received = receive_answer(&self.0, request.kind, Patience::default());
+        let (reply, files) = received.expect("an answer");
         Ok((accepted(reply)?, files))
     }
 }
@@ -390,7 +391,8 @@ fn regression_a_client_that_reads_no_answer_is_given_no_descriptors() {
         assert!(sent < 10_000, "it goes on for ever");
     }
     // The first error may say that it was closed before all requests were received.
-    let answers = (0..4).filter(|_| receive_answer(&lane.raw.0, Kind::Allocate).is_ok()).count();
+    let receive = || receive_answer(&lane.raw.0, Kind::Allocate, Patience::default());
+    let answers = (0..4).filter(|_| receive().is_ok()).count();
     assert!(answers <= 1, "{answers} of {sent} requests");
     let log = Log::connect(test_dir.socket()).expect("connect");
     Innocent::new(&log, "innocent").go_on();

@@ -26,11 +26,17 @@ pub(crate) fn socket() -> io::Result<OwnedFd> {
 /// for the other end.
 pub(crate) fn connect(path: &Path, patience: Duration) -> io::Result<OwnedFd> {
     let socket = socket()?;
-    for side in [Timeout::Recv, Timeout::Send] {
-        set_socket_timeout(&socket, side, Some(patience))?;
-    }
+    wait_at_most(&socket, patience)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
+}
+
+/// Bounds each wait for the other end of a connection from now on.
+pub(crate) fn wait_at_most(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
+    for side in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(socket, side, Some(patience))?;
+    }
+    Ok(())
 }
 
 /// Sends a message.

@@ -234,3 +234,33 @@ fn regression_a_users_log_does_not_have_root_make_a_directory_anywhere() {
     assert!(refused.contains("permission denied for user 65534"), "{refused}");
     assert_eq!(std::fs::read_dir(victim.path()).expect("directory").count(), 0);
 }
+
+/// Files of a log name its memory and its NVRAM, and a user writes these files. The paths lead
+/// through a link that another user made, and can lead elsewhere at any moment.
+#[test]
+fn regression_paths_in_a_logs_files_lead_through_no_link_of_another_user() {
+    use std::os::unix::fs::{lchown, symlink};
+    const OTHER: u32 = 65_534;
+    if !is_root() {
+        return;
+    }
+    for (is_nvram, file, name) in
+        [(false, "incarnation", "memory"), (true, "service.json", "nvram")]
+    {
+        let test_dir = TestDirectory::new(is_nvram);
+        drop(Log::open(test_dir.log(), &test_dir.options()).expect("made"));
+        let (link, path) = (test_dir.root.path().join("link"), test_dir.log().join(file));
+        symlink(test_dir.memory.path(), &link).expect("link");
+        let text = std::fs::read_to_string(&path).expect("there");
+        let mut named: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let before = PathBuf::from(named[name].as_str().expect("a path"));
+        named[name] = link.join(before.file_name().expect("a name")).display().to_string().into();
+        std::fs::write(&path, named.to_string()).expect("written by its owner");
+        let options = Options { nvram: None, durability: None, ..test_dir.options() };
+        Log::open(test_dir.log(), &options).map(drop).expect("a link of its owner");
+        lchown(&link, Some(OTHER), None).expect("given");
+        let refused = Log::open(test_dir.log(), &options).map(drop).expect_err("refused");
+        let refused = refused.to_string();
+        assert!(refused.contains("link is a symbolic link of user 65534"), "{file}: {refused}");
+    }
+}

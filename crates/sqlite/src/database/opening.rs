@@ -165,7 +165,7 @@ impl Database {
         let verdict = self.judge(&attribute, file, log.as_deref(), is_empty)?;
         let left = |log: &Arc<Log>, name: &str, settings: &Settings, then| -> Result<_, Failure> {
             let Some(stream) = log.existing_stream(name)? else { return Ok(self.nothing()) };
-            let service = (log.clone(), Stream::new(stream, self.stamp()?));
+            let service = (log.clone(), self.stream(stream, self.stamp()?));
             Ok(Found::Left(Left { service, settings: settings.clone(), then }))
         };
         match (verdict, log) {
@@ -177,7 +177,7 @@ impl Database {
                 left(&log, &name, &self.settings, Then::Remove)
             }
             (Verdict::Elsewhere(binding), _) => {
-                let settings = self.settings.elsewhere(&binding.directory);
+                let settings = self.log_of(&binding);
                 left(&logs::open_log(&settings)?, &binding.stream, &settings, Then::Close)
             }
             (Verdict::LogRemoved(directory), _) => {
@@ -206,7 +206,7 @@ impl Database {
     /// lack.
     fn tell_of_original(&self, attribute: &Attribute, log: &Log) -> Result<(), Failure> {
         let Attribute::Binding(binding) = attribute else { return Ok(()) };
-        if binding.log == log.uuid() && holds_anything(log, &binding.stream)? {
+        if binding.log == log.uuid() && self.holds_anything(log, &binding.stream)? {
             let text = format!(
                 "{}: it is a copy of another file, whose last commits may be only in the log {}, \
                  in the stream {}. To have them in the copy, close the original before copying it",
@@ -274,10 +274,10 @@ impl Database {
         if self.place_of(binding) != Place::There {
             return plain();
         }
-        let settings = self.settings.elsewhere(&binding.directory);
+        let settings = self.log_of(binding);
         let log = logs::open_log(&settings)?;
         let Some(stream) = log.existing_stream(&binding.stream)? else { return plain() };
-        let service = (log, Stream::new(stream, self.stamp()?));
+        let service = (log, self.stream(stream, self.stamp()?));
         Ok(Found::Left(Left { service, settings, then: Then::Keep }))
     }
 
@@ -312,7 +312,7 @@ impl Database {
                     // not.
                 } else if !is_empty
                     && copied_from.iter().any(is_copied)
-                    && holds_anything(log, name)?
+                    && self.holds_anything(log, name)?
                 {
                     copied.push(name.to_owned());
                 }
@@ -333,11 +333,16 @@ impl Database {
         }))
     }
 
+    /// The settings for the log that an attribute names.
+    fn log_of(&self, binding: &Binding) -> Settings {
+        self.settings.elsewhere(&binding.directory, &self.path)
+    }
+
     /// Where the log of a binding is.
     fn place_of(&self, binding: &Binding) -> Place {
-        let there = self.settings.elsewhere(&binding.directory);
+        let there = self.log_of(binding);
         if there.is_socket() {
-            return if there.directory.exists() { Place::There } else { Place::Nowhere };
+            return if there.is_there() { Place::There } else { Place::Nowhere };
         }
         match there.uuid() {
             Ok(uuid) if uuid == binding.log => return Place::There,
@@ -355,15 +360,28 @@ impl Database {
         Stamp::of(&self.path, &self.file)
     }
 
+    /// A stream of a log, for this database.
+    fn stream(&self, stream: log::Stream, stamp: Stamp) -> Stream {
+        Stream::new(stream, stamp).of_user(self.settings.owner.is_some())
+    }
+
+    /// Whether a stream has transactions that its database may lack, also after a restart of the
+    /// machine.
+    fn holds_anything(&self, log: &Log, name: &str) -> Result<bool, Failure> {
+        let Some(stream) = log.existing_stream(name)? else { return Ok(false) };
+        let stream = self.stream(stream, Stamp::default());
+        Ok(holds_records(&stream)? || !matches!(read_live(&stream)?, Contents::Nothing))
+    }
+
     /// The stream `name` of this log, which is the database's.
     fn same(&self, log: &Arc<Log>, name: &str) -> Result<Found, Failure> {
         let Some(stream) = log.existing_stream(name)? else { return Ok(self.nothing()) };
         let stamp = self.stamp()?;
-        let service = (log.clone(), Stream::new(stream, stamp));
+        let service = (log.clone(), self.stream(stream, stamp));
         let left = Stamp::read(&service.1.header()?);
         let is_here = left.is_same_file(&stamp) && left.is_same_place(&stamp);
         let is_alone = is_here && self.file.name_count <= 1 || faults::is(Fault::TrustsStamps);
-        if !is_alone && holds_anything(log, name)? {
+        if !is_alone && self.holds_anything(log, name)? {
             let then = if left.is_same_file(&stamp) { Then::Close } else { Then::Keep };
             return Ok(Found::Left(Left { service, settings: self.settings.clone(), then }));
         }
@@ -386,7 +404,7 @@ impl Database {
     fn bind_file(&self, file: u128) -> Result<Found, Failure> {
         let log = logs::open_log(&self.settings)?;
         let name = self.new_name(&log, file)?;
-        let stream = Stream::new(log.stream(&name)?, self.stamp()?);
+        let stream = self.stream(log.stream(&name)?, self.stamp()?);
         match self.write_attribute(file, &log, &stream) {
             Ok(()) => Ok(Found::Open((log, stream))),
             Err(why) => Ok(Found::Plain(format!("its attribute cannot be written: {why}"))),
@@ -425,7 +443,7 @@ impl Database {
         let first = names::of_file(&self.path, log.uuid(), file);
         let all = log.stream_names()?;
         for other in all.iter().map(|name| name.as_str()).filter(is_other) {
-            if other != first && holds_anything(log, other)? {
+            if other != first && self.holds_anything(log, other)? {
                 let text = format!(
                     "{}: the log {} has commits of another file of this name, in the stream \
                      {other}: onejournal log cat shows it; if that file is gone for good, \
@@ -447,12 +465,4 @@ impl Database {
 /// Whether the attribute was written for this file.
 fn is_own(attribute: &Attribute, file: u128) -> bool {
     matches!(attribute, Attribute::Binding(it) if it.file == file)
-}
-
-/// Whether a stream has transactions that its database may lack, also after a restart of the
-/// machine.
-fn holds_anything(log: &Log, name: &str) -> Result<bool, Failure> {
-    let Some(stream) = log.existing_stream(name)? else { return Ok(false) };
-    let stream = Stream::new(stream, Stamp::default());
-    Ok(holds_records(&stream)? || !matches!(read_live(&stream)?, Contents::Nothing))
 }

@@ -12,6 +12,11 @@ use crate::stream::header::SharedHeader;
 use crate::stream::lease::find_header;
 use crate::stream::stamped::Stream;
 
+/// Most bytes of records that are kept of another user's stream. They are in memory uncompressed.
+/// The extension begins anew after 32 MiB of frames, or 64 MiB of transactions of pages, but a user
+/// may write more.
+const KEPT_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 512 << 20 };
+
 /// What the log holds for a database: frames of a WAL, or transactions of pages.
 pub struct Live {
     /// The newest base.
@@ -71,14 +76,32 @@ pub fn read_live(stream: &Stream) -> Result<Contents, Failure> {
     }
 }
 
+/// Memory that a record takes which is kept.
+fn record_bytes(bytes: &[u8]) -> usize {
+    bytes.len() + size_of::<(Lsn, FramesHead, Vec<u8>)>()
+}
+
+fn too_much() -> Failure {
+    Failure::CannotOpen(format!(
+        "the log has more than {} MiB for this database, which belongs to another user: open it as \
+         that user, for whom there is no limit",
+        KEPT_BYTES_MAX >> 20
+    ))
+}
+
 /// As [`read_live`], but damage is an error.
 fn read_records(stream: &Stream) -> Result<Option<Live>, Failure> {
     let mut live: Option<Live> = None;
     let mut batches: Vec<(Lsn, Head, Vec<u8>)> = Vec::new();
+    let mut kept_bytes = 0;
     for record in stream.read_from(stream.head())? {
         let record = record?;
+        if kept_bytes > KEPT_BYTES_MAX && stream.is_others() {
+            return Err(too_much());
+        }
         match Record::parse(&record.payload)? {
             Record::Base(base) => {
+                kept_bytes = 0;
                 batches.clear();
                 live = Some(Live { base, frames: Vec::new(), batches: Vec::new() });
             }
@@ -93,6 +116,7 @@ fn read_records(stream: &Stream) -> Result<Option<Live>, Failure> {
                 while live.frames.last().is_some_and(|(last, _)| last.first >= head.first) {
                     live.frames.pop();
                 }
+                kept_bytes += record_bytes(&bytes);
                 live.frames.push((head, bytes));
             }
             Record::Pages(head, bytes) => {
@@ -102,6 +126,7 @@ fn read_records(stream: &Stream) -> Result<Option<Live>, Failure> {
                 }
                 // Before the first base: it may have been given back because of a record that
                 // follows.
+                kept_bytes += record_bytes(&bytes);
                 batches.push((record.lsn, head, bytes));
             }
             // All that it voids was given back.
@@ -112,6 +137,7 @@ fn read_records(stream: &Stream) -> Result<Option<Live>, Failure> {
                     return Err(Failure::Damaged(text.into()));
                 }
                 batches.retain(|(lsn, ..)| lsn.0 >= upto);
+                kept_bytes = batches.iter().map(|(.., bytes)| record_bytes(bytes)).sum();
                 live.get_or_insert_with(Live::closed);
             }
         }
@@ -124,4 +150,40 @@ fn read_records(stream: &Stream) -> Result<Option<Live>, Failure> {
         live.batches = batches.into_iter().map(|(_, head, bytes)| (head, bytes)).collect();
     }
     Ok(live.filter(|live| live.base.kind != Kind::Closed || !live.batches.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::base::encode_base;
+    use crate::format::pages::Writer;
+    use crate::stream::stamp::Stamp;
+
+    #[test]
+    fn regression_what_is_kept_of_another_users_stream_is_bounded() {
+        let home = tempfile::tempdir_in("/dev/shm").expect("directory");
+        let memory = home.path().join("memory");
+        let options = log::Options { memory, ..log::Options::default() };
+        let log = log::Log::open(home.path().join("log"), &options).expect("open");
+        let stream = Stream::new(log.stream("s").expect("stream"), Stamp::default());
+        let head = Head {
+            page_bytes: 65536,
+            counter_before: 1,
+            counter_after: 2,
+            pages_before: 1,
+            pages_after: 1,
+        };
+        let mut transaction = Writer::new(&head);
+        transaction.push(1, None, &[7; 65536]);
+        let transaction = transaction.finish();
+        stream.append(&encode_base(&Base::closed())).expect("appended");
+        for count in 1..=4 {
+            let lsn = stream.append(&transaction).expect("appended");
+            stream.sync(lsn).expect("synced");
+            let Ok(Contents::Live(live)) = read_live(&stream) else { panic!("{count}") };
+            assert_eq!(live.batches.len(), count, "an own one has no limit");
+        }
+        let refused = read_live(&stream.clone().of_user(true)).err().expect("refused").to_string();
+        assert!(refused.contains("belongs to another user: open it as that user"), "{refused}");
+    }
 }

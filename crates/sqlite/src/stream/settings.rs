@@ -22,6 +22,8 @@ pub struct Settings {
     /// The log's directory, or the socket of the daemon that serves it.
     pub directory: PathBuf,
     is_socket: bool,
+    /// Whether the attribute of the database names the log, and neither URI nor environment do.
+    pub is_found: bool,
     /// Whether the URI or the environment names the log.
     pub is_named: bool,
     nvram: Option<PathBuf>,
@@ -86,6 +88,7 @@ impl Settings {
         let settings = Settings {
             directory,
             is_socket,
+            is_found: false,
             is_named,
             nvram,
             durability,
@@ -103,22 +106,31 @@ impl Settings {
         path.parent().unwrap_or(Path::new("/")).join(DIRECTORY)
     }
 
-    /// The same settings for another log that exists, at `directory`.
-    pub fn elsewhere(&self, directory: &Path) -> Settings {
+    /// The same settings for another log that exists, at `directory`, as the attribute of the
+    /// database at `path` says.
+    pub fn elsewhere(&self, directory: &Path, path: &Path) -> Settings {
         let is_socket = log::names_socket(directory);
         let (nvram, durability) = (None, None);
         let directory = directory.to_owned();
-        Settings { directory, is_socket, is_named: true, nvram, durability, ..self.clone() }
+        // A program that names the database names the directory beside it, too.
+        let (is_found, is_named) = (directory != Settings::beside(path), true);
+        Settings { directory, is_socket, is_found, is_named, nvram, durability, ..self.clone() }
     }
 
-    /// The UUID of the log, if its directory is there and this user can look. With a daemon, this
-    /// is an error.
+    /// Whether something is where an attribute says that the log is.
+    pub fn is_there(&self) -> bool {
+        self.trust().find(&self.directory).is_ok()
+    }
+
+    /// The UUID of a log that an attribute names, if its directory is there and this user can look.
+    /// With a daemon, this is an error.
     pub fn uuid(&self) -> Result<String, Failure> {
         let user = self.owner.unwrap_or_else(|| {
             let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
             (uid.as_raw(), gid.as_raw())
         });
-        Ok(log::Look::at(&self.directory, user)?.uuid)
+        let look = if self.is_found { log::Look::found } else { log::Look::at };
+        Ok(look(&self.directory, user)?.uuid)
     }
 
     /// The names of the log's streams, without opening it. Refuses a log that another user could
@@ -218,6 +230,7 @@ pub(crate) fn options(settings: &Settings) -> Options {
         nvram: settings.nvram.clone(),
         durability: settings.durability,
         owner: settings.owner,
+        is_found: settings.is_found,
         group_bytes: GROUP_BYTES,
         ..Options::default()
     };

@@ -13,12 +13,24 @@ use crate::stream::stamp::Stamp;
 pub struct Stream {
     stream: log::Stream,
     stamp: Stamp,
+    /// Whether another user may have written its records.
+    is_others: bool,
 }
 
 impl Stream {
     /// A stream of a database.
     pub fn new(stream: log::Stream, stamp: Stamp) -> Stream {
-        Stream { stream, stamp }
+        Stream { stream, stamp, is_others: false }
+    }
+
+    /// The same for the database of another user, if `is_others`.
+    pub fn of_user(self, is_others: bool) -> Stream {
+        Stream { is_others, ..self }
+    }
+
+    /// Whether another user may have written its records.
+    pub fn is_others(&self) -> bool {
+        self.is_others
     }
 
     /// Appends a record.
