@@ -37,6 +37,9 @@ pub(crate) trait LogBackend: Send + Sync {
         is_new: bool,
     ) -> Result<Option<Arc<dyn StreamBackend>>>;
 
+    /// See [`Log::stream_owner`](crate::Log::stream_owner).
+    fn stream_owner(&self, name: &StreamName) -> Result<Option<u32>>;
+
     /// The names of the streams that this user may open, sorted.
     fn stream_names(&self) -> Result<Vec<StreamName>>;
 

@@ -90,6 +90,12 @@ impl Log {
         self.open_stream(name, true)?.ok_or_else(none)
     }
 
+    /// The user to whom the stream `name` belongs, if there is one: the user who made it. All that
+    /// is in the directory of a user other than root belongs to that user, who can write it.
+    pub fn stream_owner(&self, name: &str) -> Result<Option<u32>> {
+        self.backend.get()?.stream_owner(&name.parse()?)
+    }
+
     /// Opens the stream `name` if there is one.
     pub fn existing_stream(&self, name: &str) -> Result<Option<Stream>> {
         self.open_stream(name, false)

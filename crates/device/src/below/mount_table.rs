@@ -46,6 +46,11 @@ impl MountEntry {
         self.option("user_id")?.to_str()?.parse().ok()
     }
 
+    /// The group of that user, as the kernel says of a FUSE file system.
+    pub(crate) fn group(&self) -> Option<u32> {
+        self.option("group_id")?.to_str()?.parse().ok()
+    }
+
     /// Whether one of these users mounted it. Every user can mount a server that names any source,
     /// also a path below a file system that never answers. In the table of a process in a user
     /// namespace, the user may be a number of that namespace.
@@ -163,6 +168,7 @@ mod tests {
         assert_eq!((found[3].device, found[3].dir.as_path()), ((7, 8), Path::new("/a b")));
         assert_eq!(found[3].device_number(), rustix::fs::makedev(7, 8));
         assert_eq!((found[3].user(), found[1].user()), (Some(7), None));
+        assert_eq!((found[3].group(), found[1].group()), (Some(8), None));
         assert!(found[3].is_of(&[0, 7]) && !found[3].is_of(&[0]) && !found[1].is_of(&[0]));
         let option = |name| found[4].option(name);
         assert_eq!(option("upperdir").expect("it has one"), Path::new("/u, "));

@@ -8,7 +8,7 @@ pub(crate) mod found;
 pub(crate) mod fuse;
 pub(crate) mod parent;
 pub(crate) mod range_write;
-mod servers;
+pub(crate) mod servers;
 pub(crate) mod trust;
 pub(crate) mod trusted_file;
 pub(crate) mod virtual_attribute;

@@ -11,10 +11,12 @@ use std::io::{self, Error, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstatfs, open, openat, openat2};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::below::mount_table::mount_of;
+use crate::files::fuse::is_fuse;
 use crate::files::trust::Trust;
 
 impl Trust {
@@ -41,6 +43,18 @@ impl Trust {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         open(path, flags, Mode::empty()).is_ok_and(|opened| self.check_server(opened).is_err())
     }
+}
+
+/// User and group of the process that serves the file system of an open file, if that is a user
+/// other than root and the own one: what the file system says of users is the word of that user.
+pub fn server_of(opened: impl AsFd) -> Option<(u32, u32)> {
+    // A server may answer this with an error.
+    if fstatfs(&opened).is_ok_and(|found| !is_fuse(&found)) {
+        return None;
+    }
+    let mount = mount_of(opened)?;
+    let user = mount.user().filter(|user| ![0, geteuid().as_raw()].contains(user))?;
+    Some((user, mount.group().unwrap_or(user)))
 }
 
 /// Opens `name` in a directory. `EXDEV` if something is mounted there, which a user may have done
@@ -117,6 +131,10 @@ mod tests {
         assert!(refusal(Folder::open_or_make(&at("theirs"), 0o700, us)).contains(served));
         assert!(refusal(Folder::open(&at("theirs"), both)).contains("not connected"));
         assert!(refusal(Folder::open(&at("ours"), us)).contains("not connected"));
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let server = |name: &str| server_of(open(at(name), flags, Mode::empty()).expect("there"));
+        assert_eq!(server("theirs"), Some((OTHER, OTHER)));
+        assert_eq!((server("ours"), server("")), (None, None));
         // A path that a file of that user names.
         for name in ["theirs", "theirs/log"] {
             assert!(refusal(Folder::found(&at(name), both)).contains(served), "{name}");

@@ -189,7 +189,7 @@ fn reach(
         let users: Vec<String> = owners.iter().map(ToString::to_string).collect();
         Err(Unanswered::Wrong(format!(
             "{what}. The path was found in a file, so only a daemon of user {} is asked there. If \
-             you trust another one, name its socket (log=SOCKET in the URI)",
+             you trust another one, open it once by the name of its socket (log=SOCKET in the URI)",
             users.join(" or ")
         )))
     };

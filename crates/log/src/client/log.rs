@@ -13,7 +13,7 @@ use super::connection::{Client, ConnectOptions, OpenBackend};
 use super::stream::RemoteStream;
 use crate::backend::{LogBackend, StreamBackend};
 use crate::types::RecordBatch;
-use crate::wire::protocol::{Kind, Request, parse_records};
+use crate::wire::protocol::{Kind, Reply, Request, parse_records};
 use crate::{LogError, LogStat, Lsn, Result, StreamName, clock};
 
 /// A log that a daemon serves.
@@ -42,15 +42,20 @@ pub(crate) fn connect(
 }
 
 impl RemoteLog {
-    /// The daemon's stream `name`. `None`: there is none, and `is_new` says not to make one.
-    fn remote_stream(&self, name: &StreamName, is_new: bool) -> Result<Option<Arc<RemoteStream>>> {
+    /// Number and owner of the daemon's stream `name`. `None`: there is none, and `is_new` says not
+    /// to make one.
+    fn open(&self, name: &StreamName, is_new: bool) -> Result<Option<Reply>> {
         let count = u32::from(is_new);
         let request = Request { name: name.to_string(), count, ..Request::new(Kind::Open) };
-        let reply = match self.client.call(&request) {
-            Ok((reply, _)) => reply,
-            Err(LogError::NotFound(_)) if !is_new => return Ok(None),
-            Err(e) => return Err(e),
-        };
+        match self.client.call(&request) {
+            Ok((reply, _)) => Ok(Some(reply)),
+            Err(LogError::NotFound(_)) if !is_new => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn remote_stream(&self, name: &StreamName, is_new: bool) -> Result<Option<Arc<RemoteStream>>> {
+        let Some(reply) = self.open(name, is_new)? else { return Ok(None) };
         let id = u32::try_from(reply.values[0])
             .map_err(|_| LogError::Daemon("a stream without a number".into()))?;
         let mut streams = self.streams.lock();
@@ -136,6 +141,16 @@ impl LogBackend for RemoteLog {
             Ok(stream.map(|stream| stream as Arc<dyn StreamBackend>))
         };
         self.client.either(remote, |log| log.open_stream(name, is_new))
+    }
+
+    fn stream_owner(&self, name: &StreamName) -> Result<Option<u32>> {
+        let remote = || {
+            let opened = self.open(name, false)?;
+            let owner = opened.map(|reply| u32::try_from(reply.values[1]));
+            let none = |_| LogError::Daemon("a stream whose owner is no user".into());
+            owner.transpose().map_err(none)
+        };
+        self.client.either(remote, |log| log.stream_owner(name))
     }
 
     fn stream_names(&self) -> Result<Vec<StreamName>> {

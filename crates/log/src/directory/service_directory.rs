@@ -134,6 +134,11 @@ impl ServiceDirectory {
         self.root.path()
     }
 
+    /// The user to whom the directory belongs.
+    pub(crate) fn owner(&self) -> u32 {
+        self.root.owner()
+    }
+
     fn join_root(
         root: &Folder,
         options: &Options,

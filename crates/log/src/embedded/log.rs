@@ -103,6 +103,12 @@ impl LogBackend for EmbeddedLog {
         })
     }
 
+    fn stream_owner(&self, name: &StreamName) -> Result<Option<u32>> {
+        let owner = self.membership.now().directory.owner();
+        let meta = self.membership.run(|now| now.service.host.stream(name))?;
+        Ok(meta.map(|meta| if owner == 0 { meta.uid } else { owner }))
+    }
+
     fn stream_names(&self) -> Result<Vec<StreamName>> {
         let streams = self.membership.run(|now| now.service.host.streams())?;
         let mut names: Vec<_> = streams.into_iter().map(|(name, _)| name).collect();

@@ -143,7 +143,7 @@ impl RequestHandler {
         };
         check(&name, &meta, peer, Wish::Know)?;
         self.service.lane(&name, &meta)?;
-        Ok((Reply::of(&[u64::from(meta.id)]), Vec::new()))
+        Ok((Reply::of(&[u64::from(meta.id), u64::from(meta.uid)]), Vec::new()))
     }
 
     fn lease(&self, peer: &Peer, lane: &Arc<Lane>) -> Result<Answer> {

@@ -75,7 +75,8 @@ pub fn file_at(path: &Path, main: Real) -> Result<FileId, Failure> {
     // A descriptor of this kind has no part in POSIX locks.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
-    let file = match is_on_volume(path) {
+    // Another user's server may claim to be a volume, and the file to be any file.
+    let file = match is_on_volume(path) && device::server_of(&found).is_none() {
         true => FileId::on_volume(&found),
         false => FileId::of(&found),
     };
@@ -276,6 +277,10 @@ impl Database {
         }
         let settings = self.log_of(binding);
         let log = logs::open_log(&settings)?;
+        // The attribute may name any file, and so any stream.
+        if !self.is_owners(&log, &binding.stream)? {
+            return plain();
+        }
         let Some(stream) = log.existing_stream(&binding.stream)? else { return plain() };
         let service = (log, self.stream(stream, self.stamp()?));
         Ok(Found::Left(Left { service, settings, then: Then::Keep }))
@@ -299,6 +304,12 @@ impl Database {
     ) -> Result<Verdict, Failure> {
         let (mut named, mut copied) = (Vec::new(), Vec::new());
         let copied_from = log.map_or(&[][..], Log::copied_from);
+        let is_owners = match (log, attribute) {
+            (Some(log), Attribute::Binding(it)) if copied_from.contains(&it.log) => {
+                self.is_owners(log, &it.stream)?
+            }
+            _ => false,
+        };
         if let (false, Some(log)) = (is_own(attribute, file), log) {
             let all = log.stream_names()?;
             let all = all.iter().map(|name| name.as_str()).filter(|name| names::is_of_file(name));
@@ -312,6 +323,7 @@ impl Database {
                     // not.
                 } else if !is_empty
                     && copied_from.iter().any(is_copied)
+                    && self.is_owners(log, name)?
                     && self.holds_anything(log, name)?
                 {
                     copied.push(name.to_owned());
@@ -328,6 +340,7 @@ impl Database {
             copied_from,
             named: &named,
             copied: &copied,
+            is_owners,
             has_stream: &has_stream,
             place: &|binding| self.place_of(binding),
         }))
@@ -336,6 +349,13 @@ impl Database {
     /// The settings for the log that an attribute names.
     fn log_of(&self, binding: &Binding) -> Settings {
         self.settings.elsewhere(&binding.directory, &self.path)
+    }
+
+    /// Whether a stream belongs to the owner of the database.
+    fn is_owners(&self, log: &Log, name: &str) -> Result<bool, Failure> {
+        let own = || rustix::process::geteuid().as_raw();
+        let owner = self.settings.owner.map_or_else(own, |(uid, _)| uid);
+        Ok(log.stream_owner(name)? == Some(owner))
     }
 
     /// Where the log of a binding is.

@@ -10,7 +10,9 @@
 //! DIRECTORY             where the log was: directory, or a daemon's socket; the rest of the value
 //! ```
 //!
-//! A copy of a database may carry the attribute of the original. FILE tells it.
+//! A copy of a database may carry the attribute of the original. FILE tells it. Every user who may
+//! write the database may write the attribute. So STREAM is believed only if it is the name of the
+//! stream of FILE in LOG (`names`): another file's stream is never this one's.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -19,6 +21,8 @@ use std::path::{Path, PathBuf};
 use device::{FileId, with_own_descriptors};
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
+
+use crate::stream::names;
 
 /// Name of the attribute.
 const ATTRIBUTE: &str = "user.onejournal";
@@ -57,10 +61,25 @@ impl Attribute {
         match rustix::fs::getxattr(path, ATTRIBUTE, value.as_mut_slice()) {
             Ok(len_bytes) => {
                 let unknown = || Attribute::Unknown("it is of another version".into());
-                Binding::parse(&value[..len_bytes]).map_or_else(unknown, Attribute::Binding)
+                Binding::parse(&value[..len_bytes]).map_or_else(unknown, Attribute::of)
             }
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Attribute::None,
             Err(errno) => Attribute::Unknown(errno.to_string()),
+        }
+    }
+}
+
+impl Attribute {
+    /// The attribute that names this stream.
+    fn of(binding: Binding) -> Attribute {
+        match names::is_name_of(&binding.log, binding.file, &binding.stream) {
+            true => Attribute::Binding(binding),
+            false => Attribute::Unknown(format!(
+                "it names the stream {}, which is not that of the file it was made for. Another \
+                 user may have written it: remove it (setfattr -x {ATTRIBUTE}), and the name of \
+                 the stream finds the stream",
+                binding.stream
+            )),
         }
     }
 }
@@ -134,7 +153,8 @@ mod tests {
     use super::*;
 
     fn binding(directory: &str) -> Binding {
-        let (log, stream) = ("a".repeat(32), "db-a.db-0".to_owned());
+        let log = "a".repeat(32);
+        let stream = names::of_file(Path::new("a.db"), &log, 7);
         Binding { log, file: 7, stream, directory: directory.into() }
     }
 
@@ -158,8 +178,22 @@ mod tests {
     }
 
     #[test]
+    fn regression_a_stream_of_another_file_is_not_believed() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        let id = FileId::of(&file).expect("told");
+        let good = binding("/a");
+        for (log, of) in [(good.log.as_str(), 8 << 64), ("bbbbbbbb", 7)] {
+            let stream = names::of_file(Path::new("a.db"), log, of);
+            Binding { stream, ..good.clone() }.write(file.path(), &id).expect("written");
+            let Attribute::Unknown(why) = Attribute::read(file.path()) else { panic!("{of}") };
+            assert!(why.contains("not that of the file") && why.contains("setfattr -x"), "{why}");
+        }
+    }
+
+    #[test]
     fn golden_bytes() {
-        let golden = format!("1\n{}\n{:032x}\ndb-a.db-0\n/a/b", "a".repeat(32), 7);
+        let (log, id) = ("a".repeat(32), format!("{:032x}", 7));
+        let golden = format!("1\n{log}\n{id}\ndb-a.db-aaaaaaaa-{id}\n/a/b");
         assert_eq!(binding("/a/b").to_bytes(), golden.as_bytes());
         for wrong in [&b"2\na\n7\ns\n/d"[..], b"1\na\n7\ns", b"1\na\nx\ns\n/d", b"", b"1"] {
             assert_eq!(Binding::parse(wrong), None);

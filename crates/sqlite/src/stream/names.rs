@@ -38,6 +38,16 @@ pub fn of_file(path: &Path, log: &str, id: u128) -> String {
     format!("db-{}{}", plain(path), ending(log, id))
 }
 
+/// Whether `name` is that of the stream of the file `id` in this log. The last half of the ID is
+/// another one in the name of a stream that was made beside that of a block-level copy.
+pub fn is_name_of(log: &str, id: u128, name: &str) -> bool {
+    let Some((rest, digits)) = name.rsplit_once('-').filter(|_| is_of_file(name)) else {
+        return false;
+    };
+    let named = u128::from_str_radix(digits, 16);
+    rest.ends_with(&format!("-{}", short(log))) && named.is_ok_and(|it| (it ^ id) >> 64 == 0)
+}
+
 /// What the names of all streams begin with that belong to a file of this file name.
 pub fn beginning(path: &Path, log: &str) -> String {
     format!("db-{}-{}-", plain(path), short(log))
@@ -70,6 +80,11 @@ mod tests {
         assert!(name.ends_with(&ending(log, 7)) && !name.ends_with(&ending(log, 8)));
         assert!(is_of(Path::new("/b/app.db"), 8, &name) && is_of(Path::new("/b.db"), 7, &name));
         assert!(!is_of(Path::new("/a/app"), 8, &name));
+        assert!(is_name_of(log, 7, &name) && is_name_of(log, 7 ^ 0x801, &name));
+        for (log, id) in [(log, 7 ^ 1 << 64), ("1123", 7)] {
+            assert!(!is_name_of(log, id, &name), "{log} {id:x}");
+        }
+        assert!(!is_name_of(log, 7, &format!("{name}.doubt")) && !is_name_of(log, 7, "db"));
         assert!(is_of_file(&name) && !is_of_file(&format!("{name}.doubt")));
         let odd = of_file(Path::new(&format!("/a/ä b{}.db", "x".repeat(300))), log, u128::MAX);
         assert!(odd.starts_with("db-__b") && odd.parse::<log::StreamName>().is_ok(), "{odd}");

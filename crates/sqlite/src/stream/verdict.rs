@@ -36,8 +36,12 @@ pub struct Facts<'a> {
     pub copied_from: &'a [String],
     /// The names of the log's streams that belong to the file by their name.
     pub named: &'a [String],
-    /// The names of streams of a log that this one is a copy of, of a file of the same name.
+    /// The names of streams of a log that this one is a copy of, of a file of the same name. They
+    /// belong to the owner of the database.
     pub copied: &'a [String],
+    /// Whether the stream that the attribute names belongs to the owner of the database. The name
+    /// says only which file the stream is of, and a user may write the name of any file.
+    pub is_owners: bool,
     /// Whether the log has a stream of this name.
     pub has_stream: &'a dyn Fn(&str) -> bool,
     /// Where the log of a binding is.
@@ -67,21 +71,21 @@ pub enum Place {
 /// | | a log that lay beside the database and was removed | none; it is told |
 /// | | a log that this user may not read | unknown; it is told how to use it |
 /// | | any other log | unknown |
-/// | is another file's: this one is a copy | a stream of a log that this one is a copy of | the copied stream |
+/// | is another file's: this one is a copy | its owner's stream in a log that this one is a copy of | the copied stream |
 /// | | anything else | as if it were missing, but for copied streams |
 /// | is missing | one stream of this log has the file in its name | same |
 /// | | several have | unknown |
-/// | | one stream of a log that this one is a copy of has its file name | the copied stream |
+/// | | one stream of its owner in a copied log has its file name | the copied stream |
 /// | | several have | unknown |
 /// | | none has | none |
-/// | is of another version, or unreadable | | unknown |
+/// | is of another version, names another file's stream, or cannot be read | | unknown |
 pub fn judge(facts: &Facts<'_>) -> Verdict {
     match facts.attribute {
         Attribute::Unknown(why) => Verdict::Unknown(format!("its attribute: {why}")),
         Attribute::None => by_name(facts),
         Attribute::Binding(binding) if binding.file == facts.file => own(facts, binding),
         Attribute::Binding(binding) => {
-            let is_copied = facts.copied_from.contains(&binding.log);
+            let is_copied = facts.is_owners && facts.copied_from.contains(&binding.log);
             match is_copied && (facts.has_stream)(&binding.stream) {
                 true => Verdict::CopiedWithLog(binding.stream.clone()),
                 // The attribute may have been written over together with the content.
@@ -143,8 +147,18 @@ mod tests {
         Attribute::Binding(Binding { log, file, stream, directory: "/l".into() })
     }
 
-    /// The verdict if the log has a stream `there`.
+    /// The verdict if the log has a stream `there`, which belongs to the owner of the database.
     fn verdict(attribute: &Attribute, place: Place, named: &[&str], copied: &[&str]) -> Verdict {
+        verdict_if(true, attribute, place, named, copied)
+    }
+
+    fn verdict_if(
+        is_owners: bool,
+        attribute: &Attribute,
+        place: Place,
+        named: &[&str],
+        copied: &[&str],
+    ) -> Verdict {
         let owned =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         judge(&Facts {
@@ -154,6 +168,7 @@ mod tests {
             copied_from: &[FORMER.into()],
             named: &owned(named),
             copied: &owned(copied),
+            is_owners,
             has_stream: &|name| name == "there",
             place: &|_| place,
         })
@@ -192,6 +207,9 @@ mod tests {
         for (log, stream) in [(LOG, "there"), (LOG, "gone"), (FORMER, "gone"), ("other", "there")] {
             assert_eq!(of(log, stream), Verdict::Unbound, "{log} {stream}");
         }
+        let foreign = binding(8, FORMER, "there");
+        let of_another_user = verdict_if(false, &foreign, Place::There, &[], &[]);
+        assert_eq!(of_another_user, Verdict::Unbound);
         // A backup was copied over the file, with its attribute.
         let restored = verdict(&binding(8, LOG, "there"), Place::There, &["a"], &["b"]);
         assert_eq!(restored, Verdict::Same("a".into()));

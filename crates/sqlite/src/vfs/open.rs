@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::fs::{Mode, OFlags};
+
 use crate::batch::Connection;
 use crate::checkpoint;
 use crate::checkpoint::link::Link;
@@ -423,20 +425,26 @@ unsafe fn role_of(
     Ok(Role::Wal(Wal::new(database), main))
 }
 
-/// User and group of the database, if it belongs to another user. Checks that the path leads to
+/// User and group of the database, if it belongs to another user. On a file system that another
+/// user serves, it is that user's, whatever the file system says. Checks that the path leads to
 /// that file both before and after reading them.
 fn owner_of(path: &Path, main: Real) -> Result<Option<(u32, u32)>, Failure> {
-    use std::os::unix::fs::MetadataExt;
-    let found = std::fs::symlink_metadata(path);
-    let found = found.map_err(|e| Failure::CannotOpen(format!("{}: {e}", path.display())))?;
-    if found.uid() == rustix::process::geteuid().as_raw() {
+    let failed = |e: rustix::io::Errno| {
+        let e = std::io::Error::from(e);
+        Failure::CannotOpen(format!("{}: {e}", path.display()))
+    };
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+    let found = rustix::fs::fstat(&place).map_err(failed)?;
+    let (uid, gid) = device::server_of(&place).unwrap_or((found.st_uid, found.st_gid));
+    if uid == rustix::process::geteuid().as_raw() {
         return Ok(None);
     }
     if main.has_moved() {
         let why = "it was replaced while it was opened";
         return Err(Failure::CannotOpen(format!("{}: {why}", path.display())));
     }
-    Ok(Some((found.uid(), found.gid())))
+    Ok(Some((uid, gid)))
 }
 
 unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {

@@ -6,6 +6,7 @@
 #![allow(missing_docs)]
 
 mod anew;
+mod attributes;
 mod background;
 mod batch;
 mod checkpoints;
