@@ -217,11 +217,81 @@ fn regression_answers_of_a_forged_mount_do_not_reach_a_terminal() {
 /// `onejournal get-mode *` in a directory where another user makes files.
 #[test]
 fn regression_an_argument_that_is_refused_does_not_reach_a_terminal() {
-    let option = "--\u{9b}2J";
-    for arguments in [["get-mode", option], ["mount", option]] {
+    let option = "--\u{9b}2J\nforged";
+    for arguments in [["get-mode", option], ["mount", option], [option, "."]] {
         let ran = onejournal(arguments);
         assert_eq!(ran.code, Some(16), "{ran:?}");
-        assert!(ran.err.contains("--?2J") && is_harmless(&ran.err), "{ran:?}");
+        assert!(ran.err.contains("--?2J?forged") && is_harmless(&ran.err), "{ran:?}");
+        let is_line = |line: &str| line.trim_start().starts_with("forged");
+        assert!(!ran.err.lines().any(is_line), "{ran:?}");
+    }
+}
+
+/// A directory of another user may hold files with such names.
+#[test]
+fn regression_the_name_of_a_file_does_not_reach_a_terminal() {
+    const NAME: &str = "a\x1b]0;title\x07\u{9b}2J\nforged\u{202e}";
+    const SHOWN: &str = "a?]0;title??2J?forged?";
+    if !has_program("mke2fs") || !has_program("debugfs") {
+        return;
+    }
+    let place = scratch_dir();
+    let named = |extra: &str| text(&place.path().join(format!("{extra}{NAME}"))).to_owned();
+    let (image, journal, none) = (named(""), named("journal"), named("none"));
+    std::fs::create_dir(named("dir")).unwrap();
+    let dir = named("dir");
+    let option = format!("journal={none}");
+    let log = format!("{dir}/log");
+    for arguments in [
+        &["mkfs", &image][..],
+        &["mkfs", "--size", "16M", &image],
+        &["mkfs", "--size", "16M", &image],
+        &["mkfs", "--force", "--size", "20G", &image],
+        &["mkfs", "--force", "--size", "16M", &image],
+        &["mkfs", &dir],
+        &["fsck", &image],
+        &["fsck", "-n", &image],
+        &["fsck", "-p", &image],
+        &["fsck", "-y", "--journal-lost", &image],
+        &["fsck", &none],
+        &["fsck", &dir],
+        &["fsck", "--journal", &none, &image],
+        &["set-journal", &image, &none],
+        &["set-journal", "--journal-size", "4M", &image, &journal],
+        &["set-journal", &image, &image],
+        &["fsck", &image],
+        &["dump", &image],
+        &["set-journal", "--internal", &image],
+        &["dump", "--json", &image],
+        &["dump", &none],
+        &["mkfs", "--size", "16M", "--journal", &none, &image],
+        &["mount", &image, &none],
+        &["mount", "-o", &option, &image, &dir],
+        &["mount", &none, &dir],
+        &["umount", &dir],
+        &["umount", &image],
+        &["stat", &dir],
+        &["stat", &none],
+        &["get-mode", &dir],
+        &["set-mode", "auto", &none],
+        &["sync", &none],
+        &["probe", &none],
+        &["log", "ls", "--dir", &none],
+        &["log", "ls", "--socket", &none],
+        &["log", "cat", "--dir", &log, &none],
+        &["log", "permit", "--dir", &none, "--group", "0", "s"],
+        &["log", "gc", "--memory", &none],
+        &["logd", "--dir", &log, "--nvram", &none],
+        &["logd", "--dir", &none, "--listen", &image],
+    ] {
+        let ran = onejournal(arguments);
+        for out in [&ran.out, &ran.err] {
+            assert!(is_harmless(out), "{arguments:?}: {out:?}");
+            let is_line = |line: &str| line.trim_start().starts_with("forged");
+            assert!(!out.lines().any(is_line), "{arguments:?}: it has begun a line: {out:?}");
+        }
+        let is_shown = [&ran.out, &ran.err].iter().any(|out| out.contains(SHOWN));
+        assert!(is_shown || arguments[0] == "dump" || arguments[1] == "gc", "{ran:?}");
     }
 }
 

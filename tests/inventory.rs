@@ -241,3 +241,31 @@ fn another_user_sees_the_own_logs_only() {
     let shown = run(command.args(["ls", "--json"])).good();
     assert!(!shown.contains(text(&logd.dir())), "{shown}");
 }
+
+#[test]
+fn regression_a_user_with_many_logs_does_not_fill_the_list() {
+    const COUNT: usize = 300;
+    const KEPT_COUNT: usize = 256;
+    if !is_root() {
+        return;
+    }
+    let place = scratch_dir();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(place.path(), open).unwrap();
+    let Some(mut peer) = Peer::as_user(place.path(), OTHER_USER, OTHER_USER) else { return };
+    peer.good("kept = []");
+    for number in 0..COUNT {
+        peer.good(&format!("os.mkdir('{number}'); open('{number}/service.json', 'w').close()"));
+        peer.good(&format!("kept.append(os.open('{number}/daemon', os.O_CREAT | os.O_RDWR))"));
+        peer.good("fcntl.flock(kept[-1], fcntl.LOCK_EX)");
+    }
+    let listed = listed();
+    let is_there = |log: &&Value| log["dir"].as_str().unwrap().starts_with(text(place.path()));
+    let kept_count = listed["logs"].as_array().unwrap().iter().filter(is_there).count();
+    assert_eq!(kept_count, KEPT_COUNT);
+    assert!(listed["more_logs"].as_u64().unwrap() >= (COUNT - KEPT_COUNT) as u64);
+    for words in [&["ls"][..], &["top", "-b", "-n", "1"]] {
+        let shown = onejournal(words).good();
+        assert!(shown.contains(" more logs"), "{shown}");
+    }
+}

@@ -7,7 +7,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use log::{Log, Lsn};
-use onejournal_testing::ServiceDirectories;
+use onejournal_testing::{Need, ServiceDirectories, has_namespaces, has_program, skip};
+
+use crate::support::Peer;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_onejournal");
 
@@ -382,4 +384,46 @@ fn regression_bad_connections_do_not_fill_the_messages_of_the_daemon() {
     let (written, left_out) = (lines.count(), left_out.sum::<usize>());
     assert!(written < COUNT, "{written} lines: {messages}");
     assert_eq!(written + left_out, COUNT, "{messages}");
+}
+
+/// A shell's command that runs a program with another file of subordinate user numbers.
+const WITH_SUBUID: &str =
+    r#"mount --bind "$1" /etc/subuid && shift && exec "$@" --user-connections 2"#;
+
+#[test]
+fn regression_all_numbers_of_a_user_share_one_limit() {
+    use std::os::unix::fs::PermissionsExt;
+    if !has_namespaces() || !has_program("setpriv") {
+        return;
+    }
+    if !Path::new("/etc/subuid").exists() {
+        return skip(Need::OptionalProgram, "needs /etc/subuid");
+    }
+    let mut daemon = Daemon { directories: ServiceDirectories::new(), child: None };
+    let place = daemon.directories.root.path().to_owned();
+    let ranges = place.join("subuid");
+    std::fs::write(&ranges, "1000:100000:65536\n").expect("written");
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&place, open).expect("permissions");
+    let program = place.join("onejournal");
+    std::fs::copy(PROGRAM, &program).expect("copied");
+    let mut inside = Command::new("unshare");
+    inside.args(["-m", "--propagation", "private", "sh", "-c", WITH_SUBUID, "sh"]);
+    inside.arg(&ranges).arg(PROGRAM);
+    daemon.serve_with(inside);
+    let socket = daemon.directories.socket();
+    let Some(mut greedy) = Peer::as_user(&place, 100_000, 100_000) else { return };
+    let socket_text = socket.to_str().expect("text");
+    greedy.good(&format!(
+        "all = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]; \
+         [one.connect('{socket_text}') for one in all]"
+    ));
+    let can_connect = |uid: u32| {
+        let mut asked = Command::new("setpriv");
+        asked.args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".into()]);
+        let asked = asked.arg(&program).args(["log", "ls", "--socket"]).arg(&socket).output();
+        asked.expect("run").status.success()
+    };
+    // Another number of the same user, the user, and two other users.
+    assert_eq!([100_001, 1000, 1001, 200_000].map(can_connect), [false, false, true, true]);
 }

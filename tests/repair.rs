@@ -5,9 +5,10 @@ use crate::support;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 
 use onejournal_testing::has_namespaces;
-use support::{Loop, Scratch, check_clean, onejournal, system, text};
+use support::{Loop, ONEJOURNAL, Scratch, check_clean, onejournal, run, scratch_dir, system, text};
 
 /// Mounted before, with a file in it; closed.
 fn closed_volume() -> Option<Scratch> {
@@ -69,6 +70,29 @@ fn a_damaged_journal_inode_is_repaired() {
     onejournal(["mount", text(&image), text(&dir)]).good();
     assert_eq!(fs::read(dir.join("kept")).unwrap(), b"kept");
     onejournal(["umount", text(&dir)]).good();
+}
+
+/// What e2fsck changes is kept in a directory that has room for two blocks.
+#[test]
+fn regression_a_repair_that_finds_no_room_changes_nothing() {
+    if !has_namespaces() {
+        return;
+    }
+    let Some(scratch) = closed_volume() else { return };
+    let image = scratch.image();
+    damage(&image, "clri <2>");
+    let before = fs::read(&image).unwrap();
+    let temporary = scratch_dir();
+    let script = r#"mount -t tmpfs -o size=16k none "$TMPDIR" && exec "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-c", script, "sh", ONEJOURNAL]);
+    command.args(["fsck", "-y", text(&image)]).env("TMPDIR", temporary.path());
+    let ran = run(&mut command);
+    ran.refused(8, "nothing was changed");
+    ran.refused(8, &format!("TMPDIR=DIR onejournal fsck -y {}", text(&image)));
+    assert!(fs::read(&image).unwrap() == before);
+    onejournal(["fsck", "-y", text(&image)]);
+    check_clean(&image);
 }
 
 #[test]

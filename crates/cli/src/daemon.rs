@@ -29,7 +29,7 @@ use crate::journal_search::{self, Need};
 use crate::messages::{self, Outlet};
 use crate::mount_options::{self, Parsed};
 use crate::namespaces::ByProcess;
-use crate::output::plain;
+use crate::output::{plain, plain_path};
 use crate::service_manager::notify;
 use crate::signals::is_ignored;
 use crate::volumes::ServedVolume;
@@ -252,8 +252,8 @@ fn divide_memory(parsed: &Parsed) -> Result<(Memory, SessionOptions)> {
 
 /// The error of opening the volume.
 fn refused(args: &MountArgs, path: &Path, error: &ext4::Error) -> CliError {
-    let dir = args.dir.display();
-    let retry = format!("onejournal mount -o {TAKE_OVER} {} {dir}", path.display());
+    let (shown, dir) = (plain_path(path), plain_path(&args.dir));
+    let retry = format!("onejournal mount -o {TAKE_OVER} {shown} {dir}");
     claimant::failed(path, error, &retry)
 }
 

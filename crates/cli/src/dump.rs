@@ -9,8 +9,8 @@ use journal::{End, Record, Scan};
 use serde_json::{Value, json};
 
 use crate::journal_search::Need;
-use crate::output::plain;
 use crate::output::say_json;
+use crate::output::{plain, plain_path};
 use crate::{CliError, DumpArgs, Result, journal_path, journal_search, say, target};
 
 pub fn run(args: &DumpArgs) -> Result<u8> {
@@ -48,7 +48,7 @@ fn print_text(survey: &Survey, scan: &Scan, journal: Option<&Path>) -> Result<()
         say!("claim       {}", plain(claimed_by));
     }
     match journal {
-        Some(journal) => say!("journal     on {}", plain(&journal.display().to_string())),
+        Some(journal) => say!("journal     on {}", plain_path(journal)),
         None => say!("journal     in the volume"),
     }
     say!("incarnation {:016x}, header {}", header.incarnation, header.sequence);

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::letters::{plain, plain_path};
+
 /// Exit code: errors were corrected.
 pub const CORRECTED: u8 = 1;
 /// Exit code: errors are left.
@@ -38,13 +40,14 @@ impl CliError {
     /// An error about a path. If the text names a command to run on `TARGET`, the path replaces
     /// `TARGET`.
     pub fn at(path: &Path, what: impl fmt::Display) -> CliError {
-        let shown = path.display().to_string();
+        let shown = plain_path(path);
         CliError::new(format!("{shown}: {}", what.to_string().replace("TARGET", &shown)))
     }
 }
 
+/// On one line: the text may have a path from a crate below in it.
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&plain(&self.text))
     }
 }

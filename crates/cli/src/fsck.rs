@@ -18,7 +18,9 @@ use crate::error::{CORRECTED, OPERATIONAL, UNCORRECTED};
 use crate::fsck_view::{TemporaryDir, View, ViewFile};
 use crate::journal_search::{Journals, Need};
 use crate::mention;
+use crate::output::plain_path;
 use crate::target::{ON_STDIN, cannot_start, in_sbin, on_stdin};
+use crate::units::size;
 use crate::{CliError, FsckArgs, Result, journal_path, journal_search, target};
 
 pub fn run(args: FsckArgs) -> Result<u8> {
@@ -42,7 +44,10 @@ fn has_errors(disk: &Arc<Disk>) -> bool {
 
 /// `-p` of a volume that is not marked as damaged. Reading all of it would delay every boot.
 fn skip(args: &FsckArgs) -> u8 {
-    mention!("{}: clean; not read through, as nothing is known against it", args.target.display());
+    mention!(
+        "{}: clean; not read through, as nothing is known against it",
+        plain_path(&args.target)
+    );
     0
 }
 
@@ -60,7 +65,7 @@ fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let survey = Survey::take(&device, journal.as_ref()).map_err(failed)?;
     if survey.is_torn {
         ext4::mend_superblock(&device).map_err(failed)?;
-        mention!("{}: its superblock was torn by a power cut, and is mended", path.display());
+        mention!("{}: its superblock was torn by a power cut, and is mended", plain_path(path));
     }
     if !survey.needs_recovery {
         return Ok(survey.is_torn);
@@ -74,7 +79,7 @@ fn recover(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
         ..OpenOptions::default()
     };
     open_and_close(&device, &survey, &options).map_err(failed)?;
-    mention!("{}: recovered: {}", path.display(), describe(&found));
+    mention!("{}: recovered: {}", plain_path(path), describe(&found));
     Ok(true)
 }
 
@@ -108,7 +113,7 @@ fn check_claim(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<Claiman
 }
 
 fn refused(args: &FsckArgs, error: &ext4::Error) -> CliError {
-    let retry = format!("onejournal fsck --{TAKE_OVER} {}", args.target.display());
+    let retry = format!("onejournal fsck --{TAKE_OVER} {}", plain_path(&args.target));
     claimant::failed(&args.target, error, &retry)
 }
 
@@ -120,7 +125,7 @@ fn give_up_journal(args: &FsckArgs, disk: &Arc<Disk>) -> Result<bool> {
     let claimant = check_claim(args, &device)?;
     let given_up = ext4::give_up_journal(&device, Some(&claimant));
     given_up.map_err(|error| refused(args, &error))?;
-    mention!("{}: its journal is given up, and the newest changes with it", path.display());
+    mention!("{}: its journal is given up, and the newest changes with it", plain_path(path));
     Ok(true)
 }
 
@@ -137,7 +142,7 @@ fn look(args: &FsckArgs) -> Result<u8> {
         survey => survey.map_err(|error| CliError::at(path, error))?,
     };
     match (survey.is_torn, survey.needs_recovery) {
-        (true, _) => mention!("{}: its superblock was torn by a power cut", path.display()),
+        (true, _) => mention!("{}: its superblock was torn by a power cut", plain_path(path)),
         (false, false) => return e2fsck(),
         (false, true) => {}
     }
@@ -145,8 +150,8 @@ fn look(args: &FsckArgs) -> Result<u8> {
         return Ok(UNCORRECTED);
     }
     let found = preview(path, &survey, &device, false)?;
-    mention!("{}: not closed; recovery would bring home {}", path.display(), describe(&found));
-    mention!("{}: e2fsck can check it after recovery only", path.display());
+    mention!("{}: not closed; recovery would bring home {}", plain_path(path), describe(&found));
+    mention!("{}: e2fsck can check it after recovery only", plain_path(path));
     Ok(UNCORRECTED)
 }
 
@@ -212,8 +217,19 @@ fn repair(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<u8> {
     let checked = e2fsck(Subject::View(&file.path()), path, how);
     file.end().map_err(|error| CliError::at(path, error))?;
     let checked = checked?;
+    if let Some(bytes) = view.exceeded() {
+        let parent = plain_path(dir.0.parent().unwrap_or(&dir.0));
+        let how = if args.yes { "-y " } else { "" };
+        let why = format!(
+            "nothing was changed: the changes of the repair are kept in {parent} until all of them \
+             are known, and take more than {}, half of the room there. Give a directory with more \
+             room: TMPDIR=DIR onejournal fsck {how}TARGET",
+            size(bytes)
+        );
+        return Err(CliError::at(path, why));
+    }
     if checked.code >= OPERATIONAL {
-        mention!("{}: nothing was changed", path.display());
+        mention!("{}: nothing was changed", plain_path(path));
         return Ok(checked.code);
     }
     let repaired: Arc<dyn BlockDevice> = view.clone();
@@ -234,7 +250,7 @@ fn mention_lost_journal(path: &Path, device: &Arc<dyn BlockDevice>) {
         return;
     }
     for journal in Journals::look().of_volume(&uuid) {
-        let (shown, journal) = (path.display(), journal.display());
+        let (shown, journal) = (plain_path(path), plain_path(&journal));
         mention!(
             "{shown}: does not record a journal elsewhere any more, and {journal} is a journal of \
              it; to use it again: onejournal set-journal {shown} {journal}"
@@ -291,6 +307,6 @@ fn e2fsck_captured(subject: Subject, shown: &Path, how: &str) -> Result<Checked>
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     let code = code.ok_or_else(|| CliError::at(shown, format!("e2fsck was killed: {status}")))?;
     let text = String::from_utf8_lossy(&stdout) + String::from_utf8_lossy(&stderr);
-    let (path, shown) = (path.display().to_string(), shown.display().to_string());
+    let (path, shown) = (path.display().to_string(), plain_path(shown));
     Ok(Checked { text: text.replace(&path, &shown), code })
 }

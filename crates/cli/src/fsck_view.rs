@@ -1,11 +1,16 @@
 //! A view of a volume for e2fsck. It reads the volume. Its writes go to a temporary file, until it
 //! is known that all of them can be applied.
+//!
+//! What e2fsck changes depends on what the volume holds, which may be anything. So the file takes
+//! at most half of the room that its file system has when the view is made. Beyond that, writes
+//! fail, and nothing of the repair may be applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use device::{AlignedBuf, BlockDevice, DeviceError, Durability, Operation};
@@ -22,6 +27,10 @@ pub struct View {
     size_bytes: u64,
     /// The changed blocks, in the order in which they were first changed. The file has no name.
     aside: File,
+    /// Most blocks in it.
+    block_limit: u64,
+    /// Whether a write failed, because there is no more room.
+    is_full: AtomicBool,
     /// The place of each changed block in that file, in blocks.
     changed: Mutex<BTreeMap<u64, u64>>,
 }
@@ -32,8 +41,16 @@ impl View {
         let path = dir.0.join("changes");
         let aside = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
         std::fs::remove_file(path)?;
+        let room = rustix::fs::fstatvfs(&aside)?;
+        let block_limit = room.f_bavail.saturating_mul(room.f_frsize) / 2 / BLOCK;
         let size_bytes = volume.size_bytes() / BLOCK * BLOCK;
-        Ok(View { volume, size_bytes, aside, changed: Mutex::default() })
+        let is_full = AtomicBool::new(false);
+        Ok(View { volume, size_bytes, aside, block_limit, is_full, changed: Mutex::default() })
+    }
+
+    /// If a write failed because there is no more room: how much there was, in bytes.
+    pub fn exceeded(&self) -> Option<u64> {
+        self.is_full.load(Ordering::Relaxed).then_some(self.block_limit * BLOCK)
     }
 
     /// The numbers of the blocks that were written.
@@ -78,7 +95,11 @@ impl View {
                 let mut changed = self.lock_changed();
                 let next = changed.len() as u64;
                 let slot = changed.get(&number).copied().unwrap_or(next);
-                self.aside.write_all_at(new, slot * BLOCK)?;
+                let kept = match slot < self.block_limit {
+                    true => self.aside.write_all_at(new, slot * BLOCK),
+                    false => Err(Errno::NOSPC.into()),
+                };
+                kept.inspect_err(|_| self.is_full.store(true, Ordering::Relaxed))?;
                 changed.insert(number, slot);
             }
         }
@@ -171,7 +192,29 @@ impl Drop for TemporaryDir {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use device::MemoryDevice;
+
     use super::*;
+
+    #[test]
+    fn regression_changes_take_no_more_than_their_part_of_the_room() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = TemporaryDir::within(parent.path()).unwrap();
+        let volume: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(64 << 10, 4096));
+        let mut view = View::new(volume, &dir).unwrap();
+        assert!(view.block_limit > 0 && view.exceeded().is_none());
+        view.block_limit = 2;
+        let write = |number: u64, byte: u8| view.write_at(number * BLOCK, &[byte; BLOCK as usize]);
+        assert!(write(0, 1).is_ok() && write(7, 1).is_ok() && write(0, 2).is_ok());
+        assert!(view.exceeded().is_none());
+        let refused = write(1, 1).unwrap_err();
+        assert_eq!(Errno::from_io_error(&refused), Some(Errno::NOSPC));
+        // e2fsck may go on after an error.
+        assert!(write(7, 2).is_ok());
+        assert_eq!(view.exceeded(), Some(2 * BLOCK));
+        assert_eq!(view.changed(), BTreeSet::from([0, 7]));
+        assert_eq!(view.aside.metadata().unwrap().len(), 2 * BLOCK);
+    }
 
     #[test]
     fn regression_no_user_can_take_all_names_of_a_temporary_directory() {

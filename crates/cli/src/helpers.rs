@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::output::{complain, print_usage};
+use crate::output::{complain, plain_path, print_usage};
 use crate::{CliError, FsckArgs, MountArgs, Result, daemon, error, fsck, mention, mount_options};
 
 /// The types that a helper is started for.
@@ -127,8 +127,7 @@ fn parse<Arguments: Parser>(
     arguments: impl Iterator<Item = OsString>,
 ) -> std::result::Result<Arguments, u8> {
     let name = Arguments::command().get_name().to_owned();
-    Arguments::try_parse_from(std::iter::once(name.into()).chain(arguments))
-        .map_err(|error| print_usage(&error))
+    Arguments::try_parse_from(std::iter::once(name.into()).chain(arguments)).map_err(print_usage)
 }
 
 fn mount(arguments: impl Iterator<Item = OsString>) -> Result<u8> {
@@ -139,7 +138,7 @@ fn mount(arguments: impl Iterator<Item = OsString>) -> Result<u8> {
     if helper.sloppy {
         helper.options.retain(|option| mount_options::is_known(option));
     }
-    let what = format!("{} on {}", helper.target.display(), helper.dir.display());
+    let what = format!("{} on {}", plain_path(&helper.target), plain_path(&helper.dir));
     if helper.fake {
         mount_options::parse(&helper.options)?;
     } else {

@@ -24,6 +24,7 @@ use journal::Medium;
 use mount::JournalCounters;
 
 use crate::new_file::{NewFile, remove_if_failed};
+use crate::output::plain_path;
 use crate::target::{REPLACED, Unopened};
 use crate::{CliError, Result, target};
 
@@ -200,7 +201,7 @@ pub fn check_apart(path: &Path, target: &Path) -> Result<()> {
     }
     let why = format!(
         "has bytes in common with the volume {}: name another device for the journal",
-        target.display()
+        plain_path(target)
     );
     Err(CliError::at(path, why))
 }

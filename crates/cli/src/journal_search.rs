@@ -14,6 +14,7 @@ use ext4::{RecordedJournal, uuid_text};
 use journal::Label;
 
 use crate::error::{CliError, Result};
+use crate::output::plain_path;
 
 /// Bytes of each device that are read.
 const LABEL_BYTES: usize = 4096;
@@ -110,8 +111,7 @@ impl Journals {
                 Err(CliError::at(target, why))
             }
             paths => {
-                let names: Vec<String> =
-                    paths.iter().map(|path| path.display().to_string()).collect();
+                let names: Vec<String> = paths.iter().map(|path| plain_path(path)).collect();
                 let why = format!(
                     "its journal {} is on {}, so one of them is a copy: detach the copy. Or name \
                      the journal that the volume was mounted with last: onejournal mount -o \

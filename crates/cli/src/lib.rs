@@ -25,6 +25,7 @@
 //!   aside claimant counters fusectl guard in_place kernel messages new_file occupant page_writer
 //!   process_looks service_manager memory output signals surroundings units users
 //!   error
+//!   letters                    text from outside, without what a terminal acts on
 //! ```
 
 mod aside;
@@ -44,6 +45,7 @@ mod inventory;
 mod journal_path;
 mod journal_search;
 mod kernel;
+mod letters;
 mod log_commands;
 mod log_metrics;
 mod logd;
@@ -351,7 +353,7 @@ pub fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return ExitCode::from(output::print_usage(&error)),
+        Err(error) => return ExitCode::from(output::print_usage(error)),
     };
     let result = if cli.aside { aside::begin() } else { Ok(()) };
     let is_aside = cli.aside;

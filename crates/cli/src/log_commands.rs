@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use log::{Log, LogError, Lsn, Options, Orphan, Outcome, Reader, Record};
 use serde_json::json;
 
-use crate::output::{complain, plain, print_line, print_text, say_json};
+use crate::output::{complain, plain, plain_path, print_line, print_text, say_json};
 use crate::process_looks::TELL_LIMIT;
 use crate::{CliError, Result, aside, error, mention, say};
 
@@ -185,7 +185,7 @@ pub fn parse_mode(text: &str) -> std::result::Result<u32, String> {
 
 fn permit(dir: &Path, stream: &str, group: &str, mode: u32) -> Result<()> {
     let gid = group_number(group)?;
-    let place = format!("--dir {}", dir.display());
+    let place = format!("--dir {}", plain_path(dir));
     match log::permit(dir, stream, gid, mode) {
         Err(error @ LogError::InUse(_)) => {
             let error = failed(error);
@@ -216,10 +216,10 @@ fn group_number(group: &str) -> Result<u32> {
 
 fn collect(memory: &Path, force: &[PathBuf]) -> Result<()> {
     for Orphan { path, outcome } in log::collect_orphans(memory, force, is_open).map_err(failed)? {
-        let path = plain(&path.display().to_string());
+        let path = plain_path(&path);
         match outcome {
             Outcome::BroughtHome(log) => {
-                let log = plain(&log.display().to_string());
+                let log = plain_path(&log);
                 mention!("removed {path}: its records are in the log {log}");
             }
             Outcome::GivenUp => mention!("removed {path} with all that it held"),
@@ -227,7 +227,7 @@ fn collect(memory: &Path, force: &[PathBuf]) -> Result<()> {
             Outcome::Kept { why } => mention!(
                 "kept {path}: {why}; to give up the records that it may hold: onejournal log gc \
                  --memory {} --force {path}",
-                memory.display()
+                plain_path(memory)
             ),
         }
     }
@@ -239,7 +239,7 @@ fn is_open(dir: &Path) -> bool {
     let arguments = ["look", "files", "--"].map(OsStr::new);
     let told = aside::told_within(arguments.into_iter().chain([dir.as_os_str()]), TELL_LIMIT);
     if told.lines.is_empty() && !told.is_all {
-        let dir = plain(&dir.display().to_string());
+        let dir = plain_path(dir);
         complain!("onejournal: {dir}: it cannot be seen within 2 s whether a process uses it");
     }
     !told.lines.is_empty() || !told.is_all
@@ -288,7 +288,7 @@ fn explained(error: LogError, place: &str) -> CliError {
 fn open(place: &Where) -> Result<Opened> {
     if let Some(socket) = &place.socket {
         let log = Log::connect(socket).map_err(failed)?;
-        return Ok(Opened { log, place: format!("--socket {}", socket.display()) });
+        return Ok(Opened { log, place: format!("--socket {}", plain_path(socket)) });
     }
     let Some(path) = &place.dir else {
         return Err(CliError::usage(
@@ -308,7 +308,7 @@ fn open(place: &Where) -> Result<Opened> {
     let default = Options::default();
     let memory = place.memory.clone().unwrap_or(default.memory.clone());
     let log = Log::open(path, &Options { memory, ..default }).map_err(failed)?;
-    Ok(Opened { log, place: format!("--dir {}", path.display()) })
+    Ok(Opened { log, place: format!("--dir {}", plain_path(path)) })
 }
 
 /// Runs a command on a log, and closes it, which removes shared memory that only this process uses.

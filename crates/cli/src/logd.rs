@@ -8,6 +8,7 @@ use clap::Args;
 use device::Durability;
 use log::{Limits, Options, Server, ServerOptions};
 
+use crate::output::plain_path;
 use crate::service_manager::notify;
 use crate::signals::EndSignals;
 use crate::{
@@ -119,8 +120,8 @@ pub fn run(args: &LogdArgs) -> Result<u8> {
     let metrics = args.metrics.map(daemon::listen_for_metrics).transpose()?;
     mention!(
         "serving {} on {}, durability {}",
-        args.dir.display(),
-        server.socket().display(),
+        plain_path(&args.dir),
+        plain_path(server.socket()),
         server.stat().durability
     );
     notify("READY=1");

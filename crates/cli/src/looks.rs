@@ -9,7 +9,7 @@ use crate::aside::{ALL, SOME};
 use crate::error::Result;
 use crate::namespaces::NamespaceId;
 use crate::output::{print_line, say_json};
-use crate::process_looks::{LOOK_LIMIT, ProcessLooks};
+use crate::process_looks::{Finding, LOOK_LIMIT, ProcessLooks};
 use crate::{fusectl, inventory, log_commands, umount, users, volumes};
 
 #[derive(Args)]
@@ -63,7 +63,7 @@ pub fn run(args: LookArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn all<T: Send + 'static>(look: impl Fn(i32) -> Vec<T> + Send + Sync + 'static) -> (Vec<T>, bool) {
+fn all<T: Finding>(look: impl Fn(i32) -> Vec<T> + Send + Sync + 'static) -> (Vec<T>, bool) {
     ProcessLooks::new().look(LOOK_LIMIT, look)
 }
 

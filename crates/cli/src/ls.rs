@@ -1,7 +1,6 @@
 //! `onejournal ls`: the mounted and detached volumes, and the logs of this machine.
 
 use clap::Args;
-use log::Look;
 use serde_json::{Value, json};
 
 use crate::inventory::{DetachedVolume, Logs, Mounts, SeenLog, SeenLogs, SeenMount, detached};
@@ -11,7 +10,8 @@ use crate::{Result, say};
 
 #[derive(Args)]
 pub struct LsArgs {
-    /// As JSON: an object with `mounts`, `detached` and `logs`
+    /// As JSON: an object with `mounts`, `detached`, `logs` and `more_logs`, the number of logs
+    /// that are left out
     #[arg(long)]
     json: bool,
 }
@@ -22,34 +22,37 @@ const DETACHED_NOTE: &str = "A detached volume is mounted nowhere. It closes whe
                              The programs get errors then; nothing that was synced is lost.";
 
 pub fn run(args: &LsArgs) -> Result<u8> {
-    let mounts = Mounts::without_files().look();
+    let mut all = Mounts::without_files();
+    let mounts = all.look();
     let (detached, are_all) = detached();
-    let SeenLogs { logs, is_all } = Logs::without_counters().look();
+    let seen = Logs::without_counters().look();
     if args.json {
-        say_json!(json(&mounts, &detached, &logs));
+        say_json!(json(&mounts, &detached, &seen));
     } else {
-        say!("{}", tables(&mounts, &detached, &logs).trim_end());
+        say!("{}", tables(&mounts, &detached, &seen).trim_end());
     }
-    for refusal in logs.iter().filter_map(|log| log.refusal.as_ref()) {
+    for refusal in seen.logs.iter().filter_map(|log| log.refusal.as_ref()) {
         complain!("onejournal: {}", plain(refusal));
     }
-    if !are_all || !is_all {
+    if !all.is_all() || !are_all || !seen.is_all {
         complain!(
-            "onejournal: processes have not let themselves be looked at in time: what they have \
-             open may be missing"
+            "onejournal: some may be missing: a process did not let itself be looked at in time, \
+             or a user has too many mounts or open files"
         );
     }
     Ok(0)
 }
 
-fn json(mounts: &[SeenMount], detached: &[DetachedVolume], logs: &[SeenLog]) -> String {
+fn json(mounts: &[SeenMount], detached: &[DetachedVolume], seen: &SeenLogs) -> String {
     let mounts: Vec<Value> = mounts.iter().map(mount_json).collect();
     let detached: Vec<Value> = detached.iter().map(detached_json).collect();
-    let logs: Vec<Value> = logs.iter().map(log_json).collect();
-    format!("{:#}", json!({ "mounts": mounts, "detached": detached, "logs": logs }))
+    let logs: Vec<Value> = seen.logs.iter().map(log_json).collect();
+    let more = seen.left_out_count;
+    let all = json!({ "mounts": mounts, "detached": detached, "logs": logs, "more_logs": more });
+    format!("{all:#}")
 }
 
-fn tables(mounts: &[SeenMount], detached: &[DetachedVolume], logs: &[SeenLog]) -> String {
+fn tables(mounts: &[SeenMount], detached: &[DetachedVolume], seen: &SeenLogs) -> String {
     let mut tables = Vec::new();
     if !mounts.is_empty() {
         let heading =
@@ -62,10 +65,14 @@ fn tables(mounts: &[SeenMount], detached: &[DetachedVolume], logs: &[SeenLog]) -
         let table = lines(&["DETACHED VOLUME", "PID", "USED BY"], &rows).join("\n");
         tables.push(format!("{table}\n{DETACHED_NOTE}\n"));
     }
-    if !logs.is_empty() {
+    if !seen.logs.is_empty() || seen.left_out_count > 0 {
         let heading = ["LOG", "SERVED BY", "DURABILITY", "PID", "CLIENTS", "STREAMS", "LOG FILES"];
-        let rows: Vec<_> = logs.iter().map(log_row).collect();
-        tables.push(lines(&heading, &rows).join("\n") + "\n");
+        let rows: Vec<_> = seen.logs.iter().map(log_row).collect();
+        let mut lines = lines(&heading, &rows);
+        if seen.left_out_count > 0 {
+            lines.push(format!("... and {} more logs", seen.left_out_count));
+        }
+        tables.push(lines.join("\n") + "\n");
     }
     tables.join("\n")
 }
@@ -120,10 +127,10 @@ fn mount_json(mount: &SeenMount) -> Value {
 }
 
 fn log_row(log: &SeenLog) -> [String; 7] {
-    let pids = log.daemon_pid.map_or_else(|| log.pids.clone(), |pid| vec![pid]);
+    let pids = log.daemon_pid.map_or_else(|| log.pids.clone(), |pid| [pid].into());
     let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
-    let file_bytes = log.look.as_ref().map_or(0, file_bytes);
-    let stream_count = log.look.as_ref().map_or("-".into(), |look| look.streams.len().to_string());
+    let file_bytes = log.look.as_ref().map_or(0, |look| look.streams.file_bytes);
+    let stream_count = log.look.as_ref().map_or("-".into(), |look| look.streams.count.to_string());
     [
         log.dir.display().to_string(),
         if log.daemon_pid.is_some() { "daemon".into() } else { "its clients".into() },
@@ -135,14 +142,8 @@ fn log_row(log: &SeenLog) -> [String; 7] {
     ]
 }
 
-/// The bytes of all log files. Anyone can make files of any length.
-fn file_bytes(look: &Look) -> u64 {
-    look.streams.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
-}
-
 fn log_json(log: &SeenLog) -> Value {
-    let streams = log.look.as_ref().map(|look| look.streams.len());
-    let file_bytes = log.look.as_ref().map(file_bytes);
+    let streams = log.look.as_ref().map(|look| &look.streams);
     json!({
         "dir": log.dir.to_string_lossy(),
         "daemon_pid": log.daemon_pid,
@@ -152,8 +153,8 @@ fn log_json(log: &SeenLog) -> Value {
         "durability": log.look.as_ref().map(|look| look.durability.name()),
         "nvram": log.look.as_ref().and_then(|look| look.nvram.as_ref()).map(|path| path.to_string_lossy()),
         "pool_bytes": log.look.as_ref().map(|look| look.pool_bytes),
-        "stream_count": streams,
-        "file_bytes": file_bytes,
+        "stream_count": streams.map(|streams| streams.count),
+        "file_bytes": streams.map(|streams| streams.file_bytes),
         "error": log.refusal,
     })
 }

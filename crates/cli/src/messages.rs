@@ -15,7 +15,7 @@ use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::error::{CliError, Result};
-use crate::output::{Lines, plain};
+use crate::output::{Lines, plain, plain_path};
 
 const SYSLOG: &str = "/dev/log";
 /// syslog's facility `daemon`, where a message's priority has it.
@@ -51,7 +51,7 @@ impl Outlet {
     fn new(syslog: PathBuf, dir: &Path) -> io::Result<Outlet> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        let dir = plain(&dir.display().to_string());
+        let dir = plain_path(dir);
         let tag = format!("onejournal[{}]: {dir}: ", std::process::id());
         Ok(Outlet { syslog, socket, tag, is_detached: AtomicBool::new(false) })
     }

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::journal_path::MIN_JOURNAL_BYTES;
 use crate::new_file::{NewFile, is_same, remove_if_failed};
 use crate::occupant::Occupant;
-use crate::output::complain;
+use crate::output::{complain, plain_path};
 use crate::own_journal::{self, Opened};
 use crate::target::{ON_STDIN, REPLACED, cannot_start, in_sbin, on_stdin};
 use crate::units::size;
@@ -185,7 +185,7 @@ fn mke2fs(args: &MkfsArgs, disk: &Disk, options: &[&str]) -> Result<()> {
     let ran = command.stdin(on_stdin(&args.target, disk)?).output();
     let Output { status, stderr, .. } = ran.map_err(|error| cannot_start("mke2fs", &error))?;
     if !stderr.is_empty() && (!status.success() || options.is_empty()) {
-        let shown = args.target.display().to_string();
+        let shown = plain_path(&args.target);
         complain!("{}", String::from_utf8_lossy(&stderr).replace(ON_STDIN, &shown));
     }
     match status.success() {
@@ -231,10 +231,10 @@ struct Made {
 fn say_what_was_made(args: &MkfsArgs, made: &Made) {
     let path = args.target.as_path();
     let label = args.label.as_ref().map(|label| format!(", label {label}")).unwrap_or_default();
-    let shown = path.display();
+    let shown = plain_path(path);
     let (place, how_to_mount) = match &made.journal {
         None => ("in it".into(), format!("onejournal mount {shown} DIR")),
-        Some(journal) => (format!("on {}", journal.path.display()), journal.how_to_mount(path)),
+        Some(journal) => (format!("on {}", plain_path(&journal.path)), journal.how_to_mount(path)),
     };
     mention!(
         "{shown}: a volume of {} with blocks of 4 KiB, its journal of {} {place}{label}; to mount \

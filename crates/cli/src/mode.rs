@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::counters::{Counters, declared_bytes, parse, read_attribute, read_raw};
 use crate::inventory::{ask_modes, check_answers};
-use crate::output::plain;
+use crate::output::{plain, plain_path};
 use crate::{CliError, Result, SetModeArgs, aside, say, target};
 
 /// What is set of a file.
@@ -140,7 +140,7 @@ fn why_not_mode(mode: DataMode, file: &Path) -> Option<String> {
         "is declared to need atomic writes of {bytes} bytes, and writes of data mode {} are not \
          atomic; to take the declaration off: onejournal set-mode --no-atomic {}",
         mode.name(),
-        file.display()
+        plain_path(file)
     ))
 }
 
@@ -153,7 +153,7 @@ fn why_not_atomic(bytes: u64, file: &Path) -> Option<String> {
         return Some(format!(
             "writes of data mode {mode} are not atomic; to give it another one: onejournal \
              set-mode auto {}",
-            file.display(),
+            plain_path(file),
             mode = own.name()
         ));
     }
@@ -176,8 +176,8 @@ pub fn get(files: &[PathBuf]) -> Result<u8> {
         let counters = Counters(answer?.counters);
         let mode = plain(counters.text("mode").unwrap_or_default());
         let declared = counters.text("atomic").map(|bytes| format!(" atomic={}", plain(bytes)));
-        let (declared, file) = (declared.unwrap_or_default(), file.display().to_string());
-        say!("{mode}{declared}\t{}", plain(&file));
+        let (declared, file) = (declared.unwrap_or_default(), plain_path(file));
+        say!("{mode}{declared}\t{file}");
     }
     Ok(0)
 }

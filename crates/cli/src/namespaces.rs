@@ -5,7 +5,7 @@
 //! found. A process may keep everybody waiting who looks at its namespace, though not at its mount
 //! table. So another process looks (`crate::looks`), and is left behind after a time.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use device::{MountEntry, process_name};
+use device::{Account, MountEntry, process_name};
 use mount::{MountError, Unmounter};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -23,7 +23,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{CliError, Result};
-use crate::process_looks::TELL_LIMIT;
+use crate::output::{plain, plain_path};
+use crate::process_looks::{Finding, TELL_LIMIT};
 use crate::{aside, fusectl, in_place};
 
 /// Longest that a program may look at a mount before it counts as using it.
@@ -57,6 +58,9 @@ impl NamespaceId {
     }
 }
 
+/// A process of it.
+impl Finding for (i32, NamespaceId) {}
+
 /// A mount of a volume in some namespace.
 #[derive(Debug)]
 pub struct Holder {
@@ -79,11 +83,11 @@ impl Holder {
 
     /// Where that is, for a person.
     pub fn place(&self) -> String {
-        let dir = self.dir.display();
+        let dir = plain_path(&self.dir);
         if NamespaceId::own().is_ok_and(|own| own == self.namespace) {
-            return dir.to_string();
+            return dir;
         }
-        let (pid, program) = (self.pid, process_name(self.pid));
+        let (pid, program) = (self.pid, plain(&process_name(self.pid)));
         format!("{dir} in the mount namespace of process {pid} ({program})")
     }
 }
@@ -102,23 +106,56 @@ fn one_of_each() -> Vec<(i32, NamespaceId)> {
 /// The mounts of the volume with this device number: one for each namespace.
 pub fn holders(device: (u32, u32)) -> Vec<Holder> {
     let found = one_of_each().into_iter().filter_map(|(pid, namespace)| {
-        let table = device::mounts_in(Path::new(&format!("/proc/{pid}/mountinfo"))).ok()?;
-        let entry = table.into_iter().find(|found| found.device == device && found.is_volume())?;
+        let mut table = device::each_mount(Path::new(&format!("/proc/{pid}/mountinfo"))).ok()?;
+        let entry = table.find(|found| found.device == device && found.is_volume())?;
         Some(Holder { namespace, pid, dir: entry.dir })
     });
     found.collect()
 }
 
-/// The mounts of all volumes in all namespaces, this namespace first, each mount once.
-pub fn all_mounts() -> Vec<(Holder, MountEntry)> {
+/// The mounts of all volumes in all namespaces, this namespace first, each mount once. Also whether
+/// that is all.
+pub fn all_mounts() -> (Vec<(Holder, MountEntry)>, bool) {
     let mut found = Vec::new();
+    let mut shares: HashMap<Account, Share> = HashMap::new();
+    let mut is_all = true;
     for (pid, namespace) in one_of_each() {
-        let table = device::mounts_in(Path::new(&format!("/proc/{pid}/mountinfo")));
-        for entry in table.unwrap_or_default().into_iter().filter(MountEntry::is_volume) {
-            found.push((Holder { namespace, pid, dir: entry.dir.clone() }, entry));
+        let table = device::each_mount(Path::new(&format!("/proc/{pid}/mountinfo")));
+        let owner = device::process_owner(pid).map(|(user, _)| Account::of(user));
+        let share = shares.entry(owner.unwrap_or(Account::UNKNOWN)).or_default();
+        for entry in table.into_iter().flatten() {
+            let is_kept = owner.is_some_and(Account::is_trusted) || share.take(&entry);
+            is_all &= is_kept;
+            if !is_kept {
+                break;
+            }
+            if entry.is_volume() {
+                found.push((Holder { namespace, pid, dir: entry.dir.clone() }, entry));
+            }
         }
     }
-    found
+    (found, is_all)
+}
+
+/// How much was looked at of the mount tables of a user's namespaces. A user can make any number of
+/// namespaces and of mounts in them.
+#[derive(Default)]
+struct Share {
+    line_count: usize,
+    volume_count: usize,
+}
+
+impl Share {
+    /// Most lines of all tables, and most mounts of volumes.
+    const LINE_LIMIT: usize = 200_000;
+    const VOLUME_LIMIT: usize = 1024;
+
+    /// Whether the entry is within the limits.
+    fn take(&mut self, entry: &MountEntry) -> bool {
+        self.line_count += 1;
+        self.volume_count += usize::from(entry.is_volume());
+        self.line_count <= Share::LINE_LIMIT && self.volume_count <= Share::VOLUME_LIMIT
+    }
 }
 
 /// Opens a mount namespace, to pass it to [`detach`].
@@ -244,5 +281,24 @@ impl Unmounter for ByProcess {
             Detached::Done => Ok(()),
             Detached::Locked => Err(failed(Errno::INVAL.to_string())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_part_of_a_users_mounts_is_looked_at() {
+        let entry = |kind| {
+            let line = format!("31 20 0:66 / /mnt rw - {kind} source rw,user_id=7,group_id=0\n");
+            device::parse_mounts(line.as_bytes()).remove(0)
+        };
+        let taken = |kind| {
+            let (mut share, entry) = (Share::default(), entry(kind));
+            std::iter::from_fn(|| share.take(&entry).then_some(())).count()
+        };
+        assert_eq!(taken("tmpfs"), Share::LINE_LIMIT);
+        assert_eq!(taken("fuse.onejournal"), Share::VOLUME_LIMIT);
     }
 }

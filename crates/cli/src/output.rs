@@ -3,51 +3,19 @@
 //!
 //! Paths, names of processes and the answers of a mount come from users whom the reader need not
 //! trust. Characters in them could move the cursor, change colours, or turn the order of a line
-//! around. So everything goes through this module: [`plain`] for each text from outside, [`lines`]
-//! once more for all that is printed, [`json`] for what programs read. Records of a log are printed
-//! as they are, unless to a terminal.
+//! around. So everything goes through this module: [`plain`] for each text from outside, and
+//! [`plain_path`] for each path; [`lines`] once more for all that is printed; [`json`] for what
+//! programs read. Records of a log are printed as they are, unless to a terminal.
 
 use std::io::{ErrorKind, Write};
 
+use clap::error::ContextValue;
+
 use crate::error::{CliError, Result};
+pub use crate::letters::{json, lines, plain, plain_path};
 
 /// Exit code of a program that SIGPIPE ended, as shells show it.
 const BROKEN_PIPE: u8 = 128 + 13;
-
-/// Whether a terminal acts on a letter instead of showing it: control characters (C0, DEL and C1),
-/// and what sets the direction of text or separates lines.
-fn is_active(letter: char) -> bool {
-    letter.is_control()
-        || matches!(
-            letter,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        )
-}
-
-/// Text from outside, on one line, with `?` for each letter that a terminal acts on.
-pub fn plain(text: &str) -> String {
-    text.chars().map(|letter| if is_active(letter) { '?' } else { letter }).collect()
-}
-
-/// The same for a text of several lines.
-pub fn lines(text: &str) -> String {
-    let shown = |letter| if is_active(letter) && !"\n\t".contains(letter) { '?' } else { letter };
-    text.chars().map(shown).collect()
-}
-
-/// JSON in which the letters that a terminal acts on are escaped. A program reads the same from it.
-pub fn json(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        // The others of ASCII are escaped, or are the line breaks of a pretty form.
-        if is_active(letter) && (letter as u32) >= 0x7f {
-            escaped.push_str(&format!("\\u{:04x}", letter as u32));
-        } else {
-            escaped.push(letter);
-        }
-    }
-    escaped
-}
 
 /// Prints `text` with [`lines`], and a newline.
 pub fn print_text(text: &str) -> Result<()> {
@@ -71,14 +39,33 @@ pub fn print_error(text: &str) {
 }
 
 /// Prints what is wrong with the command line, or the help that it asks for. Returns the exit code.
-pub fn print_usage(error: &clap::Error) -> u8 {
+pub fn print_usage(mut error: clap::Error) -> u8 {
     if error.use_stderr() {
         // It repeats arguments, which may be names of files of other users.
+        let found = error.context().filter_map(|(kind, value)| Some((kind, plain_value(value)?)));
+        for (kind, value) in found.collect::<Vec<_>>() {
+            error.insert(kind, value);
+        }
         print_error(&error.render().to_string());
         return crate::error::USAGE;
     }
     let _ = error.print();
     0
+}
+
+/// The same value of an error with [`plain`]. `None`: it is text of our own.
+fn plain_value(value: &ContextValue) -> Option<ContextValue> {
+    match value {
+        ContextValue::String(text) => Some(ContextValue::String(plain(text))),
+        ContextValue::Strings(all) => {
+            Some(ContextValue::Strings(all.iter().map(|text| plain(text)).collect()))
+        }
+        ContextValue::StyledStrs(all) => {
+            let all = all.iter().map(|text| plain(&text.to_string()).into());
+            Some(ContextValue::StyledStrs(all.collect()))
+        }
+        _ => None,
+    }
 }
 
 /// A writer of messages that passes them on with [`lines`].
@@ -135,57 +122,54 @@ mod tests {
 
     use super::*;
 
-    /// Escape sequences as a terminal of 7 and of 8 bits knows them, and letters that turn the
-    /// order around.
-    const ACTIVE: &str = "a\x1b[2J\u{9b}2J\x7f\u{202e}b\u{2066}\u{200f}\u{61c}\u{2028}\n\tü😀";
-
     #[test]
-    fn letters_that_a_terminal_acts_on_are_not_printed() {
-        assert_eq!(plain(ACTIVE), "a?[2J?2J??b??????ü😀");
-        assert_eq!(lines(ACTIVE), "a?[2J?2J??b????\n\tü😀");
+    fn messages_are_passed_on_without_escape_sequences() {
         let mut written = Vec::new();
-        Lines(&mut written).write_all(ACTIVE.as_bytes()).unwrap();
-        assert_eq!(String::from_utf8(written).unwrap(), lines(ACTIVE));
+        Lines(&mut written).write_all(b"a\x1b[2J\n\tb").unwrap();
+        assert_eq!(written, b"a?[2J\n\tb");
     }
 
-    #[test]
-    fn json_keeps_its_meaning() {
-        let value = serde_json::json!({ ACTIVE: [ACTIVE] });
-        for text in [value.to_string(), format!("{value:#}")] {
-            let escaped = json(&text);
-            assert!(!escaped.chars().any(|letter| is_active(letter) && letter != '\n'));
-            assert!(escaped.contains("\\u009b2J\\u007f\\u202eb"), "{escaped}");
-            assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+    /// The lines of the crate's files but `elsewhere` that have one of `words`.
+    fn lines_with(words: &[&str], elsewhere: &[&str]) -> Vec<String> {
+        fn search(dir: &Path, (words, elsewhere): (&[&str], &[&str]), found: &mut Vec<String>) {
+            for entry in fs::read_dir(dir).unwrap().flatten() {
+                let path = entry.path();
+                if path.is_dir() && !path.ends_with("bin") {
+                    search(&path, (words, elsewhere), found);
+                } else if path.extension().is_some_and(|end| end == "rs")
+                    && !elsewhere.iter().any(|name| path.ends_with(name))
+                {
+                    let text = fs::read_to_string(&path).unwrap();
+                    let has_one = |line: &&str| words.iter().any(|one| line.contains(one));
+                    let lines = text.lines().filter(has_one);
+                    found.extend(lines.map(|line| format!("{path:?}: {line}")));
+                }
+            }
         }
+        let mut found = Vec::new();
+        let dir = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+        search(dir, (words, elsewhere), &mut found);
+        found
     }
 
     /// Nothing else in the crate prints.
     #[test]
     fn everything_is_printed_here() {
-        fn search(dir: &Path, found: &mut Vec<String>) {
-            // Words and numbers of our own; and messages, which are made of plain text.
-            let elsewhere = ["output.rs", "daemon.rs", "guard.rs", "messages.rs", "watch.rs"];
-            for entry in fs::read_dir(dir).unwrap().flatten() {
-                let path = entry.path();
-                if path.is_dir() && !path.ends_with("bin") {
-                    search(&path, found);
-                } else if path.extension().is_some_and(|end| end == "rs")
-                    && !elsewhere.iter().any(|name| path.ends_with(name))
-                {
-                    let text = fs::read_to_string(&path).unwrap();
-                    let printing =
-                        ["print!(", "println!(", "error.print()", "stdout()", "stderr()"];
-                    let is_printing = |line: &&str| {
-                        !line.contains("is_terminal()")
-                            && printing.iter().any(|one| line.contains(one))
-                    };
-                    let lines = text.lines().filter(is_printing);
-                    found.extend(lines.map(|line| format!("{}: {line}", path.display())));
-                }
-            }
-        }
-        let mut found = Vec::new();
-        search(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), &mut found);
+        // Words and numbers of our own; and messages, which are made of plain text.
+        let elsewhere = ["output.rs", "daemon.rs", "guard.rs", "messages.rs", "watch.rs"];
+        let printing = ["print!(", "println!(", "error.print()", "stdout()", "stderr()"];
+        let mut found = lines_with(&printing, &elsewhere);
+        found.retain(|line| !line.contains("is_terminal()"));
         assert!(found.is_empty(), "use say!, mention! or complain!: {found:#?}");
+    }
+
+    /// A path in a message begins no line.
+    #[test]
+    fn paths_in_messages_are_plain() {
+        // Cells of tables, JSON, and arguments of other programs.
+        let data = ["ls.rs", "top/rows.rs", "dump.rs", "probe/place.rs", "daemon.rs", "fsck.rs"];
+        let elsewhere = [&data[..], &["letters.rs", "output.rs", "volumes.rs", "tests.rs"]];
+        let found = lines_with(&[".display()"], &elsewhere.concat());
+        assert!(found.is_empty(), "use plain_path: {found:#?}");
     }
 }

@@ -10,7 +10,7 @@ use journal::{JournalError, Label, Medium};
 use crate::error::{CliError, Result};
 use crate::journal_path::{self, MIN_JOURNAL_BYTES};
 use crate::new_file::{NewFile, remove_if_failed};
-use crate::output::complain;
+use crate::output::{complain, plain_path};
 
 /// A medium that becomes the journal of a volume, claimed until the value is dropped.
 pub struct Opened {
@@ -88,9 +88,9 @@ impl Opened {
     pub fn how_to_mount(&self, target: &Path) -> String {
         let option = match self.is_found {
             true => String::new(),
-            false => format!("-o journal={} ", self.path.display()),
+            false => format!("-o journal={} ", plain_path(&self.path)),
         };
-        format!("onejournal mount {option}{} DIR", target.display())
+        format!("onejournal mount {option}{} DIR", plain_path(target))
     }
 
     /// Says what its place costs.
@@ -99,8 +99,8 @@ impl Opened {
             complain!(
                 "onejournal: {}: warning: it is on the same disk as {}, so it is no faster than a \
                  journal in the volume",
-                self.path.display(),
-                target.display()
+                plain_path(&self.path),
+                plain_path(target)
             );
         }
     }

@@ -4,13 +4,16 @@
 //! who looks at its open files, without an end. So a thread looks at the processes of each user: a
 //! process that keeps it waiting hides only processes of the same user. This is for a process that
 //! its caller can leave behind (`crate::aside`), because such a thread keeps its process.
+//!
+//! A user can have any number of files open, with paths of 4 KiB. So what is found for one user
+//! takes at most [`FOUND_BYTES_MAX`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use rustix::process::geteuid;
+use device::Account;
 
 /// How long a look may take.
 pub const LOOK_LIMIT: Duration = Duration::from_secs(2);
@@ -18,12 +21,31 @@ pub const LOOK_LIMIT: Duration = Duration::from_secs(2);
 pub const TELL_LIMIT: Duration = Duration::from_secs(LOOK_LIMIT.as_secs() + 1);
 /// The most users with a thread of their own.
 const OWN_THREAD_COUNT: usize = 64;
+/// Most memory for what is found for a user, in bytes. A look that finds more is not complete.
+const FOUND_BYTES_MAX: usize = 2 << 20;
 /// Stands for all users without one, and for processes that belong to several users.
-const OTHERS: u32 = u32::MAX;
+const OTHERS: Account = Account::UNKNOWN;
+
+/// What a look finds.
+pub trait Finding: Sized + Send + 'static {
+    /// How much memory it takes, about.
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+    }
+}
+
+impl Finding for i32 {}
 
 /// State that is kept from one look to the next: the threads that have not come back, by user.
 pub struct ProcessLooks<Found> {
-    open: HashMap<u32, Receiver<Found>>,
+    open: HashMap<Account, Receiver<Told<Found>>>,
+}
+
+/// What a thread tells.
+enum Told<Found> {
+    Found(Found),
+    /// It has found more than it may tell.
+    TooMuch,
 }
 
 impl<Found> Default for ProcessLooks<Found> {
@@ -32,26 +54,26 @@ impl<Found> Default for ProcessLooks<Found> {
     }
 }
 
-impl<Found: Send + 'static> ProcessLooks<Found> {
+impl<Found: Finding> ProcessLooks<Found> {
     pub fn new() -> ProcessLooks<Found> {
         ProcessLooks::default()
     }
 
-    /// Everything that `look` finds within `limit`, and whether all processes were looked at. A
-    /// user whose thread has not come back from the last look is left out.
-    pub fn look(
+    /// Everything that `look` finds within `limit`, and whether that is all. A user whose thread
+    /// has not come back from the last look is left out.
+    pub fn look<All: IntoIterator<Item = Found>>(
         &mut self,
         limit: Duration,
-        look: impl Fn(i32) -> Vec<Found> + Send + Sync + 'static,
+        look: impl Fn(i32) -> All + Send + Sync + 'static,
     ) -> (Vec<Found>, bool) {
         self.look_at(processes_by_user(), limit, look)
     }
 
-    fn look_at(
+    fn look_at<All: IntoIterator<Item = Found>>(
         &mut self,
-        processes: BTreeMap<u32, Vec<i32>>,
+        processes: BTreeMap<Account, Vec<i32>>,
         limit: Duration,
-        look: impl Fn(i32) -> Vec<Found> + Send + Sync + 'static,
+        look: impl Fn(i32) -> All + Send + Sync + 'static,
     ) -> (Vec<Found>, bool) {
         self.forget_late();
         let late = Vec::from_iter(self.open.keys().copied());
@@ -67,7 +89,8 @@ impl<Found: Send + 'static> ProcessLooks<Found> {
             while !late.contains(user) {
                 let left = give_up.saturating_duration_since(Instant::now());
                 match open.recv_timeout(left) {
-                    Ok(one) => found.push(one),
+                    Ok(Told::Found(one)) => found.push(one),
+                    Ok(Told::TooMuch) => is_all = false,
                     Err(error) => return error == RecvTimeoutError::Timeout,
                 }
             }
@@ -85,19 +108,26 @@ impl<Found: Send + 'static> ProcessLooks<Found> {
     }
 
     /// Looks at the processes of a user. Returns whether it could begin.
-    fn begin(
+    fn begin<All: IntoIterator<Item = Found>>(
         &mut self,
-        user: u32,
+        user: Account,
         pids: Vec<i32>,
-        look: Arc<impl Fn(i32) -> Vec<Found> + Send + Sync + 'static>,
+        look: Arc<impl Fn(i32) -> All + Send + Sync + 'static>,
     ) -> bool {
         if self.open.contains_key(&user) {
             return false;
         }
         let (sender, open) = channel();
         let body = move || {
-            let mut found = pids.into_iter().flat_map(|pid| look(pid));
-            let _ = found.try_for_each(|one| sender.send(one));
+            let mut left = FOUND_BYTES_MAX;
+            for found in pids.into_iter().flat_map(|pid| look(pid)) {
+                let rest = left.checked_sub(found.memory_bytes());
+                let told = rest.map_or(Told::TooMuch, |_| Told::Found(found));
+                match (sender.send(told), rest) {
+                    (Ok(()), Some(rest)) => left = rest,
+                    _ => return,
+                }
+            }
         };
         let begun = std::thread::Builder::new().name("oj-look".into()).spawn(body).is_ok();
         if begun {
@@ -108,14 +138,13 @@ impl<Found: Send + 'static> ProcessLooks<Found> {
 }
 
 /// All processes. Root, this user, and then the users with the lowest numbers have threads of their
-/// own: a user may have thousands of high numbers.
-fn processes_by_user() -> BTreeMap<u32, Vec<i32>> {
-    let owner = |pid| device::process_owner(pid).map_or(OTHERS, |(user, _)| user);
-    let own = geteuid().as_raw();
-    let mut owned: Vec<(u32, i32)> =
+/// own.
+fn processes_by_user() -> BTreeMap<Account, Vec<i32>> {
+    let owner = |pid| device::process_owner(pid).map_or(OTHERS, |(user, _)| Account::of(user));
+    let mut owned: Vec<(Account, i32)> =
         device::processes().into_iter().map(|pid| (owner(pid), pid)).collect();
-    owned.sort_unstable_by_key(|(user, _)| (*user != own, *user));
-    let mut processes: BTreeMap<u32, Vec<i32>> = BTreeMap::new();
+    owned.sort_unstable_by_key(|(user, _)| (*user != Account::own(), *user));
+    let mut processes: BTreeMap<Account, Vec<i32>> = BTreeMap::new();
     for (user, pid) in owned {
         let has_thread = processes.contains_key(&user) || processes.len() < OWN_THREAD_COUNT;
         let user = if has_thread { user } else { OTHERS };
@@ -137,24 +166,44 @@ mod tests {
             },
             _ => vec![pid],
         };
-        let processes = BTreeMap::from([(0, vec![1, 2]), (7, vec![SILENT, 4]), (8, vec![5])]);
+        let processes = [(0, vec![1, 2]), (7, vec![SILENT, 4]), (8, vec![5])];
+        let processes = BTreeMap::from(processes.map(|(uid, pids)| (Account::of(uid), pids)));
         let mut looks = ProcessLooks::new();
         for _ in 0..2 {
             let (mut found, is_all) =
                 looks.look_at(processes.clone(), Duration::from_millis(500), look);
             found.sort_unstable();
             assert_eq!((found.as_slice(), is_all), (&[1, 2, 5][..], false));
-            assert_eq!(Vec::from_iter(looks.open.keys()), [&7], "one thread waits");
+            assert_eq!(Vec::from_iter(looks.open.keys()), [&Account::of(7)], "one thread waits");
         }
         let (found, is_all) =
-            ProcessLooks::new().look_at(BTreeMap::from([(0, vec![1])]), LOOK_LIMIT, look);
+            ProcessLooks::new().look_at([(Account::ROOT, vec![1])].into(), LOOK_LIMIT, look);
         assert_eq!((found.as_slice(), is_all), (&[1][..], true));
+    }
+
+    /// Takes 1 MiB.
+    struct Large(i32);
+
+    impl Finding for Large {
+        fn memory_bytes(&self) -> usize {
+            1 << 20
+        }
+    }
+
+    #[test]
+    fn regression_what_is_found_for_a_user_takes_bounded_memory() {
+        let processes = BTreeMap::from([(Account::ROOT, vec![1]), (Account::of(7), vec![2])]);
+        // The second process has files without end.
+        let look = |pid| (0..if pid == 1 { 1 } else { i32::MAX }).map(move |_| Large(pid));
+        let (found, is_all) = ProcessLooks::new().look_at(processes, LOOK_LIMIT, look);
+        let of = |pid| found.iter().filter(|found| found.0 == pid).count();
+        assert_eq!((of(1), of(2), is_all), (1, FOUND_BYTES_MAX >> 20, false));
     }
 
     #[test]
     fn all_processes_are_looked_at() {
         let own = i32::try_from(std::process::id()).unwrap();
-        let of_user = &processes_by_user()[&geteuid().as_raw()];
+        let of_user = &processes_by_user()[&Account::own()];
         assert!(of_user.contains(&own));
     }
 }

@@ -11,6 +11,7 @@ use clap::Args;
 use device::{Access, BlockDevice};
 use ext4::uuid_text;
 
+use crate::output::plain_path;
 use crate::own_journal::Opened;
 use crate::units::size;
 use crate::{CliError, Result, claimant, journal_path, mention, own_journal, target};
@@ -49,7 +50,7 @@ pub fn run(args: &SetJournalArgs) -> Result<u8> {
                 let uuid = uuid_text(&before);
                 mention!(
                     "{}: it needs journal {uuid} no more, which is left as it is",
-                    path.display()
+                    plain_path(&path)
                 );
             }
             Ok(0)
@@ -83,14 +84,14 @@ fn change(
 }
 
 fn say_what_was_changed(path: &Path, new: Option<&Opened>) {
-    let shown = path.display();
+    let shown = plain_path(path);
     let Some(new) = new else {
         return mention!("{shown}: its journal is in the volume from now on");
     };
     mention!(
         "{shown}: its journal of {} is on {} from now on; to mount it: {}",
         size(new.size_bytes()),
-        new.path.display(),
+        plain_path(&new.path),
         new.how_to_mount(path)
     );
     new.warn(path);

@@ -18,7 +18,7 @@ use crate::error::{CliError, Result};
 use crate::fusectl::open_control;
 use crate::inventory::check_answers;
 use crate::kernel::{self, WAITS_SINCE};
-use crate::output::complain;
+use crate::output::{complain, plain_path};
 
 /// How long it waits for copies of pages. They are few, but others may come meanwhile.
 const COPIES_PATIENCE: Duration = Duration::from_secs(30);
@@ -66,7 +66,7 @@ pub fn tell_what_is_missing(dir: &Path) {
     let stat = read_attribute(dir, mount::STAT_XATTR).and_then(|text| parse(dir, &text));
     let Ok(counters) = stat.map(Counters) else { return };
     let is_root = rustix::process::geteuid().is_root();
-    let dir = dir.display().to_string();
+    let dir = plain_path(dir);
     for warning in kernel::warnings(kernel::version(), &counters, is_root, &dir) {
         complain!("onejournal: {warning}");
     }

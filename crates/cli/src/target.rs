@@ -13,6 +13,7 @@ use device::{Access, DeviceError, Disk, Trust};
 
 use crate::error::{CliError, Result};
 use crate::namespaces::TRY_EVERY;
+use crate::output::plain_path;
 use crate::volumes::{self, HELD_PATIENCE, ServedVolume};
 
 /// The message for a target that does not exist.
@@ -57,7 +58,7 @@ impl Refusal {
                     } else {
                         format!(
                             "take the write protection off: blockdev --setrw {}",
-                            path.display()
+                            plain_path(path)
                         )
                     };
                     CliError::new(format!("{}; {protection}", opening(error)))

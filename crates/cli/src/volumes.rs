@@ -26,7 +26,7 @@ use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 use crate::namespaces::{self, Holder};
-use crate::process_looks::TELL_LIMIT;
+use crate::process_looks::{Finding, TELL_LIMIT};
 use crate::{CliError, Result, aside, users};
 
 /// How long a mount namespace that is just being made may have copies of all mounts.
@@ -42,6 +42,9 @@ const ROOT: u32 = 0;
 /// The name of the command's file.
 const PROGRAM: &str = "onejournal";
 const LOOP_MAJOR: u32 = 7;
+/// Most images and devices that are looked at among the open files of a process. A daemon has
+/// fewer.
+const MEDIA_COUNT_MAX: usize = 64;
 /// The interval at which the state of a daemon is checked.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// The kernel keeps this much of a process's name (`TASK_COMM_LEN` without the zero).
@@ -311,9 +314,10 @@ fn open_media(pid: i32) -> impl Iterator<Item = (PathBuf, Medium)> {
     files.filter_map(|file| Medium::at(&file.path()).map(|medium| (file.path(), medium)))
 }
 
-/// The paths of the images and devices that a process has open.
+/// The paths of the first images and devices that a process has open.
 pub fn media_of(pid: i32) -> Vec<PathBuf> {
-    open_media(pid).filter_map(|(link, _)| fs::read_link(link).ok()).collect()
+    let media = open_media(pid).take(MEDIA_COUNT_MAX);
+    media.filter_map(|(link, _)| fs::read_link(link).ok()).collect()
 }
 
 /// Whether the process has the medium of one of these mounts open, by its path here or in the
@@ -373,10 +377,18 @@ pub struct LikeDaemon {
     paths: Vec<String>,
 }
 
+impl Finding for LikeDaemon {
+    fn memory_bytes(&self) -> usize {
+        let path_bytes: usize = self.paths.iter().map(String::len).sum();
+        let media_bytes = self.media.len() * (size_of::<Medium>() + size_of::<String>());
+        size_of::<Self>() + media_bytes + path_bytes
+    }
+}
+
 /// The process, if it looks like a daemon. May wait without an end.
 pub fn looks_like_daemon(pid: i32) -> Option<LikeDaemon> {
     let (user, _) = device::process_owner(pid).filter(|_| is_daemon(pid))?;
-    let open = open_media(pid).filter_map(|(link, medium)| {
+    let open = open_media(pid).take(MEDIA_COUNT_MAX).filter_map(|(link, medium)| {
         let path = fs::read_link(link).ok()?;
         Some((medium, path.to_string_lossy().into_owned()))
     });

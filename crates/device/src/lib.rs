@@ -78,7 +78,9 @@ pub use access::Access;
 pub use below::file_system::file_system_durability;
 pub use below::list::{ListedDevice, block_devices, share_bytes};
 pub use below::loop_device::{LoopDevice, LoopOptions};
-pub use below::mount_table::{MountEntry, mount_of, mounts_in, own_mounts, parse_mounts};
+pub use below::mount_table::{
+    MountEntry, each_mount, mount_of, mounts_in, own_mounts, parse_mounts,
+};
 pub use block::block_device::{BlockDevice, check_span};
 pub use block::memory::MemoryDevice;
 pub use block::metered::{Counters, Metered};
@@ -111,6 +113,7 @@ pub use mapping::words::SharedWords;
 pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, line_count,
 };
+pub use process::account::Account;
 pub use process::fork_closed::ForkClosed;
 pub use process::fork_mark::ForkMark;
 pub use process::inherited::{keep_descriptors_from_children, reset_scheduling, reset_signals};

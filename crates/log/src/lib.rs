@@ -204,7 +204,7 @@ mod words;
 
 pub use self::log::{Log, names_socket};
 pub use client::ConnectOptions;
-pub use directory::look::Look;
+pub use directory::look::{Look, StreamsFound};
 pub use directory::options::Options;
 pub use directory::permit::permit;
 pub use error::{Effect, LogError, Result};

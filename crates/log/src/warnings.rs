@@ -10,12 +10,13 @@ use std::fmt::Display;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use device::Account;
 use device::sync::Mutex;
 
 const PERIOD: Duration = Duration::from_secs(60);
 /// Lines about one user in a period.
 const LINE_COUNT_MAX: usize = 10;
-/// Users with lines of their own in a period: one person may have thousands of user ids.
+/// Users with lines of their own in a period.
 const USER_COUNT_MAX: usize = 16;
 
 /// Errors of the streams of this process, which the writer of a stream can cause.
@@ -35,7 +36,7 @@ struct Period {
     /// `None`: there was no warning since the last period ended.
     began: Option<Instant>,
     /// Lines about each user; `None` stands for the daemon itself.
-    lines: HashMap<Option<u32>, usize>,
+    lines: HashMap<Option<Account>, usize>,
     left_out_count: u64,
 }
 
@@ -67,6 +68,7 @@ impl Warnings {
 
     fn admits(&self, user: Option<u32>) -> bool {
         self.tend();
+        let user = user.map(Account::of);
         self.period.lock().admits(user, Instant::now())
     }
 
@@ -91,7 +93,7 @@ impl Warnings {
 
 impl Period {
     /// Whether a warning at the time `now` is written. The caller has ended a period that is over.
-    fn admits(&mut self, user: Option<u32>, now: Instant) -> bool {
+    fn admits(&mut self, user: Option<Account>, now: Instant) -> bool {
         self.began.get_or_insert(now);
         let is_known = self.lines.contains_key(&user);
         if is_known || self.lines.len() < USER_COUNT_MAX {
@@ -132,7 +134,7 @@ mod tests {
 
     /// The lines that so many warnings about a user make.
     fn lines(period: &mut Period, user: u32, count: usize, now: Instant) -> usize {
-        (0..count).filter(|_| period.admits(Some(user), now)).count()
+        (0..count).filter(|_| period.admits(Some(Account::of(user)), now)).count()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use clap::Parser;
 use serde::{Deserialize, Serialize};
 
 use super::paths;
-use crate::process_looks::{LOOK_LIMIT, ProcessLooks, TELL_LIMIT};
+use crate::process_looks::{Finding, LOOK_LIMIT, ProcessLooks, TELL_LIMIT};
 use crate::volumes::{self, ServedVolume};
 use crate::{Cli, Command, aside, namespaces, users};
 
@@ -44,6 +44,15 @@ impl DetachedVolume {
     }
 }
 
+impl Finding for DetachedVolume {
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.target.as_os_str().len()
+    }
+}
+
+/// A daemon, with the number of its file system if that is known.
+impl Finding for (i32, Option<(u32, u32)>) {}
+
 /// All detached volumes that are visible, and whether all processes could be looked at. Another
 /// process looks, and is left behind if it takes too long.
 pub fn detached() -> (Vec<DetachedVolume>, bool) {
@@ -64,7 +73,7 @@ pub fn look_for_detached() -> (Vec<DetachedVolume>, bool) {
         return (Vec::new(), is_all);
     }
     // Read after the processes: a volume that was being mounted then is in a table now.
-    let mounts = namespaces::all_mounts();
+    let (mounts, is_all_mounts) = namespaces::all_mounts();
     let devices: HashSet<(u32, u32)> = mounts.iter().map(|(_, entry)| entry.device).collect();
     let is_mounted = move |pid, device: Option<(u32, u32)>| match device {
         Some(device) => devices.contains(&device),
@@ -75,7 +84,7 @@ pub fn look_for_detached() -> (Vec<DetachedVolume>, bool) {
         let detached = daemon.filter(|(pid, device)| !is_mounted(*pid, *device));
         Vec::from_iter(detached.and_then(|(pid, device)| seen(*pid, *device)))
     });
-    (volumes, is_all && is_all_again)
+    (volumes, is_all && is_all_again && is_all_mounts)
 }
 
 /// The number of the file system that the process has a connection for, if the kernel reports it

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::counters::read_attribute;
-use crate::process_looks::ProcessLooks;
+use crate::process_looks::{Finding, ProcessLooks};
 
 /// The most directory entries that one search reads.
 const ENTRY_LIMIT: usize = 20_000;
@@ -47,6 +47,13 @@ pub fn files_of(dir: &Path, names: &mut FileNames) -> Vec<FileCounters> {
         file.name = names.names.get(&file.ino).map(|name| name.to_string_lossy().into_owned());
     }
     files
+}
+
+/// A name with its inode.
+impl Finding for (u64, PathBuf) {
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.1.as_os_str().len()
+    }
 }
 
 /// Names that were found on a volume.
@@ -90,8 +97,8 @@ fn inode_of(path: &Path) -> Option<u64> {
     fs::symlink_metadata(path).ok().map(|found| found.ino())
 }
 
-/// Names of files that the process has open. May wait without an end.
-fn open_files(pid: i32, dir: &Path, wanted: &[u64]) -> Vec<(u64, PathBuf)> {
+/// Names of files that the process has open, one for each inode. May wait without an end.
+fn open_files(pid: i32, dir: &Path, wanted: &[u64]) -> HashMap<u64, PathBuf> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let paths = files.filter_map(|file| fs::read_link(file.path()).ok());
     let names = paths.filter_map(|path| {

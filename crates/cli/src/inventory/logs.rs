@@ -9,32 +9,43 @@
 //! thread asks each log, and no second one is started for it before the first has ended. These
 //! threads are in a process of their own, `onejournal ask-logs`: a thread that waits for a file
 //! system that does not answer keeps its process from ending, even by SIGKILL.
+//!
+//! # Memory
+//!
+//! A user may have any number of logs, with any number of streams. So a look keeps at most
+//! [`USER_LOG_LIMIT`] logs of a user and [`LOG_LIMIT`] in all, and at most 200 streams of each, and
+//! counts the others. With names and paths of the greatest length, this process and the one that it
+//! answers take less than 300 MiB each.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
-use std::io::BufRead;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use log::{ConnectOptions, Log, Look, StreamStat};
+use device::Account;
+use log::{CLIENT_COUNT_MAX, ConnectOptions, Log, Look, StreamStat};
 use serde::{Deserialize, Serialize};
 
 use super::ask::Asker;
 use super::{ANSWER_LIMIT, START_LIMIT, look_json, paths};
 use crate::error::{CliError, Result};
 use crate::output::{print_line, say_json};
-use crate::process_looks::{LOOK_LIMIT, ProcessLooks};
+use crate::process_looks::{Finding, LOOK_LIMIT, ProcessLooks};
 
 /// How long that process may take to look at all processes and to wait for the logs.
 const LOGS_LIMIT: Duration = Duration::from_secs(LOOK_LIMIT.as_secs() + ANSWER_LIMIT.as_secs() + 1);
-/// The most streams of a log whose counters are read.
-const STREAM_LIMIT: usize = 200;
-/// The most logs of a user that are asked at a time: so many threads wait at most for a user whose
-/// logs never answer.
-const QUESTION_LIMIT: usize = 256;
+/// The most logs that are kept: of all users, and of one. At most so many threads wait for a user
+/// whose logs never answer.
+const LOG_LIMIT: usize = 512;
+const USER_LOG_LIMIT: usize = 256;
+/// Most letters of an error.
+const TEXT_LIMIT: usize = 8192;
+/// The most sockets of a daemon that are looked at.
+const SOCKET_LIMIT: usize = 8192;
 
 /// A log that a process has open.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -46,8 +57,9 @@ pub struct SeenLog {
     /// Where the daemon listens.
     #[serde(with = "paths::maybe")]
     pub socket: Option<PathBuf>,
-    /// Processes that have the directory open themselves.
-    pub pids: Vec<i32>,
+    /// Processes that have the directory open themselves. A log has at most
+    /// [`CLIENT_COUNT_MAX`] of them.
+    pub pids: BTreeSet<i32>,
     /// Connections to the daemon.
     pub connection_count: usize,
     /// User and group of one of the processes.
@@ -56,6 +68,7 @@ pub struct SeenLog {
     #[serde(with = "look_json")]
     pub look: Option<Look>,
     pub refusal: Option<String>,
+    /// The first ones by name. The look says how many there are.
     pub streams: Vec<StreamCounters>,
 }
 
@@ -75,6 +88,12 @@ impl SeenLog {
         self.look.as_ref().map_or("-", |look| look.durability.name())
     }
 
+    /// How many streams it has beside the ones that are named.
+    pub fn stream_rest(&self) -> usize {
+        let all = self.look.as_ref().map_or(0, |look| look.streams.count);
+        all.saturating_sub(self.streams.len())
+    }
+
     /// The number of programs that use it: connections to the daemon, or processes.
     pub fn client_count(&self) -> usize {
         if self.daemon_pid.is_some() { self.connection_count } else { self.pids.len() }
@@ -86,16 +105,18 @@ type Ask = fn(SeenLog) -> Option<SeenLog>;
 
 /// A question that was not answered yet.
 struct Question {
-    /// The user of the log's process.
-    user: u32,
+    /// To whom the log's process counts.
+    user: Account,
     answer: Receiver<Option<SeenLog>>,
 }
 
 /// All logs that are visible, by directory. One that does not answer in time has neither content
 /// nor counters.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SeenLogs {
     pub logs: Vec<SeenLog>,
+    /// How many more there are, which are not kept.
+    pub left_out_count: usize,
     /// Whether all processes could be looked at.
     pub is_all: bool,
 }
@@ -172,9 +193,8 @@ struct Questions {
 impl Questions {
     fn look(&mut self) -> SeenLogs {
         let (open, is_all) = self.looks.look(LOOK_LIMIT, logs_of);
-        let mut logs = BTreeMap::new();
-        open.into_iter().for_each(|open| open.note(&mut logs));
-        SeenLogs { logs: self.look_at(logs), is_all }
+        let (logs, left_out_count) = together(open);
+        SeenLogs { logs: self.look_at(logs), left_out_count, is_all }
     }
 
     /// The same for `logs`.
@@ -192,9 +212,9 @@ impl Questions {
 
     /// Asks the log, unless its last answer is still missing.
     fn begin(&mut self, log: &SeenLog) {
-        let user = log.owner.0;
+        let user = Account::of(log.owner.0);
         let asked = self.open.values().filter(|question| question.user == user).count();
-        if self.open.contains_key(&log.dir) || asked >= QUESTION_LIMIT {
+        if self.open.contains_key(&log.dir) || asked >= USER_LOG_LIMIT {
             return;
         }
         let (ask, subject) = (self.ask, log.clone());
@@ -243,29 +263,55 @@ struct OpenLog {
 impl OpenLog {
     fn note(self, logs: &mut BTreeMap<PathBuf, SeenLog>) {
         let OpenLog { pid, owner, dir, is_daemon } = self;
-        let log = logs.entry(dir.clone()).or_default();
-        log.dir = dir;
-        log.owner = owner;
-        match is_daemon {
-            true => log.daemon_pid = Some(pid),
-            false if !log.pids.contains(&pid) => log.pids.push(pid),
-            false => {}
+        let new = || SeenLog { dir: dir.clone(), owner, ..SeenLog::default() };
+        let log = logs.entry(dir.clone()).or_insert_with(new);
+        if is_daemon {
+            log.daemon_pid = Some(pid);
+        } else if log.pids.len() < CLIENT_COUNT_MAX {
+            log.pids.insert(pid);
         }
     }
 }
 
+impl Finding for OpenLog {
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.dir.as_os_str().len()
+    }
+}
+
+/// The logs that are kept, and how many are not. The logs of this user and of the users with the
+/// lowest numbers come first.
+fn together(mut open: Vec<OpenLog>) -> (BTreeMap<PathBuf, SeenLog>, usize) {
+    let mut logs = BTreeMap::new();
+    let mut kept: HashMap<Account, usize> = HashMap::new();
+    let mut left_out = HashSet::new();
+    let user = |open: &OpenLog| Account::of(open.owner.0);
+    open.sort_by_cached_key(|open| (user(open) != Account::own(), user(open)));
+    for open in open {
+        if !logs.contains_key(&open.dir) {
+            let count = kept.entry(user(&open)).or_default();
+            if *count >= USER_LOG_LIMIT || logs.len() >= LOG_LIMIT {
+                left_out.insert(open.dir);
+                continue;
+            }
+            *count += 1;
+        }
+        open.note(&mut logs);
+    }
+    (logs, left_out.len())
+}
+
 /// The logs that the process has open. May wait without an end.
-fn logs_of(pid: i32) -> Vec<OpenLog> {
-    let Some(owner) = device::process_owner(pid) else { return Vec::new() };
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let logs = files.filter_map(|file| {
-        let path = fs::read_link(file.path()).ok()?;
+fn logs_of(pid: i32) -> impl Iterator<Item = OpenLog> {
+    let owner = device::process_owner(pid);
+    let files = owner.and_then(|_| fs::read_dir(format!("/proc/{pid}/fd")).ok());
+    files.into_iter().flatten().flatten().filter_map(move |file| {
+        let (owner, path) = (owner?, fs::read_link(file.path()).ok()?);
         let (dir, is_daemon) = place_in_log(&path)?;
         let number = file.file_name();
         let is_locked = is_locked(pid, &number.to_string_lossy());
         is_locked.then(|| OpenLog { pid, owner, dir: dir.to_owned(), is_daemon })
-    });
-    logs.collect()
+    })
 }
 
 /// Whether the process holds an exclusive lock on its open file. (Reading `daemon` takes a shared
@@ -282,22 +328,21 @@ fn look_at(mut log: SeenLog) -> Option<SeenLog> {
         return None;
     }
     match Look::at(&log.dir, log.owner) {
-        Ok(look) => {
-            let stream = |(name, file_bytes): &(String, u64)| StreamCounters {
-                name: name.clone(),
-                file_bytes: *file_bytes,
-                stat: None,
-            };
-            log.streams = look.streams.iter().take(STREAM_LIMIT).map(stream).collect();
-            if log.daemon_pid.is_some() {
+        Ok(mut look) => {
+            let named = std::mem::take(&mut look.streams.named).into_iter();
+            let stream = |(name, file_bytes)| StreamCounters { name, file_bytes, stat: None };
+            log.streams = named.map(stream).collect();
+            if let Some(pid) = log.daemon_pid {
                 // The daemon has a slot, too.
                 log.pids.clear();
                 log.socket = look.socket.clone();
-                log.connection_count = log.socket.as_deref().map_or(0, connections_to);
+                let count = |socket: &PathBuf| connections_of(pid, socket);
+                log.connection_count = log.socket.as_ref().map_or(0, count);
             }
             log.look = Some(look);
         }
-        Err(error) => log.refusal = Some(error.to_string()),
+        // It may repeat what is in a file.
+        Err(error) => log.refusal = Some(error.to_string().chars().take(TEXT_LIMIT).collect()),
     }
     Some(log)
 }
@@ -317,21 +362,36 @@ fn look_and_ask(log: SeenLog) -> Option<SeenLog> {
     Some(log)
 }
 
-/// Number of connections to the socket at `path`, from `/proc/net/unix`, which shows the path at
-/// the server's end.
-fn connections_to(path: &Path) -> usize {
-    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    table.lines().filter(|line| is_connection_to(line, path)).count()
+/// Number of connections that the process `pid` serves at `socket`. `/proc/net/unix` shows, at the
+/// server's end of each, the name that the process gave to its socket.
+fn connections_of(pid: i32, socket: &Path) -> usize {
+    let own = sockets_of(pid);
+    let Ok(table) = fs::File::open("/proc/net/unix") else { return 0 };
+    let lines = BufReader::new(table).split(b'\n').map_while(std::result::Result::ok);
+    let inodes = lines.filter_map(|line| connection_in(&String::from_utf8_lossy(&line), socket));
+    inodes.filter(|inode| own.contains(inode)).count()
 }
 
-fn is_connection_to(line: &str, path: &Path) -> bool {
+/// The numbers of the sockets that the process has open.
+fn sockets_of(pid: i32) -> HashSet<u64> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let numbers = files.filter_map(|file| {
+        let link = fs::read_link(file.path()).ok()?;
+        link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    });
+    numbers.take(SOCKET_LIMIT).collect()
+}
+
+/// The number of the socket in a line of the table, if it is a connection to a socket with the name
+/// of this one. The directory may be shown in another way.
+fn connection_in(line: &str, socket: &Path) -> Option<u64> {
     const CONNECTED: &str = "03";
-    let mut words = line.split_whitespace();
-    let state = words.nth(5);
-    // The inode's number, then the path, in which there may be spaces.
-    let is_there = words.next().is_some();
+    let mut words = line.split_whitespace().skip(5);
+    let (state, inode) = (words.next()?, words.next()?);
+    // There may be spaces in it.
     let rest: Vec<&str> = words.collect();
-    is_there && state == Some(CONNECTED) && Path::new(&rest.join(" ")) == path
+    let is_it = Path::new(&rest.join(" ")).file_name() == socket.file_name();
+    (state == CONNECTED && !rest.is_empty() && is_it).then(|| inode.parse().ok())?
 }
 
 #[cfg(test)]
@@ -339,6 +399,8 @@ mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use log::StreamsFound;
 
     use super::*;
 
@@ -394,10 +456,11 @@ mod tests {
     #[test]
     fn the_questions_to_the_logs_of_a_user_are_limited() {
         let mut logs = questions();
-        let senders: Vec<_> = (0..QUESTION_LIMIT)
+        let senders: Vec<_> = (0..USER_LOG_LIMIT)
             .map(|number| {
                 let (sender, answer) = std::sync::mpsc::channel();
-                logs.open.insert(number.to_string().into(), Question { user: 7, answer });
+                logs.open
+                    .insert(number.to_string().into(), Question { user: Account::of(7), answer });
                 sender
             })
             .collect();
@@ -413,6 +476,34 @@ mod tests {
     }
 
     #[test]
+    fn regression_the_logs_of_a_look_are_limited() {
+        let own = rustix::process::geteuid().as_raw();
+        let open = |number: usize, user: u32| OpenLog {
+            pid: 1,
+            owner: (user, 0),
+            dir: format!("/{user}/{number:03}").into(),
+            is_daemon: true,
+        };
+        // Each log twice, and other users first.
+        let of = |user, count: usize| (0..2 * count).map(move |number| open(number / 2, user));
+        let (logs, left_out_count) = together(of(own + 2, 300).chain(of(own + 1, 300)).collect());
+        assert_eq!((logs.len(), left_out_count), (LOG_LIMIT, 600 - LOG_LIMIT));
+        let others = of(own + 3, 300).chain(of(own + 2, 300));
+        let all = others.chain(of(own + 1, 200)).chain(of(own, 200));
+        let (logs, left_out_count) = together(all.collect());
+        assert_eq!((logs.len(), left_out_count), (LOG_LIMIT, 1000 - LOG_LIMIT));
+        let kept = |user| logs.values().filter(|log| log.owner.0 == user).count();
+        assert_eq!([own, own + 1, own + 2, own + 3].map(kept), [200, 200, 112, 0]);
+    }
+
+    #[test]
+    fn regression_processes_without_end_are_not_kept_for_one_log() {
+        let open = |pid| OpenLog { pid, owner: (7, 0), dir: "/log".into(), is_daemon: false };
+        let (logs, _) = together((0..50_000).map(open).collect());
+        assert_eq!(logs[Path::new("/log")].pids.len(), CLIENT_COUNT_MAX);
+    }
+
+    #[test]
     fn the_content_of_a_log_passes_to_the_other_process() {
         let look = Look {
             uuid: "u".into(),
@@ -421,15 +512,16 @@ mod tests {
             durability: device::Durability::Reboot,
             nvram: Some("/nvram".into()),
             pool_bytes: 5,
-            streams: vec![("s".into(), u64::MAX)],
+            streams: StreamsFound { count: 7, file_bytes: u64::MAX, named: Vec::new() },
         };
         let dir = PathBuf::from(OsStr::from_bytes(b"/no text \xff"));
         let log =
             SeenLog { dir, look: Some(look), socket: Some("/s".into()), ..SeenLog::default() };
-        let seen = SeenLogs { logs: vec![log.clone(), SeenLog::default()], is_all: true };
+        let logs = vec![log.clone(), SeenLog::default()];
+        let seen = SeenLogs { logs, left_out_count: 5, is_all: true };
         let text = serde_json::to_string(&seen).unwrap();
-        let SeenLogs { logs, is_all } = serde_json::from_str(&text).unwrap();
-        assert!(is_all && logs[1].look.is_none());
+        let SeenLogs { logs, left_out_count, is_all } = serde_json::from_str(&text).unwrap();
+        assert!(is_all && left_out_count == 5 && logs[1].look.is_none());
         assert_eq!(
             (&logs[0].dir, &logs[0].socket, &logs[0].look),
             (&log.dir, &log.socket, &log.look)
@@ -438,14 +530,15 @@ mod tests {
 
     #[test]
     fn connections_are_told_from_the_listener() {
-        let path = Path::new("/run/a b/socket");
+        let of = |line: &str| connection_in(line, Path::new("/run/a/b c"));
         let line = |state, path| {
             format!("0000000000000000: 00000003 00000000 00000000 0005 {state} 22953 {path}")
         };
-        assert!(is_connection_to(&line("03", "/run/a b/socket"), path));
-        assert!(!is_connection_to(&line("01", "/run/a b/socket"), path));
-        assert!(!is_connection_to(&line("03", "/run/a b/socket2"), path));
-        assert!(!is_connection_to("Num       RefCount Protocol Flags    Type St Inode Path", path));
-        assert!(!is_connection_to(&line("03", ""), path));
+        assert_eq!(of(&line("03", "/run/a/b c")), Some(22_953));
+        assert_eq!(of(&line("03", "/proc/self/fd/9/b c")), Some(22_953));
+        assert_eq!(of(&line("01", "/run/a/b c")), None);
+        assert_eq!(of(&line("03", "/run/a/b c2")), None);
+        assert_eq!(of("Num       RefCount Protocol Flags    Type St Inode Path"), None);
+        assert_eq!(of(&line("03", "")), None);
     }
 }

@@ -1,9 +1,10 @@
-//! A look at a log's directory, as JSON. For `#[serde(with)]`.
+//! A look at a log's directory, as JSON. For `#[serde(with)]`. The names of the streams are left
+//! out: they are beside it ([`super::SeenLog`]).
 
 use std::path::PathBuf;
 
 use device::Durability;
-use log::Look;
+use log::{Look, StreamsFound};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -20,7 +21,8 @@ struct Plain {
     #[serde(with = "paths::maybe")]
     nvram: Option<PathBuf>,
     pool_bytes: u64,
-    streams: Vec<(String, u64)>,
+    stream_count: usize,
+    file_bytes: u64,
 }
 
 pub fn serialize<S: Serializer>(look: &Option<Look>, to: S) -> Result<S::Ok, S::Error> {
@@ -31,7 +33,8 @@ pub fn serialize<S: Serializer>(look: &Option<Look>, to: S) -> Result<S::Ok, S::
         durability: look.durability.name().into(),
         nvram: look.nvram,
         pool_bytes: look.pool_bytes,
-        streams: look.streams,
+        stream_count: look.streams.count,
+        file_bytes: look.streams.file_bytes,
     });
     plain.serialize(to)
 }
@@ -46,6 +49,10 @@ pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Look>, D
         durability: durability.ok_or_else(|| D::Error::custom("no durability"))?,
         nvram: plain.nvram,
         pool_bytes: plain.pool_bytes,
-        streams: plain.streams,
+        streams: StreamsFound {
+            count: plain.stream_count,
+            file_bytes: plain.file_bytes,
+            named: Vec::new(),
+        },
     }))
 }

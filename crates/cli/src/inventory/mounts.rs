@@ -4,8 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use device::MountEntry;
-use rustix::process::geteuid;
+use device::{Account, MountEntry};
 
 use super::answer::{Answer, MountState};
 use super::ask::{Asker, Running, Subject};
@@ -44,10 +43,12 @@ pub struct SeenMount {
 /// State that is kept from one look at the mounts to the next.
 pub struct Mounts {
     /// The asking processes with the user of the mount, by the path that they ask.
-    askers: HashMap<PathBuf, (u32, Asker)>,
+    askers: HashMap<PathBuf, (Account, Asker)>,
     /// The asking processes of mounts that are gone, until they have ended.
-    left: Vec<(u32, Running)>,
+    left: Vec<(Account, Running)>,
     subject: Subject,
+    /// Whether the last look found all.
+    is_all: bool,
 }
 
 impl Mounts {
@@ -62,7 +63,7 @@ impl Mounts {
     }
 
     fn of(subject: Subject) -> Mounts {
-        Mounts { askers: HashMap::new(), left: Vec::new(), subject }
+        Mounts { askers: HashMap::new(), left: Vec::new(), subject, is_all: true }
     }
 
     /// All mounts in this namespace, and one mount of each volume that is mounted only in other
@@ -70,7 +71,8 @@ impl Mounts {
     pub fn look(&mut self) -> Vec<SeenMount> {
         let own = NamespaceId::own().ok();
         let mut seen = HashSet::new();
-        let mut found = namespaces::all_mounts();
+        let (mut found, is_all) = namespaces::all_mounts();
+        self.is_all = is_all;
         found.retain(|(holder, entry)| seen.insert(entry.device) || own == Some(holder.namespace));
         let paths: Vec<PathBuf> = found.iter().map(|(holder, _)| holder.reachable_dir()).collect();
         self.leave_all_but(&paths);
@@ -91,6 +93,11 @@ impl Mounts {
         seen.collect()
     }
 
+    /// Whether the last look found all mounts. A user may have very many.
+    pub fn is_all(&self) -> bool {
+        self.is_all
+    }
+
     /// Forgets the processes for other mounts than these, which end when they can.
     fn leave_all_but(&mut self, paths: &[PathBuf]) {
         self.left.retain(|(_, running)| !running.is_over());
@@ -106,7 +113,7 @@ impl Mounts {
 
     /// Asks the mount at `path`, unless its last answer is still missing, or too many mounts of its
     /// user are asked.
-    fn ask(&mut self, path: &Path, user: impl FnOnce() -> u32) {
+    fn ask(&mut self, path: &Path, user: impl FnOnce() -> Account) {
         if !self.askers.contains_key(path) {
             let user = user();
             if !self.may_ask(user) {
@@ -124,23 +131,21 @@ impl Mounts {
     }
 
     /// Whether the asking processes of the user, as far as they have not ended, may be one more.
-    fn may_ask(&self, user: u32) -> bool {
+    fn may_ask(&self, user: Account) -> bool {
         let askers = self.askers.values().filter(|(of, _)| *of == user).count();
         let left = self.left.iter().filter(|(of, running)| *of == user && !running.is_over());
-        let is_own = [ROOT, geteuid().as_raw()].contains(&user);
-        askers + left.count() < if is_own { OWN_ASKER_LIMIT } else { OTHERS_ASKER_LIMIT }
+        askers + left.count() < if user.is_trusted() { OWN_ASKER_LIMIT } else { OTHERS_ASKER_LIMIT }
     }
 }
 
 /// The user to whom a mount counts. In a namespace of a user the mount table shows other numbers.
 /// So there it is the owner of the process through which the namespace was found.
-fn user_of(holder: &Holder, entry: &MountEntry, own: Option<NamespaceId>) -> u32 {
-    const UNKNOWN: u32 = u32::MAX;
+fn user_of(holder: &Holder, entry: &MountEntry, own: Option<NamespaceId>) -> Account {
     let user = match own == Some(holder.namespace) {
         true => entry.user().or(Some(ROOT)),
         false => device::process_owner(holder.pid).map(|(user, _)| user),
     };
-    user.unwrap_or(UNKNOWN)
+    user.map_or(Account::UNKNOWN, Account::of)
 }
 
 fn seen_mount(
@@ -174,7 +179,9 @@ mod tests {
 
     use super::*;
 
-    const OTHER: u32 = 65_533;
+    fn other() -> Account {
+        Account::of(65_533)
+    }
 
     /// A process that never answers, until its input ends.
     fn silent() -> Asker {
@@ -197,11 +204,12 @@ mod tests {
     fn regression_the_processes_that_ask_the_mounts_of_a_user_are_limited() {
         let mut mounts = Mounts::without_files();
         for number in 0..OTHERS_ASKER_LIMIT {
-            assert!(mounts.may_ask(OTHER), "{number}");
-            mounts.askers.insert(path(number), (OTHER, silent()));
+            assert!(mounts.may_ask(other()), "{number}");
+            mounts.askers.insert(path(number), (other(), silent()));
         }
-        assert!(!mounts.may_ask(OTHER) && mounts.may_ask(OTHER - 1) && mounts.may_ask(ROOT));
-        mounts.ask(&path(OTHERS_ASKER_LIMIT), || OTHER);
+        assert!(!mounts.may_ask(other()) && mounts.may_ask(Account::ROOT));
+        assert!(mounts.may_ask(Account::of(65_532)));
+        mounts.ask(&path(OTHERS_ASKER_LIMIT), other);
         assert_eq!(mounts.askers.len(), OTHERS_ASKER_LIMIT, "it is not asked");
     }
 
@@ -209,16 +217,16 @@ mod tests {
     fn regression_a_process_that_has_not_ended_counts_when_its_mount_is_gone() {
         let mut mounts = Mounts::without_files();
         let (kept, file) = kept_alive();
-        mounts.askers.insert(path(0), (OTHER, kept));
+        mounts.askers.insert(path(0), (other(), kept));
         (1..OTHERS_ASKER_LIMIT).for_each(|number| {
-            mounts.askers.insert(path(number), (OTHER, silent()));
+            mounts.askers.insert(path(number), (other(), silent()));
         });
         let paths: Vec<PathBuf> = (1..OTHERS_ASKER_LIMIT).map(path).collect();
         mounts.leave_all_but(&paths);
-        assert!(!mounts.may_ask(OTHER));
+        assert!(!mounts.may_ask(other()));
         drop(file);
         let begun = Instant::now();
-        while !mounts.may_ask(OTHER) {
+        while !mounts.may_ask(other()) {
             assert!(begun.elapsed().as_secs() < 60, "it counts for ever");
             std::thread::yield_now();
         }

@@ -28,8 +28,8 @@ use self::place::{Permit, Place};
 use self::report::Report;
 use self::suitable::Program;
 use self::watching::Watch;
-use crate::output::complain;
 use crate::output::say_json;
+use crate::output::{complain, plain_path};
 use crate::signals::is_ignored;
 use crate::units::bytes;
 use crate::{CliError, Result, parse_interval, say, target};
@@ -172,7 +172,7 @@ fn announce(path: &Path, area: &Area, seconds: f64) {
     complain!(
         "onejournal: {}: measuring for about {seconds} s, after an area of {} was filled once; at \
          most {} are written",
-        path.display(),
+        plain_path(path),
         kib(area.area_bytes()),
         bytes(area.write_bytes_max())
     );

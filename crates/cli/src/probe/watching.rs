@@ -13,9 +13,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::place::Kind;
 use super::text::wrapped;
 use super::wear::{History, Interval, Sample, Wear, heading};
-use crate::output::complain;
-use crate::output::plain;
 use crate::output::say_json;
+use crate::output::{complain, plain_path};
 use crate::signals::EndSignals;
 use crate::{CliError, Result, say};
 
@@ -92,7 +91,7 @@ impl Watch<'_> {
             &format!(
                 "{} is on {}. From now on, the bytes that this machine sends to it are counted. \
                  The flash inside writes more than that, and what was written before is not known.",
-                plain(&self.path.display().to_string()),
+                plain_path(self.path),
                 names.join(", ")
             ),
         )

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::counters::Counters;
 use crate::inventory::{Answer, MountState, Subject, ask_once};
-use crate::output::plain;
 use crate::output::say_json;
+use crate::output::{plain, plain_path};
 use crate::volumes::ServedVolume;
 use crate::{CliError, Result, StatArgs, kernel, say, watch};
 
@@ -56,7 +56,7 @@ fn describe(counters: &Counters, state: MountState, place: String, is_image: boo
     if let Some(dir) = Path::new(target).parent().filter(|_| is_image) {
         let text = format!(
             "what the file system of the image adds; its disk: onejournal probe --watch {}",
-            dir.display()
+            plain_path(dir)
         );
         summary.push(("not counted".into(), text));
     }

@@ -90,7 +90,8 @@ fn heading(view: &View) -> String {
         Some(before) => format!("of the last {:.1} s", (sample.at - before.at).as_secs_f64()),
         None => "since the mount".into(),
     };
-    let (volumes, logs) = (sample.volumes.len(), sample.logs.len());
+    let (volumes, logs) =
+        (sample.volumes.len(), sample.logs.logs.len() + sample.logs.left_out_count);
     format!("onejournal top   volumes: {volumes}   logs: {logs}   rates {rates}")
 }
 

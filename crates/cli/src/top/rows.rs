@@ -162,7 +162,10 @@ fn octaves(all: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
 }
 
 pub fn streams(view: &View) -> Table {
-    let logs = view.sample.iter().flat_map(|sample| &sample.logs);
+    let seen = view.sample.iter().map(|sample| &sample.logs);
+    let mut rows: Vec<_> = seen.clone().flat_map(|seen| &seen.logs).flat_map(log_rows).collect();
+    let more = seen.map(|seen| seen.left_out_count).filter(|count| *count > 0);
+    rows.extend(more.map(|count| row_of_rest(&format!("... and {count} more logs"), "left out")));
     Table {
         title: "Log streams".into(),
         heading: vec![
@@ -174,7 +177,7 @@ pub fn streams(view: &View) -> Table {
             "RECORDS",
             "STATE",
         ],
-        rows: logs.flat_map(log_rows).collect(),
+        rows,
         marked: None,
         empty: "no log is in use",
     }
@@ -184,12 +187,23 @@ fn log_rows(log: &SeenLog) -> Vec<Vec<String>> {
     let dir = log.dir.display();
     if log.streams.is_empty() {
         let state = if log.refusal.is_some() { "not trusted" } else { "no stream" };
-        let mut row = vec![dir.to_string()];
-        row.resize(6, NONE.into());
-        row.push(state.into());
-        return vec![row];
+        return vec![row_of_rest(&dir.to_string(), state)];
     }
-    log.streams.iter().map(|stream| stream_row(&format!("{dir}/{}", stream.name), stream)).collect()
+    let row = |stream: &StreamCounters| stream_row(&format!("{dir}/{}", stream.name), stream);
+    let mut rows: Vec<_> = log.streams.iter().map(row).collect();
+    if log.stream_rest() > 0 {
+        let rest = format!("{dir}: ... and {} more streams", log.stream_rest());
+        rows.push(row_of_rest(&rest, "left out"));
+    }
+    rows
+}
+
+/// A row without numbers.
+fn row_of_rest(name: &str, state: &str) -> Vec<String> {
+    let mut row = vec![name.to_owned()];
+    row.resize(6, NONE.into());
+    row.push(state.into());
+    row
 }
 
 fn stream_row(name: &str, stream: &StreamCounters) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::inventory::{Logs, Mounts, SeenLog, SeenMount};
+use crate::inventory::{Logs, Mounts, SeenLogs, SeenMount};
 
 /// Everything that is shown.
 #[derive(Debug, Clone)]
@@ -13,7 +13,7 @@ pub struct Sample {
     pub now_s: u64,
     /// Each volume once, even if it is mounted several times.
     pub volumes: Vec<SeenMount>,
-    pub logs: Vec<SeenLog>,
+    pub logs: SeenLogs,
 }
 
 impl Sample {
@@ -23,6 +23,6 @@ impl Sample {
         let mut seen = HashSet::new();
         volumes.retain(|mount| seen.insert(mount.device));
         let now_s = now.map_or(0, |now| now.as_secs());
-        Sample { at, now_s, volumes, logs: logs.look().logs }
+        Sample { at, now_s, volumes, logs: logs.look() }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use log::{Look, StreamStat};
+use log::{Look, StreamStat, StreamsFound};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -12,7 +12,7 @@ use super::view::{Part, View};
 use super::{draw, text};
 use crate::counters::Counters;
 use crate::inventory::{FileCounters, SeenMount};
-use crate::inventory::{MountState, SeenLog, StreamCounters};
+use crate::inventory::{MountState, SeenLog, SeenLogs, StreamCounters};
 
 fn counters(commits: u64) -> Counters {
     let (bytes, fsyncs) = (commits * 10_000, commits * 2);
@@ -70,7 +70,7 @@ fn log() -> SeenLog {
         durability: device::Durability::Power,
         nvram: None,
         pool_bytes: 1 << 20,
-        streams: Vec::new(),
+        streams: StreamsFound { count: 9, ..StreamsFound::default() },
     };
     SeenLog { dir: "/var/log-dir".into(), look: Some(look), streams, ..SeenLog::default() }
 }
@@ -83,7 +83,7 @@ fn view() -> View {
             at: at + Duration::from_secs(seconds),
             now_s: 1_010,
             volumes: vec![volume("/a/first", commits), volume("/a/second", 50)],
-            logs: vec![log()],
+            logs: SeenLogs { logs: vec![log()], ..SeenLogs::default() },
         });
     }
     view
@@ -195,6 +195,11 @@ fn text_has_every_row() {
         (0..300).map(|ino| FileCounters { ino, ..FileCounters::default() }).collect();
     let text = text(&mut view, 120);
     assert!(text.contains("inode 299 ") && text.contains("/var/log-dir/two"));
+    assert!(!text.contains("more logs"), "{text}");
+    view.sample.as_mut().unwrap().logs.left_out_count = 5;
+    let text = super::text(&mut view, 120);
+    assert!(text.contains("/var/log-dir: ... and 7 more streams "), "{text}");
+    assert!(text.contains("logs: 6 ") && text.contains("... and 5 more logs "), "{text}");
     let mut nothing = View::default();
     assert!(super::text(&mut nothing, 80).contains("no volume is mounted"));
     assert!(screen(&mut nothing, 80, 24)[0].contains("waiting"));
@@ -208,9 +213,9 @@ fn regression_escape_sequences_are_not_drawn() {
     sample.volumes = vec![volume(ACTIVE, 1)];
     sample.volumes[0].counters.0.insert("durability".into(), ACTIVE.into());
     sample.volumes[0].files[0].name = Some(ACTIVE.into());
-    sample.logs[0].dir = ACTIVE.into();
+    sample.logs.logs[0].dir = ACTIVE.into();
     for text in [text(&mut view, 200), screen(&mut view, 200, 40).join("\n")] {
-        assert_eq!(text.matches("/a?[2J?2J?b").count(), 6, "{text}");
+        assert_eq!(text.matches("/a?[2J?2J?b").count(), 7, "{text}");
         assert!(!text.contains(['\x1b', '\u{9b}', '\u{202e}']), "{text:?}");
     }
 }

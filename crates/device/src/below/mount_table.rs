@@ -2,8 +2,8 @@
 //! system.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -76,6 +76,13 @@ impl MountEntry {
 /// on top.
 pub fn own_mounts() -> io::Result<Vec<MountEntry>> {
     mounts_in(Path::new("/proc/self/mountinfo"))
+}
+
+/// The entries of the table in a file of `/proc`, one after the other: a user can make very many
+/// mounts in a namespace.
+pub fn each_mount(table: &Path) -> io::Result<impl Iterator<Item = MountEntry> + use<>> {
+    let lines = BufReader::new(File::open(table)?).split(b'\n').map_while(io::Result::ok);
+    Ok(lines.filter_map(|line| entry(&line)))
 }
 
 /// The table in a file of `/proc`.
@@ -161,6 +168,9 @@ mod tests {
         let found = parse_mounts(table);
         let ids: Vec<u64> = found.iter().map(|entry| entry.id).collect();
         assert_eq!(ids, [20, 31, 32, 33, 34]);
+        let file = tempfile::NamedTempFile::new().expect("file");
+        fs::write(file.path(), table).expect("written");
+        assert!(each_mount(file.path()).expect("open").eq(found.iter().cloned()));
         assert_eq!(found[1].source, Path::new(OsStr::from_bytes(b"\xff")));
         assert_eq!(found[2].dir, Path::new(OsStr::from_bytes(b"/\xff")));
         assert_eq!(found[2].kind, "tmpfs");

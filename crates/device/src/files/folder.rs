@@ -295,21 +295,35 @@ impl Folder {
     /// The same for a directory that anyone may have filled: an error if there are more than
     /// `count` names.
     pub fn names_up_to(&self, count: usize) -> io::Result<Vec<String>> {
-        // A descriptor of its own: where it reads from is that of all copies.
         let mut names = Vec::new();
+        self.each_name(count, |name| {
+            names.push(name.to_owned());
+            Ok(())
+        })?;
+        Ok(names)
+    }
+
+    /// Gives `take` the names in it that are UTF-8, one after the other. An error if there are more
+    /// than `count`; then `take` has had `count` of them.
+    pub fn each_name(
+        &self,
+        count: usize,
+        mut take: impl FnMut(&str) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut left = count;
+        // A descriptor of its own: where it reads from is that of all copies.
         for entry in Dir::read_from(self.directory.as_fd())? {
             if let Ok(name) = entry?.file_name().to_str()
                 && name != "."
                 && name != ".."
             {
-                if names.len() == count {
-                    let why = format!("has more than {count} names");
-                    return Err(Error::new(ErrorKind::InvalidData, why));
-                }
-                names.push(name.to_owned());
+                left = left.checked_sub(1).ok_or_else(|| {
+                    Error::new(ErrorKind::InvalidData, format!("has more than {count} names"))
+                })?;
+                take(name)?;
             }
         }
-        Ok(names)
+        Ok(())
     }
 
     /// Renames a file in it. An existing file of the new name is replaced.

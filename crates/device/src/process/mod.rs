@@ -1,5 +1,6 @@
-//! This process, other processes, and the machine.
+//! This process, other processes, the machine, and to whom users count.
 
+pub(crate) mod account;
 pub(crate) mod fork_closed;
 pub(crate) mod fork_mark;
 pub(crate) mod inherited;

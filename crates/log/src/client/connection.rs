@@ -27,6 +27,9 @@ use crate::{LogError, Result};
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 /// Upper bound for all requests together to a daemon that the program did not choose.
 const FOUND_WAIT: Duration = Duration::from_secs(60);
+const TOO_LONG: &str = "its answers took too long for a daemon whose socket was found in a file. \
+                        If you trust it, open it once by the name of its socket (log=SOCKET in \
+                        the URI): then there is no limit";
 /// Connections that are kept for later.
 const IDLE_COUNT_MAX: usize = 8;
 
@@ -118,11 +121,7 @@ impl Patience {
         let left = end.saturating_duration_since(Instant::now()).min(ANSWER_WAIT);
         match left.is_zero() {
             false => Ok(left),
-            true => Err(Unanswered::Wrong(
-                "its answers took too long for a daemon whose socket was found in a file. If you \
-                 trust it, name its socket (log=SOCKET in the URI): then there is no limit"
-                    .into(),
-            )),
+            true => Err(Unanswered::Wrong(TOO_LONG.into())),
         }
     }
 
@@ -264,8 +263,12 @@ impl Client {
         let socket = socket.display();
         match why {
             Unanswered::Wrong(text) => Err(LogError::Daemon(format!("{socket}: {text}"))),
+            // The last message could take only as long as was left.
+            Unanswered::Gone(e) if e.kind() == ErrorKind::WouldBlock && options.limit.is_some() => {
+                Err(LogError::Daemon(format!("{socket}: {TOO_LONG}")))
+            }
             Unanswered::Gone(e) if matches!(e.kind(), ErrorKind::WouldBlock) => {
-                let waited = options.limit.unwrap_or(ANSWER_WAIT).min(ANSWER_WAIT).as_secs();
+                let waited = ANSWER_WAIT.as_secs();
                 let text = format!(
                     "{socket}: no answer for {waited} s: if the daemon is stopped, let it go on \
                      (kill -CONT)"
@@ -445,7 +448,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("socket");
         let _listener = slow_daemon(&path);
-        let limit = Some(Duration::from_millis(500));
+        let limit = Some(Duration::from_secs(2));
         let options = ConnectOptions { limit, ..ConnectOptions::default() };
         let open: OpenBackend = |_, _| Err(LogError::Usage("no fallback".into()));
         let client = Client::connect(&path, &options, open).expect("greeted");

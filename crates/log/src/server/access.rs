@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use device::Account;
 use device::sync::Mutex;
 
 use crate::host::StreamMeta;
@@ -72,13 +73,13 @@ pub(super) fn check(name: &StreamName, meta: &StreamMeta, peer: &Peer, wish: Wis
 
 /// How many streams each user has made since the daemon started.
 #[derive(Default)]
-pub(super) struct Made(Mutex<HashMap<u32, usize>>);
+pub(super) struct Made(Mutex<HashMap<Account, usize>>);
 
 impl Made {
     /// Counts one more stream. An error if the user has made `limit` already.
     pub(super) fn count(&self, uid: u32, limit: usize) -> Result<()> {
         let mut made = self.0.lock();
-        let count = made.entry(uid).or_default();
+        let count = made.entry(Account::of(uid)).or_default();
         if *count >= limit && !is_trusted(uid) {
             return Err(LogError::Denied(format!("user {uid} has made {limit} streams already")));
         }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use device::Account;
 use device::sync::Mutex;
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-use super::access::is_trusted;
 use super::request_handler::RequestHandler;
 use super::turns::Turns;
 use crate::warnings::Warnings;
@@ -40,7 +40,8 @@ struct Table {
 
 struct Open {
     socket: Arc<OwnedFd>,
-    uid: u32,
+    /// To whom it counts.
+    user: Account,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -57,10 +58,11 @@ impl Connections {
     /// Serves a client that has connected, unless there are too many.
     pub(super) fn begin(self: &Arc<Self>, socket: OwnedFd) {
         let Ok(peer) = Peer::of(&socket) else { return };
+        let user = Account::of(peer.uid);
         let mut table = self.table.lock();
         let limits = &self.handler.limits;
-        let own = table.open.values().filter(|open| open.uid == peer.uid).count();
-        let is_one_too_many = !is_trusted(peer.uid) && own >= limits.user_connection_count;
+        let own = table.open.values().filter(|open| open.user == user).count();
+        let is_one_too_many = !user.is_trusted() && own >= limits.user_connection_count;
         if table.open.len() >= limits.connection_count || is_one_too_many {
             self.warnings.about(peer.uid, "too many connections");
             return;
@@ -77,7 +79,7 @@ impl Connections {
         match builder.stack_size(STACK_BYTES).spawn(crate::faults::carry(body)) {
             // The thread waits for the table before it ends.
             Ok(thread) => {
-                table.open.insert(number, Open { socket, uid, thread: Some(thread) });
+                table.open.insert(number, Open { socket, user, thread: Some(thread) });
             }
             Err(e) => self.warnings.about(uid, format_args!("a connection: {e}")),
         }
@@ -89,6 +91,7 @@ impl Connections {
         if set_socket_timeout(socket, Timeout::Send, Some(SEND_WAIT)).is_err() {
             return;
         }
+        let user = Account::of(peer.uid);
         let mut buf = [0; REQUEST_BYTES + 1];
         loop {
             let request = match transport::receive(socket, &mut buf) {
@@ -106,7 +109,7 @@ impl Connections {
                 }
             };
             let is_long = matches!(request.kind, Kind::Read | Kind::Salvage);
-            let _turn = (is_long && !is_trusted(peer.uid)).then(|| self.turns.take(peer.uid));
+            let _turn = (is_long && !user.is_trusted()).then(|| self.turns.take(user));
             let (reply, files) = self.handler.answer(peer, &request);
             if !files.is_empty() && !matches!(device::unread_bytes(socket), Ok(0)) {
                 // Descriptors on their way are counted, and there is an end of them for all users.

@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use device::above_standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{SocketAddrUnix, SocketFlags};
+use rustix::net::SocketFlags;
 
 use crate::directory::options::Options;
 use crate::engine::service::Service;
@@ -199,7 +199,7 @@ fn listen(path: &Path, mode: u32) -> io::Result<(OwnedFd, Place)> {
         Found::Nothing => {}
     }
     let socket = transport::socket()?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    place.bind(&socket)?;
     // Before a client can connect.
     place.permit(mode)?;
     rustix::net::listen(&socket, BACKLOG)?;

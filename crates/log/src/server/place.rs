@@ -1,7 +1,7 @@
 //! Where the daemon's socket is: a directory that was opened once, and a name in it.
 //!
-//! By its path, another user who may rename a directory above it could have a socket of the same
-//! name elsewhere removed, or opened to everybody.
+//! By its path, another user who may rename a directory above it could have a socket made
+//! elsewhere, and a socket of the same name there removed, or opened to everybody.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,6 +11,7 @@ use std::path::Path;
 use device::{above_standard, open_parent};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use rustix::net::SocketAddrUnix;
 
 /// The place of a socket.
 pub(crate) struct Place {
@@ -41,6 +42,13 @@ impl Place {
             Err(Errno::NOENT) => Ok(Found::Nothing),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Gives `socket` this place. The kernel takes a path only: that of the open directory.
+    pub(crate) fn bind(&self, socket: &OwnedFd) -> io::Result<()> {
+        let mut path = OsString::from(format!("/proc/self/fd/{}/", self.directory.as_raw_fd()));
+        path.push(&self.name);
+        Ok(rustix::net::bind(socket, &SocketAddrUnix::new(path)?)?)
     }
 
     /// Removes what is there.
@@ -74,9 +82,10 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+    use crate::wire::transport;
 
     #[test]
-    fn regression_a_socket_elsewhere_is_neither_removed_nor_opened_to_everybody() {
+    fn regression_a_socket_elsewhere_is_neither_made_nor_removed_nor_opened_to_everybody() {
         let home = tempfile::tempdir().expect("directory");
         let at = |name: &str| home.path().join(name);
         let bind = |path: &str| {
@@ -95,6 +104,12 @@ mod tests {
         assert_eq!((mode("moved/socket"), mode("other/socket")), (0o666, 0o600));
         place.remove().expect("removed");
         assert_eq!(place.found().expect("asked"), Found::Nothing);
+        fs::remove_file(at("other/socket")).expect("removed");
+        place.bind(&transport::socket().expect("socket")).expect("bound");
+        assert_eq!(place.found().expect("asked"), Found::Socket);
+        assert!(!at("other/socket").exists(), "nothing is made there");
+        place.remove().expect("removed");
+        let _listener = bind("other/socket");
         assert_eq!(mode("other/socket"), 0o600, "it is there");
         // A link in its place is not followed.
         symlink(at("other/socket"), at("moved/socket")).expect("link");

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use device::Account;
 use device::sync::Mutex;
 
 use super::access::Made;
@@ -18,22 +19,22 @@ pub(crate) struct RequestHandler {
     pub(super) limits: Limits,
     pub(super) made: Made,
     /// How many chunks each user was promised and does not hold yet.
-    promised: Mutex<HashMap<u32, usize>>,
+    promised: Mutex<HashMap<Account, usize>>,
 }
 
 /// A chunk that was promised to a user, until it is allocated.
 pub(super) struct Promise<'a> {
     handler: &'a RequestHandler,
-    uid: u32,
+    user: Account,
 }
 
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
         let mut promised = self.handler.promised.lock();
-        if let Some(count) = promised.get_mut(&self.uid) {
+        if let Some(count) = promised.get_mut(&self.user) {
             *count -= 1;
             if *count == 0 {
-                promised.remove(&self.uid);
+                promised.remove(&self.user);
             }
         }
     }
@@ -48,19 +49,20 @@ impl RequestHandler {
 
     /// Promises a user one more chunk. `None`: it has `limit` of them already. Chunks that were
     /// promised to its other connections at the same time count, too.
-    pub(super) fn promise(&self, uid: u32, limit: usize) -> Option<Promise<'_>> {
+    pub(super) fn promise(&self, user: Account, limit: usize) -> Option<Promise<'_>> {
         let mut promised = self.promised.lock();
-        let count = promised.get(&uid).copied().unwrap_or(0);
-        if limit < usize::MAX && self.user_chunk_count(uid) + count >= limit {
+        let count = promised.get(&user).copied().unwrap_or(0);
+        if limit < usize::MAX && self.user_chunk_count(user) + count >= limit {
             return None;
         }
-        promised.insert(uid, count + 1);
-        Some(Promise { handler: self, uid })
+        promised.insert(user, count + 1);
+        Some(Promise { handler: self, user })
     }
 
     /// Chunks that the user's clients hold.
-    fn user_chunk_count(&self, uid: u32) -> usize {
-        let is_theirs = |lane: &&Arc<Lane>| lane.words.is_remote_of(uid);
+    fn user_chunk_count(&self, user: Account) -> usize {
+        let of_lane = |lane: &Lane| lane.words.remote_uid().map(Account::of);
+        let is_theirs = |lane: &&Arc<Lane>| of_lane(lane) == Some(user);
         let lanes = self.service.open_lanes();
         lanes.iter().filter(is_theirs).map(|lane| lane.words.chunks().len()).sum()
     }
@@ -132,13 +134,14 @@ mod tests {
         let test_dir = TestDirectory::new();
         let (_, service) = test_dir.join();
         let handler = RequestHandler::new(Arc::new(service), Limits::default()).expect("handler");
-        let first = handler.promise(7, 2).expect("one");
-        let second = handler.promise(7, 2).expect("two");
-        assert!(handler.promise(7, 2).is_none(), "nothing is allocated yet");
-        assert!(handler.promise(8, 2).is_some(), "another user");
-        assert!(handler.promise(7, usize::MAX).is_some(), "who may have all");
+        let (user, other) = (Account::own(), Account::UNKNOWN);
+        let first = handler.promise(user, 2).expect("one");
+        let second = handler.promise(user, 2).expect("two");
+        assert!(handler.promise(user, 2).is_none(), "nothing is allocated yet");
+        assert!(handler.promise(other, 2).is_some(), "another user");
+        assert!(handler.promise(user, usize::MAX).is_some(), "who may have all");
         drop(first);
-        let third = handler.promise(7, 2).expect("one was allocated and released");
+        let third = handler.promise(user, 2).expect("one was allocated and released");
         drop((second, third));
         assert!(handler.promised.lock().is_empty());
     }

@@ -4,7 +4,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::access::{Wish, check, is_trusted};
+use device::Account;
+
+use super::access::{Wish, check};
 use super::request_handler::{Promise, RequestHandler};
 use crate::engine::lane::Lane;
 use crate::host::StreamMeta;
@@ -161,21 +163,22 @@ impl RequestHandler {
             return Err(LogError::Aborted(format!("stream {name}: its lease is another's now")));
         }
         believe(lane)?;
+        let user = Account::of(peer.uid);
         if request.count != 0 {
-            return self.allocate_early(peer.uid, lane, request.at, request.count);
+            return self.allocate_early(user, lane, request.at, request.count);
         }
         // If this fails, the whole append fails, and its chunks are freed. Otherwise writers that
         // each hold a part of the chunks they need would wait for each other for ever.
-        let allocated = self.allocate_now(peer.uid, lane, request.at);
+        let allocated = self.allocate_now(user, lane, request.at);
         let allocated = allocated.inspect_err(|_| self.service.free_unused(lane))?;
         Ok((Reply::of(&[1]), vec![allocated]))
     }
 
-    fn allocate_now(&self, uid: u32, lane: &Lane, ordinal: u64) -> Result<OwnedFd> {
+    fn allocate_now(&self, user: Account, lane: &Lane, ordinal: u64) -> Result<OwnedFd> {
         let _promise = match lane.words.chunk(ordinal) {
             Some(_) => None,
             None => {
-                let promise = self.wait_for_share(uid, lane)?;
+                let promise = self.wait_for_share(user, lane)?;
                 check_quota(lane, ordinal, self.service.host.settings().chunk_bytes)?;
                 Some(promise)
             }
@@ -183,12 +186,12 @@ impl RequestHandler {
         self.allocate_one(lane, ordinal)
     }
 
-    fn allocate_early(&self, uid: u32, lane: &Lane, at: u64, count: u32) -> Result<Answer> {
+    fn allocate_early(&self, user: Account, lane: &Lane, at: u64, count: u32) -> Result<Answer> {
         let mut files = Vec::new();
         for ordinal in (0..count.min(FILES_MAX as u32)).map(|n| at.saturating_add(u64::from(n))) {
             let mut promise = None;
             if lane.words.chunk(ordinal).is_none() {
-                promise = self.promise_early(uid, lane, ordinal);
+                promise = self.promise_early(user, lane, ordinal);
                 if promise.is_none() {
                     break;
                 }
@@ -213,8 +216,8 @@ impl RequestHandler {
         }
     }
 
-    fn user_chunk_limit(&self, uid: u32) -> usize {
-        match is_trusted(uid) {
+    fn user_chunk_limit(&self, user: Account) -> usize {
+        match user.is_trusted() {
             true => usize::MAX,
             false => self.limits.user_chunk_count.unwrap_or(self.pool_chunk_count() * 3 / 4),
         }
@@ -222,26 +225,26 @@ impl RequestHandler {
 
     /// Promises a chunk that a client does not need yet. Only for the next span, and never from the
     /// last quarter of the pool or of the user's share.
-    fn promise_early(&self, uid: u32, lane: &Lane, ordinal: u64) -> Option<Promise<'_>> {
+    fn promise_early(&self, user: Account, lane: &Lane, ordinal: u64) -> Option<Promise<'_>> {
         let has_plenty = ordinal == self.service.next_ordinal(lane)
             && self.service.allocated_count() < self.pool_chunk_count() * 3 / 4;
-        let limit = match self.user_chunk_limit(uid) {
+        let limit = match self.user_chunk_limit(user) {
             usize::MAX => usize::MAX,
             limit => limit / 4 * 3,
         };
-        has_plenty.then(|| self.promise(uid, limit)).flatten()
+        has_plenty.then(|| self.promise(user, limit)).flatten()
     }
 
     /// Waits until the user has less than its share of the pool, and promises it a chunk.
-    fn wait_for_share(&self, uid: u32, lane: &Lane) -> Result<Promise<'_>> {
-        let (begin, limit) = (Instant::now(), self.user_chunk_limit(uid));
+    fn wait_for_share(&self, user: Account, lane: &Lane) -> Result<Promise<'_>> {
+        let (begin, limit) = (Instant::now(), self.user_chunk_limit(user));
         loop {
-            if let Some(promise) = self.promise(uid, limit) {
+            if let Some(promise) = self.promise(user, limit) {
                 return Ok(promise);
             }
             let freed = self.service.control.freed();
             self.service.drain(lane)?;
-            if let Some(promise) = self.promise(uid, limit) {
+            if let Some(promise) = self.promise(user, limit) {
                 return Ok(promise);
             }
             if begin.elapsed() >= self.service.full_wait {

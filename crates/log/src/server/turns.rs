@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use device::Account;
 use device::sync::{Condvar, Mutex};
 
 /// How many requests with long answers are carried out for each user at a time. The daemon has each
@@ -11,36 +12,36 @@ const TURNS: usize = 4;
 /// The users whose long answers are being sent, and how many each has.
 #[derive(Default)]
 pub(super) struct Turns {
-    taken: Mutex<HashMap<u32, usize>>,
+    taken: Mutex<HashMap<Account, usize>>,
     released: Condvar,
 }
 
 /// The right to one long answer of a user, until it is dropped.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
-    uid: u32,
+    user: Account,
 }
 
 impl Turns {
     /// Waits until a user has fewer than [`TURNS`]. The wait ends, because the daemon disconnects a
     /// client that does not read.
-    pub(super) fn take(&self, uid: u32) -> Turn<'_> {
+    pub(super) fn take(&self, user: Account) -> Turn<'_> {
         let mut taken = self.taken.lock();
-        while taken.get(&uid).is_some_and(|count| *count >= TURNS) {
+        while taken.get(&user).is_some_and(|count| *count >= TURNS) {
             taken = self.released.wait(taken);
         }
-        *taken.entry(uid).or_default() += 1;
-        Turn { turns: self, uid }
+        *taken.entry(user).or_default() += 1;
+        Turn { turns: self, user }
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut taken = self.turns.taken.lock();
-        if let Some(count) = taken.get_mut(&self.uid) {
+        if let Some(count) = taken.get_mut(&self.user) {
             *count -= 1;
             if *count == 0 {
-                taken.remove(&self.uid);
+                taken.remove(&self.user);
             }
         }
         self.turns.released.notify_all();
@@ -56,10 +57,11 @@ mod tests {
     #[test]
     fn a_user_waits_for_its_own_long_answers() {
         let turns = Turns::default();
-        let mut own: Vec<Turn<'_>> = (0..TURNS).map(|_| turns.take(7)).collect();
-        drop(turns.take(8));
+        let (user, other) = (Account::own(), Account::UNKNOWN);
+        let mut own: Vec<Turn<'_>> = (0..TURNS).map(|_| turns.take(user)).collect();
+        drop(turns.take(other));
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| drop(turns.take(7)));
+            let waits = scope.spawn(|| drop(turns.take(user)));
             std::thread::sleep(Duration::from_millis(20));
             assert!(!waits.is_finished(), "all are taken");
             own.pop();

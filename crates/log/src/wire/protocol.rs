@@ -17,8 +17,8 @@ use crate::{LogError, Lsn, Record, Result, Usn};
 pub(crate) const VERSION: u16 = 1;
 /// Most data bytes of one message. Longer data comes in several messages.
 pub(crate) const DATA_BYTES_MAX: usize = 64 << 10;
-/// Most data bytes of an answer that a client accepts. A daemon sends about one mebibyte of
-/// records, and a larger single record as a whole.
+/// Most data bytes of an answer with records that a client accepts. A daemon sends about one
+/// mebibyte of records, and a larger single record as a whole.
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Most descriptors that come with an answer.
 pub(crate) const FILES_MAX: usize = 8;
@@ -71,6 +71,15 @@ impl Kind {
 
     fn of(number: u16) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| *kind as u16 == number)
+    }
+
+    /// Most bytes after the first message of an answer. Only answers with records are long: a
+    /// client that looks at many logs does not trust their daemons.
+    fn rest_bytes_max(self) -> usize {
+        match self {
+            Kind::Read | Kind::Salvage => ANSWER_BYTES_MAX,
+            _ => 0,
+        }
     }
 }
 
@@ -217,7 +226,7 @@ impl Reply {
             return Err("an answer that was cut".into());
         }
         let rest_bytes = raw.rest_bytes.get() as usize;
-        if rest_bytes > ANSWER_BYTES_MAX {
+        if rest_bytes > kind.rest_bytes_max() {
             return Err("an answer that is too long".into());
         }
         let values = raw.values.map(U64::get);
@@ -383,6 +392,9 @@ pub(crate) fn parse_records(reply: &Reply) -> Result<Vec<Record>> {
 
 #[cfg(test)]
 mod tests {
+    use fastrand::Rng;
+    use onejournal_testing::{test_name, tier};
+
     use super::*;
 
     #[test]
@@ -414,6 +426,10 @@ mod tests {
         assert_eq!(rest_bytes, DATA_BYTES_MAX + 5);
         long.rest().for_each(|more| found.data.extend_from_slice(more));
         assert_eq!(found, long);
+        for kind in Kind::ALL {
+            let is_read = Reply::decode(&long.encode(kind, 0), kind).is_ok();
+            assert_eq!(is_read, [Kind::Read, Kind::Salvage].contains(&kind), "{kind:?}");
+        }
     }
 
     #[test]
@@ -450,6 +466,44 @@ mod tests {
         assert!(change(28, 1).is_ok());
         assert!(Request::decode(&good.as_bytes()[1..]).is_err());
         assert!(Request::decode(&[]).is_err());
+    }
+
+    /// Some bytes become others, and the end may be missing.
+    fn spoil(bytes: &mut Vec<u8>, rng: &mut Rng) {
+        for _ in 0..rng.usize(1..5) {
+            let (at, any) = (rng.usize(..bytes.len()), rng.u8(..));
+            bytes[at] = [0, 1, 0x7f, 0xff, any][rng.usize(..5)];
+        }
+        if rng.u8(..4) == 0 {
+            bytes.truncate(rng.usize(..bytes.len()));
+        }
+    }
+
+    #[test]
+    fn messages_with_any_bytes_are_read_or_refused() {
+        let mut rng = Rng::with_seed(tier::seed_of(test_name!()));
+        let record = |payload: &[u8]| Record { lsn: Lsn(7), usn: Usn(8), payload: payload.into() };
+        let data = encode_records(&[record(b"abc"), record(b""), record(&[5; 100])]);
+        for _ in 0..tier::count(200_000) {
+            let kind = Kind::ALL[rng.usize(..Kind::ALL.len())];
+            let request = Request { name: "db.wal".into(), ..Request::new(kind) };
+            let mut bytes = request.encode().as_bytes().to_vec();
+            spoil(&mut bytes, &mut rng);
+            if let Ok(read) = Request::decode(&bytes) {
+                // The same to the daemon as what a client would send.
+                assert_eq!(Request::decode(read.encode().as_bytes()), Ok(read));
+            }
+            let reply = Reply { data: data.clone(), ..Reply::of(&[1, u64::MAX]) };
+            let mut bytes = reply.encode(kind, rng.usize(..=FILES_MAX));
+            spoil(&mut bytes, &mut rng);
+            if let Ok((read, _, rest_bytes)) = Reply::decode(&bytes, kind) {
+                assert!(rest_bytes <= ANSWER_BYTES_MAX && read.data.len() < bytes.len());
+                let records = parse_records(&read).unwrap_or_default();
+                let payload_bytes: usize = records.iter().map(|record| record.payload.len()).sum();
+                assert!(payload_bytes <= read.data.len());
+                let _ = accepted(read);
+            }
+        }
     }
 
     #[test]

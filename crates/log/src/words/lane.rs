@@ -300,7 +300,12 @@ impl LaneWords {
 
     /// Whether a client of the user has the lease.
     pub(crate) fn is_remote_of(&self, uid: u32) -> bool {
-        self.remote().is_some() && self.0.get(at::REMOTE_UID) == u64::from(uid)
+        self.remote_uid() == Some(uid)
+    }
+
+    /// The user of the client that has the lease.
+    pub(crate) fn remote_uid(&self) -> Option<u32> {
+        self.remote().and_then(|_| self.0.get(at::REMOTE_UID).try_into().ok())
     }
 
     /// Whether `token` is that of the client that has the lease.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use device::sync::Mutex;
-use device::{RANGES_BYTES_MAX, RangePart};
+use device::{Account, RANGES_BYTES_MAX, RangePart};
 use ext4::InodeNo;
 use rustix::io::Errno;
 
@@ -28,6 +28,8 @@ const CHANGE_BYTES: usize = 64 << 10;
 pub(super) struct ChangeKey {
     /// The user who sends it.
     pub(super) uid: u32,
+    /// To whom its memory counts.
+    pub(super) account: Account,
     pub(super) ino: InodeNo,
     /// The number that the program has chosen.
     pub(super) id: [u8; 16],
@@ -105,12 +107,40 @@ impl RangeParts {
 
 /// The oldest change of a user whose changes take most.
 fn first_to_drop(changes: &[Arc<Staged>]) -> usize {
-    let user_of = |staged: &Staged| staged.key.map(|key| key.uid);
-    let mut taken: HashMap<Option<u32>, usize> = HashMap::new();
+    let user_of = |staged: &Staged| staged.key.map(|key| key.account);
+    let mut taken: HashMap<Option<Account>, usize> = HashMap::new();
     for staged in changes {
         *taken.entry(user_of(staged)).or_default() += staged.memory_bytes();
     }
     let most = taken.values().max().copied();
     let is_largest = |staged: &Arc<Staged>| taken.get(&user_of(staged)).copied() == most;
     changes.iter().position(is_largest).expect("there are changes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first part of a change, with half the data that a change may have.
+    fn begin(parts: &RangeParts, uid: u32, account: Account) -> ChangeKey {
+        let bytes = vec![0; RANGES_BYTES_MAX / 2];
+        let ranges = vec![(0, &bytes[..])];
+        let part = RangePart { id: [0; 16], number: 0, is_last: false, is_durable: false, ranges };
+        let key = ChangeKey { uid, account, ino: InodeNo::ROOT, id: part.id };
+        assert_eq!(parts.add(key, &part), Ok(()));
+        key
+    }
+
+    #[test]
+    fn regression_a_user_with_many_numbers_drops_no_change_of_another() {
+        let parts = RangeParts::default();
+        let kept = begin(&parts, 1000, Account::own());
+        // Each number has one change, no more than the other user.
+        for uid in 100_000..100_040 {
+            begin(&parts, uid, Account::UNKNOWN);
+        }
+        let changes = parts.0.lock();
+        assert!(changes.len() < 41, "some were dropped");
+        assert!(changes.iter().any(|staged| staged.key == Some(kept)));
+    }
 }

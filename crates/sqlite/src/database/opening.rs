@@ -68,6 +68,13 @@ pub enum Then {
 
 /// The identity of the open file `main` at `path`.
 pub fn file_at(path: &Path, main: Real) -> Result<FileId, Failure> {
+    opened_at(path, main).map(|(file, _)| file)
+}
+
+/// The same, with user and group of the file if it belongs to another user. On a file system that
+/// another user serves, it is that user's, whatever the file system says. Both are those of one
+/// file. After they were read, the path has to lead to `main`.
+pub fn opened_at(path: &Path, main: Real) -> Result<(FileId, Option<(u32, u32)>), Failure> {
     let failed = |e: rustix::io::Errno| {
         let e = std::io::Error::from(e);
         Failure::CannotOpen(format!("{}: {e}", path.display()))
@@ -76,16 +83,19 @@ pub fn file_at(path: &Path, main: Real) -> Result<FileId, Failure> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
     // Another user's server may claim to be a volume, and the file to be any file.
-    let file = match is_on_volume(path) && device::server_of(&found).is_none() {
+    let server = device::server_of(&found);
+    let file = match is_on_volume(path) && server.is_none() {
         true => FileId::on_volume(&found),
         false => FileId::of(&found),
     };
-    let file = file.map_err(failed)?;
+    let (file, stat) = (file.map_err(failed)?, rustix::fs::fstat(&found).map_err(failed)?);
     if main.has_moved() {
         let why = "it was replaced while it was opened";
         return Err(Failure::CannotOpen(format!("{}: {why}", path.display())));
     }
-    Ok(file)
+    let (uid, gid) = server.unwrap_or((stat.st_uid, stat.st_gid));
+    let is_own = uid == rustix::process::geteuid().as_raw();
+    Ok((file, (!is_own).then_some((uid, gid))))
 }
 
 impl Database {

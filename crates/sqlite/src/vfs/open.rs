@@ -9,19 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{Mode, OFlags};
-
 use crate::batch::Connection;
 use crate::checkpoint;
 use crate::checkpoint::link::Link;
-use crate::database::opening::file_at;
+use crate::database::opening::{file_at, opened_at};
 use crate::database::{self, Database};
 use crate::databases::{enter, find, find_at};
 use crate::failure::Failure;
 use crate::failure::guard;
 use crate::ffi::*;
 use crate::messages::{forget, tell};
-use crate::real::file::Real;
 use crate::real::loaded::{Below, Loaded, is_loaded, load, loaded};
 use crate::stream::settings::Settings;
 use crate::vfs::file::{self, File, NAME, Role, State};
@@ -355,8 +352,8 @@ unsafe fn role_of(
         }
         // SAFETY: it is open, and this thread opens it.
         let real = unsafe { file::real_file(file) };
-        settings.owner = owner_of(&path, real).map_err(|e| report(&e))?;
-        let id = file_at(&path, real).map_err(|e| report(&e))?;
+        let (id, owner) = opened_at(&path, real).map_err(|e| report(&e))?;
+        settings.owner = owner;
         let database = enter(path, id, settings).map_err(|e| report(&e))?;
         return match database.find_log(real, is_writable) {
             Ok(()) => {
@@ -423,28 +420,6 @@ unsafe fn role_of(
         opened.map_err(|e| report(&e))?;
     }
     Ok(Role::Wal(Wal::new(database), main))
-}
-
-/// User and group of the database, if it belongs to another user. On a file system that another
-/// user serves, it is that user's, whatever the file system says. Checks that the path leads to
-/// that file both before and after reading them.
-fn owner_of(path: &Path, main: Real) -> Result<Option<(u32, u32)>, Failure> {
-    let failed = |e: rustix::io::Errno| {
-        let e = std::io::Error::from(e);
-        Failure::CannotOpen(format!("{}: {e}", path.display()))
-    };
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let place = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
-    let found = rustix::fs::fstat(&place).map_err(failed)?;
-    let (uid, gid) = device::server_of(&place).unwrap_or((found.st_uid, found.st_gid));
-    if uid == rustix::process::geteuid().as_raw() {
-        return Ok(None);
-    }
-    if main.has_moved() {
-        let why = "it was replaced while it was opened";
-        return Err(Failure::CannotOpen(format!("{}: {why}", path.display())));
-    }
-    Ok(Some((uid, gid)))
 }
 
 unsafe extern "C" fn delete(_vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {

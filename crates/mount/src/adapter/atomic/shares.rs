@@ -2,16 +2,18 @@
 //!
 //! A user may take more while it has less than is left. So one user gets half of it, the next one
 //! half of the rest, and there is always something for one more user until the limit is tiny. Root
-//! and the user who mounted, who could end the mount as well, may take all of it.
+//! and the user who mounted, who could end the mount as well, may take all of it. All subordinate
+//! numbers of a user count as one user (`device::Account`).
 
 use std::collections::HashMap;
 
+use device::Account;
 use device::sync::Mutex;
 
 /// How much each user has of a limit. Lock: a leaf.
 pub(super) struct Shares {
     limit: usize,
-    taken: Mutex<HashMap<u32, usize>>,
+    taken: Mutex<HashMap<Account, usize>>,
 }
 
 impl Shares {
@@ -21,7 +23,7 @@ impl Shares {
 
     /// Takes `count` more for a user. `false`: its share, or the limit, is used up.
     #[must_use]
-    pub(super) fn take(&self, uid: u32, count: usize) -> bool {
+    pub(super) fn take(&self, user: Account, count: usize) -> bool {
         if count == 0 {
             return true;
         }
@@ -29,24 +31,23 @@ impl Shares {
         let Some(left) = (self.limit - taken.values().sum::<usize>()).checked_sub(count) else {
             return false;
         };
-        let own = taken.get(&uid).copied().unwrap_or(0) + count;
-        let is_trusted = uid == 0 || uid == rustix::process::geteuid().as_raw();
+        let own = taken.get(&user).copied().unwrap_or(0) + count;
         // The last one may be taken.
-        if !is_trusted && own > left + 1 {
+        if !user.is_trusted() && own > left + 1 {
             return false;
         }
-        taken.insert(uid, own);
+        taken.insert(user, own);
         true
     }
 
     /// Gives back what the user has taken before.
-    pub(super) fn give_back(&self, uid: u32, count: usize) {
+    pub(super) fn give_back(&self, user: Account, count: usize) {
         let mut taken = self.taken.lock();
-        let own = taken.get(&uid).copied().unwrap_or(0);
-        assert!(own >= count, "user {uid} gives back {count} of {own}");
+        let own = taken.get(&user).copied().unwrap_or(0);
+        assert!(own >= count, "{user:?} gives back {count} of {own}");
         match own - count {
-            0 => drop(taken.remove(&uid)),
-            left => drop(taken.insert(uid, left)),
+            0 => drop(taken.remove(&user)),
+            left => drop(taken.insert(user, left)),
         }
     }
 }
@@ -56,13 +57,13 @@ mod tests {
     use super::*;
 
     /// How many the user can take, one by one.
-    fn take_all(shares: &Shares, uid: u32) -> usize {
-        std::iter::from_fn(|| shares.take(uid, 1).then_some(())).count()
+    fn take_all(shares: &Shares, user: Account) -> usize {
+        std::iter::from_fn(|| shares.take(user, 1).then_some(())).count()
     }
 
-    fn strangers<const COUNT: usize>() -> [u32; COUNT] {
+    fn strangers<const COUNT: usize>() -> [Account; COUNT] {
         let own = rustix::process::geteuid().as_raw();
-        std::array::from_fn(|index| own + 1 + index as u32)
+        std::array::from_fn(|index| Account::of(own + 1 + index as u32))
     }
 
     #[test]
@@ -71,7 +72,7 @@ mod tests {
             [(14, [7, 4, 2, 1, 0]), (30, [15, 8, 4, 2, 1]), (2, [1, 1, 0, 0, 0]), (0, [0; 5])]
         {
             let (shares, users) = (Shares::new(limit), strangers::<5>());
-            assert_eq!(users.map(|uid| take_all(&shares, uid)), expected, "of {limit}");
+            assert_eq!(users.map(|user| take_all(&shares, user)), expected, "of {limit}");
         }
     }
 
@@ -93,8 +94,8 @@ mod tests {
 
     #[test]
     fn root_and_the_user_who_mounted_may_take_all() {
-        for uid in [0, rustix::process::geteuid().as_raw()] {
-            assert_eq!(take_all(&Shares::new(14), uid), 14);
+        for user in [Account::ROOT, Account::own()] {
+            assert_eq!(take_all(&Shares::new(14), user), 14);
         }
     }
 }

@@ -18,6 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use device::Account;
 use device::sync::{RwLock, RwLockReadGuard};
 use ext4::{FileKind, InodeNo, Volume};
 use fuse::abi::{WRITE_CACHE, WriteIn};
@@ -43,7 +44,7 @@ pub(in crate::adapter) struct AtomicFile {
     /// The open file whose writes it takes.
     holder: u64,
     /// The user who began it.
-    uid: u32,
+    user: Account,
     /// `None` once it has ended.
     overlay: RwLock<Option<Overlay>>,
 }
@@ -135,7 +136,7 @@ impl AtomicWrites {
         &self,
         volume: &Volume,
         ino: InodeNo,
-        (handle, uid): (u64, u32),
+        (handle, user): (u64, Account),
     ) -> Result<(), Failure> {
         if handle & 1 == 0 {
             return Err(Errno::BADF.into());
@@ -154,12 +155,12 @@ impl AtomicWrites {
                 Some(_) => return Err(Errno::BUSY.into()),
                 None => {}
             }
-            if !self.files.take(uid, 1) {
+            if !self.files.take(user, 1) {
                 return Err(Errno::NFILE.into());
             }
             table.lost.remove(&handle);
             let overlay = RwLock::new(Some(Overlay::new(attr.size_bytes)));
-            table.files.insert(ino, Arc::new(AtomicFile { ino, holder: handle, uid, overlay }));
+            table.files.insert(ino, Arc::new(AtomicFile { ino, holder: handle, user, overlay }));
             Ok(())
         })
     }
@@ -207,12 +208,12 @@ impl AtomicWrites {
         if overlay.block_count() + added_count > self.block_limit {
             return Err(Errno::FBIG.into());
         }
-        if !self.blocks.take(file.uid, added_count) {
+        if !self.blocks.take(file.user, added_count) {
             return Err(Errno::FBIG.into());
         }
         let written = overlay.write(volume, file.ino, offset, data);
         if written.is_err() {
-            self.blocks.give_back(file.uid, added_count);
+            self.blocks.give_back(file.user, added_count);
         }
         written
     }
@@ -339,9 +340,9 @@ impl AtomicWrites {
     }
 
     fn take_out(&self, file: &AtomicFile, overlay: &Overlay) {
-        self.blocks.give_back(file.uid, overlay.block_count());
+        self.blocks.give_back(file.user, overlay.block_count());
         self.change_table(|table| table.files.remove(&file.ino));
-        self.files.give_back(file.uid, 1);
+        self.files.give_back(file.user, 1);
     }
 
     fn drop_pages(&self, ino: InodeNo, overlay: &Overlay) -> Dropping {
@@ -392,9 +393,9 @@ mod tests {
     const FILE_LIMIT: usize = 14;
 
     /// Two users who are neither root nor this one.
-    fn users() -> [u32; 2] {
+    fn users() -> [Account; 2] {
         let own = rustix::process::geteuid().as_raw();
-        [own + 1, own + 2]
+        [own + 1, own + 2].map(Account::of)
     }
 
     /// A file of a volume, and a handle for writing it.
@@ -421,8 +422,8 @@ mod tests {
     fn regression_one_user_leaves_files_for_the_next() {
         with_files(|volume, atomic, files| {
             let [greedy, other] = users();
-            let start = |(ino, handle): File, uid| {
-                let started = atomic.start(volume, ino, (handle, uid));
+            let start = |(ino, handle): File, user| {
+                let started = atomic.start(volume, ino, (handle, user));
                 started.map_err(|failure| match failure {
                     Failure::Errno(errno) => errno,
                     _ => panic!("another failure"),
@@ -446,8 +447,8 @@ mod tests {
         with_files(|volume, atomic, files| {
             let [greedy, other] = users();
             let limit = atomic.block_limit;
-            let filled = |(ino, handle): File, uid| {
-                assert!(atomic.start(volume, ino, (handle, uid)).is_ok());
+            let filled = |(ino, handle): File, user| {
+                assert!(atomic.start(volume, ino, (handle, user)).is_ok());
                 let file = atomic.file(ino).unwrap();
                 let write = |at: usize| atomic.write(volume, &file, at as u64 * 4096, &[1; 4096]);
                 (0..).take_while(|at| write(*at).is_ok()).count()

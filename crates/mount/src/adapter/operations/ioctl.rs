@@ -6,7 +6,7 @@
 //! ioctl changes something only through a descriptor that is open for writing, which a read-only
 //! mount refuses. The label is the exception: an administrator could make the mount writable.
 
-use device::{VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, VOLUME_SYNC_IOCTL};
+use device::{Account, VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, VOLUME_SYNC_IOCTL};
 use ext4::{InodeNo, SetAttr};
 use fuse::abi::{IoctlIn, IoctlOut};
 use fuse::{CAP_FOWNER, CAP_LINUX_IMMUTABLE, CAP_SYS_ADMIN, Caller};
@@ -149,7 +149,7 @@ impl Call<'_, '_> {
         match ioctl.cmd {
             F2FS_IOC_GET_FEATURES => return self.push_number(ioctl, F2FS_FEATURE_ATOMIC_WRITE),
             F2FS_IOC_START_ATOMIC_WRITE => {
-                atomic.start(self.volume, ino, (ioctl.fh, self.header.uid))?;
+                atomic.start(self.volume, ino, (ioctl.fh, Account::of(self.header.uid)))?;
             }
             F2FS_IOC_COMMIT_ATOMIC_WRITE => {
                 let (counters, forgets) = (&self.adapter.counters, &self.adapter.forgets);

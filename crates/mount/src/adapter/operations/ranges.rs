@@ -4,7 +4,7 @@
 //! before the request is answered. Until then a program may read old and new pages; after it, all
 //! read the change.
 
-use device::{RANGES_BYTES_MAX, RangePart};
+use device::{Account, RANGES_BYTES_MAX, RangePart};
 use ext4::{Error, FileKind, InodeNo};
 use rustix::io::Errno;
 
@@ -35,7 +35,8 @@ impl Call<'_, '_> {
         if self.ranges_bytes_max().is_none() {
             return Err(Errno::OPNOTSUPP.into());
         }
-        let key = ChangeKey { uid: self.header.uid, ino, id: part.id };
+        let uid = self.header.uid;
+        let key = ChangeKey { uid, account: Account::of(uid), ino, id: part.id };
         let staged = &self.adapter.range_parts;
         if !part.is_last {
             return Ok(staged.add(key, &part)?);
