@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use fuse::abi::{AttrOut, EntryOut, FuseAttr, GetxattrIn, GetxattrOut, Opcode};
+use fuse::abi::{
+    AttrOut, EntryOut, FOPEN_DIRECT_IO, FuseAttr, GetxattrIn, GetxattrOut, Opcode, OpenIn, OpenOut,
+};
 use fuse::{
     Answer, Connection, FileSystem, IoUring, MountError, MountHandle, MountOptions, Reply, Request,
     Source,
@@ -22,8 +24,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{
-    ClaimedMount, ONEJOURNAL, OTHER_USER, Scratch, onejournal, run, scratch_dir, spawn, system,
-    text, wait_until,
+    ClaimedMount, ONEJOURNAL, OTHER_USER, Ran, Scratch, onejournal, python, run, scratch_dir,
+    spawn, system, text, wait_until,
 };
 
 /// Characters that a terminal acts on: sequences of 7 and of 8 bits, a line break, and a letter
@@ -44,7 +46,7 @@ struct Held {
 const FILE: u64 = 2;
 const FILE_NAME: &[u8] = b"file";
 
-/// A root directory with attributes, and an empty file.
+/// A root directory with attributes, and a file. Opened with `O_SYNC`, it is not cached.
 struct Forged {
     holds: Holds,
     held: Mutex<Held>,
@@ -65,7 +67,8 @@ impl Forged {
 
     fn try_serve(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let mut body = request.body;
-        let file = FuseAttr { ino: FILE, mode: 0o100_644, nlink: 1, ..FuseAttr::default() };
+        let file =
+            FuseAttr { ino: FILE, mode: 0o100_644, nlink: 1, size: 4096, ..FuseAttr::default() };
         match request.opcode {
             Some(Opcode::Lookup) => match body.take_string()? {
                 FILE_NAME => {
@@ -73,6 +76,12 @@ impl Forged {
                 }
                 _ => Err(Errno::NOENT),
             },
+            Some(Opcode::Open) => {
+                let OpenIn { flags, .. } = body.take()?;
+                let is_direct = flags & OFlags::SYNC.bits() == OFlags::SYNC.bits();
+                let open_flags = if is_direct { FOPEN_DIRECT_IO } else { 0 };
+                reply.push(&OpenOut { open_flags, ..OpenOut::default() })
+            }
             Some(Opcode::Getattr) if request.header.nodeid == FILE => {
                 reply.push(&AttrOut { attr: file, ..AttrOut::default() })
             }
@@ -160,6 +169,12 @@ impl Mounted {
         self.dir.path()
     }
 
+    /// Answers everything from now on.
+    fn release(&self) {
+        self.server.held.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
+        self.server.changed.notify_all();
+    }
+
     fn held_count(&self) -> usize {
         self.server.held.lock().unwrap_or_else(PoisonError::into_inner).count
     }
@@ -167,8 +182,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        self.server.held.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
-        self.server.changed.notify_all();
+        self.release();
         let _ = self.handle.unmount_lazily();
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -306,6 +320,7 @@ fn regression_no_command_waits_for_a_mount_that_does_not_answer() {
         &["sync", dir],
         &["stat", dir],
         &["stat", "--watch", dir],
+        &["mount", "none", dir],
     ] {
         onejournal(arguments).refused(8, "has not answered for 2 s");
     }
@@ -440,15 +455,22 @@ fn regression_a_process_that_runs_a_program_without_end_keeps_no_daemon_from_its
 #[test]
 fn regression_a_process_that_runs_a_program_without_end_keeps_no_refusal_waiting() {
     let Some(stuck) = Stuck::start() else { return };
-    let Some(scratch) = Scratch::mounted("") else { return };
+    let Some(mut scratch) = Scratch::mounted("") else { return };
     let image = scratch.image();
     for arguments in [&["mkfs", "--force", text(&image)][..], &["fsck", text(&image)]] {
         let mut command = Command::new(ONEJOURNAL);
         let mut child = spawn(command.args(arguments).stderr(Stdio::null())).unwrap();
         assert_eq!(status_of(&mut child).code(), Some(8), "{arguments:?}");
     }
+    scratch.umount();
+    // Without a mount here, those of other namespaces are looked for.
+    let held = device::Disk::open(&image, device::Access::ReadWrite).unwrap();
+    for arguments in [&["mkfs", "--force", text(&image)][..], &["fsck", text(&image)]] {
+        ends(arguments).refused(8, "in use by process");
+    }
+    drop(held);
     stuck.end();
-    scratch.close_and_check();
+    scratch.check();
 }
 
 /// Every user can mount a server that names any target, also one below a mount that never answers.
@@ -458,10 +480,141 @@ fn regression_a_target_that_another_user_names_is_not_followed() {
         return;
     }
     let scratch = scratch_dir();
-    let silent = ClaimedMount::of_all(Path::new("none"), &scratch.path().join("silent"));
+    let silent = ClaimedMount::silent(&scratch.path().join("silent"));
     let target = silent.dir.join("image");
     let claimed = ClaimedMount::new(&target, &scratch.path().join("claimed"));
     let mut command = Command::new(ONEJOURNAL);
     let mut child = spawn(command.args(["umount", text(&claimed.dir)])).unwrap();
     assert_eq!(status_of(&mut child).code(), Some(0));
+}
+
+/// Runs the command, which a mount might keep from ending until the test is over.
+fn ends(arguments: &[&str]) -> Ran {
+    let mut command = Command::new(ONEJOURNAL);
+    let command = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = spawn(command).unwrap();
+    let code = status_of(&mut child).code();
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    Ran { code, out: String::new(), err }
+}
+
+/// The owner of an image mounts a server that names a source below a server that never answers.
+#[test]
+fn regression_a_source_that_the_owner_of_an_image_names_keeps_no_command_waiting() {
+    let Some(mut scratch) = Scratch::new().filter(|_| is_root()) else { return };
+    let (image, other) = (scratch.image(), scratch.root().join("other"));
+    std::fs::create_dir(&other).unwrap();
+    std::os::unix::fs::chown(&image, Some(OTHER_USER), None).unwrap();
+    let silent = ClaimedMount::silent(&scratch.root().join("silent"));
+    let source = silent.dir.join("image");
+    let claimed = ClaimedMount::new(&source, &scratch.root().join("claimed"));
+    let ran = ends(&["umount", text(&image)]);
+    ran.refused(8, "is not mounted, as far as could be seen");
+    ran.refused(8, text(&claimed.dir));
+    ran.refused(8, "that user 65534 serves");
+    scratch.mount("");
+    for arguments in [
+        &["mkfs", "--force", text(&image)][..],
+        &["fsck", text(&image)],
+        &["mount", text(&image), text(&other)],
+    ] {
+        let place = format!("in use: mounted on {}", scratch.dir().display());
+        ends(arguments).refused(8, &place);
+    }
+    for arguments in [["stat", text(&image)], ["umount", text(&image)]] {
+        let ran = ends(&arguments);
+        assert_eq!(ran.code, Some(0), "{arguments:?}: {ran:?}");
+    }
+    scratch.expect_closed();
+    // e2fsck follows the sources of all mounts.
+    drop((claimed, silent));
+    scratch.check();
+}
+
+/// A directory below a server of another user that never answers.
+#[test]
+fn regression_a_directory_below_a_server_that_never_answers_keeps_no_command_waiting() {
+    let Some(scratch) = Scratch::new().filter(|_| is_root()) else { return };
+    let silent = ClaimedMount::silent(&scratch.root().join("silent"));
+    let (image, below) = (scratch.image(), silent.dir.join("below"));
+    for dir in [&silent.dir, &below] {
+        ends(&["mount", text(&image), text(dir)]).refused(8, "has not answered for 2 s");
+    }
+    for arguments in [
+        &["umount", text(&below)][..],
+        &["mount", "-o", "remount,ro", text(&image), text(&below)],
+        &["stat", text(&below)],
+    ] {
+        let ran = ends(arguments);
+        assert_eq!(ran.code, Some(8), "{arguments:?}: {ran:?}");
+    }
+    ends(&["umount", text(&below)]).refused(8, "that user 65534 serves");
+    ends(&["umount", text(&silent.dir)]).refused(8, "no OneJournal volume is mounted on it");
+}
+
+/// A process of another user that keeps its memory locked: it waits for a page of a file, to map
+/// the file.
+struct Locked {
+    mounted: Mounted,
+    child: Child,
+}
+
+impl Locked {
+    /// It also holds a lock on the image, and has the name of a daemon.
+    fn start(image: &Path) -> Option<Locked> {
+        if !is_root() || !has_program("python3") {
+            return None;
+        }
+        let mounted = Mounted::new(|opcode| opcode == Opcode::Read)?;
+        let script = r#"
+import fcntl, mmap, os, threading
+open("/proc/self/comm", "w").write("onejournal")
+fcntl.lockf(1, fcntl.LOCK_EX)
+name = "/proc/self/fd/9/file"
+cached = os.open(name, os.O_RDONLY)
+threading.Thread(target=os.read, args=(cached, 1)).start()
+direct = os.open(name, os.O_RDONLY | os.O_SYNC)
+while True:
+    mmap.mmap(direct, 4096, mmap.MAP_PRIVATE, mmap.PROT_READ).close()
+"#;
+        // The ways to both may be closed to that user.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(mounted.path(), flags, Mode::empty()).unwrap();
+        let image = std::fs::File::options().read(true).write(true).open(image).unwrap();
+        // Python takes no directory as its standard input.
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"exec 9<&0 "$@" </dev/null"#, "sh", python(), "-I", "-c", script]);
+        command.stdin(dir).stdout(image);
+        let child = spawn(command.uid(OTHER_USER).gid(OTHER_USER)).unwrap();
+        let locked = Locked { mounted, child };
+        let stat = format!("/proc/{}/stat", locked.child.id());
+        wait_until("its memory is not locked", || {
+            locked.mounted.held_count() > 0
+                && std::fs::read_to_string(&stat).unwrap().contains(") D ")
+        });
+        Some(locked)
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        self.mounted.release();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn regression_a_process_that_keeps_its_memory_locked_keeps_no_refusal_waiting() {
+    let Some(scratch) = Scratch::new().filter(|_| is_root()) else { return };
+    let image = scratch.image();
+    std::os::unix::fs::chown(&image, Some(OTHER_USER), None).unwrap();
+    let Some(locked) = Locked::start(&image) else { return };
+    for arguments in [&["mkfs", "--force", text(&image)][..], &["fsck", text(&image)]] {
+        let process = format!("in use by process {}", locked.child.id());
+        ends(arguments).refused(8, &process);
+    }
+    drop(locked);
+    scratch.check();
 }

@@ -1,4 +1,4 @@
-//! A mount of another user that says that it is a volume. Its server never answers.
+//! A mount of another user, which may say that it is a volume. Its server never answers.
 
 use std::ffi::CString;
 use std::fs;
@@ -20,15 +20,16 @@ impl ClaimedMount {
     /// On `dir`, which is made. Says that it serves `target`. The kernel refuses other users at
     /// once.
     pub fn new(target: &Path, dir: &Path) -> ClaimedMount {
-        ClaimedMount::with(target, dir, "")
+        ClaimedMount::with(target, dir, "fuse.onejournal", "")
     }
 
-    /// The same, which lets all users wait for an answer.
-    pub fn of_all(target: &Path, dir: &Path) -> ClaimedMount {
-        ClaimedMount::with(target, dir, ",allow_other")
+    /// On `dir`, which is made. Does not say that it is a volume, and lets all users wait for an
+    /// answer.
+    pub fn silent(dir: &Path) -> ClaimedMount {
+        ClaimedMount::with(Path::new("none"), dir, "fuse", ",allow_other")
     }
 
-    fn with(target: &Path, dir: &Path, option: &str) -> ClaimedMount {
+    fn with(target: &Path, dir: &Path, kind: &str, option: &str) -> ClaimedMount {
         fs::create_dir(dir).unwrap();
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let server = rustix::fs::open("/dev/fuse", flags, Mode::empty()).unwrap();
@@ -37,7 +38,7 @@ impl ClaimedMount {
             format!("fd={fd},rootmode=40000,user_id={OTHER_USER},group_id={OTHER_USER}{option}");
         let data = CString::new(data).unwrap();
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        mount(target, dir, "fuse.onejournal", flags, data.as_c_str()).unwrap();
+        mount(target, dir, kind, flags, data.as_c_str()).unwrap();
         ClaimedMount { dir: dir.to_owned(), _server: server }
     }
 }

@@ -24,6 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::claimant::{self, TAKE_OVER};
+use crate::inventory::{Subject, ask_once};
 use crate::journal_path::{self, JournalOptions, OpenJournal};
 use crate::journal_search::{self, Need};
 use crate::messages::{self, Outlet};
@@ -47,6 +48,9 @@ pub fn run(args: &MountArgs, is_aside: bool) -> Result<u8> {
     }
     let parsed = mount_options::parse(&args.options)?;
     surroundings::of_server();
+    if !args.announce {
+        check_answers(&args.dir)?;
+    }
     umount::take_dead_away(&args.dir, |dead| is_on_target(dead, &args.target))?;
     // The process that serves gets the path that was checked. It must lead to the same directory.
     let place = match args.announce {
@@ -58,6 +62,15 @@ pub fn run(args: &MountArgs, is_aside: bool) -> Result<u8> {
         serve(args, parsed, place)
     } else {
         start(args, place.dir())
+    }
+}
+
+/// An error if the directory is on a FUSE file system, or below one, that does not answer.
+fn check_answers(dir: &Path) -> Result<()> {
+    let mounts = device::own_mounts().unwrap_or_default();
+    match mounts.iter().any(|mount| mount.user().is_some()) {
+        true => ask_once(dir, Subject::Volume).map(drop),
+        false => Ok(()),
     }
 }
 

@@ -3,15 +3,17 @@
 //! A user who may rename a directory above a mount can exchange it for a symbolic link after the
 //! table was read. The path then leads to another mount. So the working directory becomes the
 //! directory above the mount, and the kernel says which path that has. From there the name alone
-//! leads to the mount: the kernel refuses to rename or remove the directory of a mount.
+//! leads to the mount: the kernel refuses to rename or remove the directory of a mount. A user may
+//! also mount a server that never answers above it: its path is not followed through such a server.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use device::Trust;
 use mount::{MountError, MountOptions};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{chdir, fchdir, getcwd};
+use rustix::process::{fchdir, getcwd};
 
 /// Unmounts the topmost mount on `dir`, a path of the mount table.
 pub fn unmount(dir: &Path, lazily: bool) -> Result<(), MountError> {
@@ -32,7 +34,13 @@ fn by_name(
     let failed = |errno: Errno| refused(dir, errno.to_string());
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let before = rustix::fs::open(".", flags, Mode::empty()).map_err(failed)?;
-    chdir(parent).map_err(failed)?;
+    let trust = Trust::own().and_root();
+    let directory = trust.reach(parent).and_then(|directory| {
+        trust.check_server(&directory)?;
+        Ok(directory)
+    });
+    let directory = directory.map_err(|error| refused(dir, error.to_string()))?;
+    fchdir(directory).map_err(failed)?;
     let acted = match getcwd(Vec::new()) {
         Ok(now) if now.as_bytes() == parent.as_os_str().as_bytes() => act(Path::new(name)),
         Ok(_) => Err(refused(dir, "a directory above it was renamed meanwhile; try again".into())),
@@ -59,11 +67,13 @@ fn at(dir: &Path, error: MountError) -> MountError {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::ffi::CString;
+    use std::fs::{self, File};
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
-    use onejournal_testing::{Need, is_root, own_process, skip};
-    use rustix::mount::mount_bind;
+    use onejournal_testing::{Need, can_mount_fuse, is_root, own_process, skip};
+    use rustix::mount::{MountFlags, mount, mount_bind};
 
     use super::*;
 
@@ -101,5 +111,32 @@ mod tests {
         let error = unmount(&other, false).unwrap_err();
         assert!(matches!(error, MountError::System { errno: Errno::INVAL, .. }), "{error}");
         assert_eq!(std::env::current_dir().unwrap(), before);
+    }
+
+    #[test]
+    fn regression_a_server_above_a_mount_is_not_asked() {
+        own_process!();
+        if !is_root() || !can_mount_fuse() {
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        let (theirs, dir) = (home.join("theirs"), home.join("theirs/mnt"));
+        fs::create_dir_all(&dir).unwrap();
+        mount_bind(&home, &dir).unwrap();
+        let server = File::options().read(true).write(true).open("/dev/fuse").unwrap();
+        let data = format!(
+            "fd={},rootmode=40755,user_id=65534,group_id=65534,allow_other",
+            server.as_raw_fd()
+        );
+        let data = CString::new(data).unwrap();
+        mount("silent", &theirs, "fuse", MountFlags::empty(), data.as_c_str()).unwrap();
+        let read_only = MountOptions { read_only: true, ..MountOptions::default() };
+        for refused in [unmount(&dir, false), unmount(&dir, true), remount(&dir, &read_only)] {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("theirs/mnt: is on a file system that user 65534"), "{error}");
+        }
+        unmount(&theirs, true).unwrap();
+        unmount(&dir, false).unwrap();
     }
 }

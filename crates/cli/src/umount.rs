@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use device::{Access, BlockDevice, Disk};
+use device::{Access, BlockDevice, Disk, Trust};
 use ext4::Survey;
 use mount::MountError;
 use rustix::io::Errno;
@@ -47,7 +47,8 @@ pub fn run(path: &Path, only_dead: bool) -> Result<u8> {
     match &daemon {
         Some(daemon) => wait_for_end(path, &volume, daemon)?,
         None if volume.dirs.is_empty() && elsewhere == 0 => {
-            return Err(CliError::at(path, format!("is not mounted; {MOUNTED_ARE}")));
+            let unseen = volume.unless_unseen();
+            return Err(CliError::at(path, format!("is not mounted{unseen}; {MOUNTED_ARE}")));
         }
         None => {}
     }
@@ -84,7 +85,7 @@ fn is_dead(dir: &Path) -> bool {
 
 /// The reason why nothing can be done with `path`.
 pub fn not_mounted(path: &Path) -> CliError {
-    match std::fs::metadata(path) {
+    match Trust::own().and_root().reach(path) {
         Ok(_) => {
             CliError::at(path, format!("no OneJournal volume is mounted on it; {MOUNTED_ARE}"))
         }

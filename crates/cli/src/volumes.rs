@@ -17,15 +17,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use device::MountEntry;
+use device::{MountEntry, Trust};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{FileType, makedev};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 use crate::namespaces::{self, Holder};
+use crate::output::plain_path;
 use crate::process_looks::{Finding, TELL_LIMIT};
 use crate::{CliError, Result, aside, users};
 
@@ -61,8 +62,9 @@ enum Medium {
 }
 
 impl Medium {
-    fn at(path: &Path) -> Option<Medium> {
-        let found = users::cached_stat(path)?;
+    /// At a link of `/proc` to an open file.
+    fn at(link: &Path) -> Option<Medium> {
+        let found = users::cached_stat(link)?;
         match FileType::from_raw_mode(found.stx_mode.into()) {
             FileType::BlockDevice => {
                 Some(Medium::Block((found.stx_rdev_major, found.stx_rdev_minor)))
@@ -75,27 +77,52 @@ impl Medium {
         }
     }
 
-    /// The backing file of a loop device.
-    fn behind(device: (u32, u32)) -> Option<Medium> {
-        Medium::at(&backing_file(device)?)
+    /// At any path. An error if another user serves a part of it, who may never answer.
+    fn named(path: &Path) -> Result<Option<Medium>> {
+        let reached = reach(path)?;
+        Ok(reached.and_then(|file| Medium::at(&link_to(&file))))
     }
 
-    /// The media of a mounted volume.
-    fn of_mount(entry: &MountEntry) -> Vec<Medium> {
-        if entry.kind.starts_with("fuseblk") {
-            let behind = Medium::behind(entry.device);
-            return [Some(Medium::Block(entry.device)), behind].into_iter().flatten().collect();
-        }
-        Medium::at(&entry.source).into_iter().collect()
+    /// The backing file of a loop device. An error as for [`Medium::named`].
+    fn behind(device: (u32, u32)) -> Result<Option<Medium>> {
+        backing_file(device).map_or(Ok(None), |path| Medium::named(&path))
+    }
+
+    /// The media of a mounted volume, and the error of one that could not be looked at.
+    fn of_mount(entry: &MountEntry) -> (Vec<Medium>, Option<CliError>) {
+        let (device, file) = match entry.kind.starts_with("fuseblk") {
+            true => (Some(Medium::Block(entry.device)), Medium::behind(entry.device)),
+            false => (None, Medium::named(&entry.source)),
+        };
+        let (file, error) = match file {
+            Ok(file) => (file, None),
+            Err(error) => (None, Some(error)),
+        };
+        (device.into_iter().chain(file).collect(), error)
     }
 
     /// The same for a mount that [`is_believed`].
-    fn of_believed(entry: &MountEntry, users: &[u32]) -> Vec<Medium> {
+    fn of_believed(entry: &MountEntry, users: &[u32]) -> (Vec<Medium>, Option<CliError>) {
         match is_believed(entry, users) {
             true => Medium::of_mount(entry),
-            false => Vec::new(),
+            false => (Vec::new(), None),
         }
     }
+}
+
+/// The file at any path, opened without access. An error if another user serves a part of the path.
+/// `None`: there is none, or this user may not look.
+fn reach(path: &Path) -> Result<Option<OwnedFd>> {
+    match Trust::own().and_root().reach(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.raw_os_error().is_some() => Ok(None),
+        Err(error) => Err(CliError::at(path, error)),
+    }
+}
+
+/// The link of `/proc` to an open file.
+fn link_to(file: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// The path of the backing file of a loop device.
@@ -129,42 +156,45 @@ pub struct ServedVolume {
     /// Whether another user named the target. Then it is compared with the files that daemons of
     /// that user have open, and not followed: it may be a path that never answers.
     is_claimed: bool,
+    /// The mounts that may be this volume's, with the reason why that could not be seen.
+    unseen: Vec<String>,
 }
 
 impl ServedVolume {
     /// The volume that is mounted on the directory `path`, with only that directory. `None` if
     /// nothing is mounted there.
     pub fn mounted_on(path: &Path) -> Result<Option<ServedVolume>> {
+        // Its daemon is not asked: it may be stopped.
+        let dir = reach(path)?.and_then(|dir| fs::read_link(link_to(&dir)).ok());
         let table = mounts()?;
-        let resolved = [without_the_last(path), path.canonicalize().ok()];
-        let entry = resolved
-            .iter()
-            .flatten()
-            .find_map(|dir| table.iter().rev().find(|entry| entry.dir == *dir));
+        let entry = table.iter().rev().find(|entry| Some(&entry.dir) == dir.as_ref());
         let Some(entry) = entry.filter(|entry| entry.is_volume()) else { return Ok(None) };
         let target = backing_file(entry.device).unwrap_or_else(|| entry.source.clone());
         let users = own_users();
         let is_claimed = !is_believed(entry, &users);
         let owner = if is_claimed { None } else { owner_of(&target) };
         Ok(Some(ServedVolume {
-            media: Medium::of_believed(entry, &users),
+            media: Medium::of_believed(entry, &users).0,
             dirs: vec![entry.dir.clone()],
             devices: vec![entry.device],
             other_users: entry.user().into_iter().chain(owner).collect(),
             target,
             is_claimed,
+            unseen: Vec::new(),
         }))
     }
 
-    /// The volume in an image or on a device; `None` if `path` is neither.
+    /// The volume in an image or on a device; `None` if `path` is neither. An error if another user
+    /// serves a part of the path.
     pub fn on_target(path: &Path) -> Result<Option<ServedVolume>> {
-        let Some(medium) = Medium::at(path) else { return Ok(None) };
+        let Some(medium) = Medium::named(path)? else { return Ok(None) };
         let mut media = vec![medium];
         let mut devices = Vec::new();
         match medium {
             Medium::Block(device) => {
                 devices.push(device);
-                media.extend(Medium::behind(device));
+                // If it cannot be seen, its mount counts as unseen below.
+                media.extend(Medium::behind(device).ok().flatten());
             }
             Medium::File { .. } => {
                 devices.extend(loops_on(medium));
@@ -172,13 +202,14 @@ impl ServedVolume {
             }
         }
         let believed = believed(path);
-        let mounts = mounts()?.into_iter().filter(|entry| {
-            entry.is_volume()
-                && Medium::of_believed(entry, &believed).iter().any(|found| media.contains(found))
-        });
-        let mut dirs = Vec::new();
+        let (mut dirs, mut unseen) = (Vec::new(), Vec::new());
         let mut other_users = Vec::from_iter(owner_of(path));
-        for entry in mounts {
+        for entry in mounts()?.into_iter().filter(MountEntry::is_volume) {
+            let (found, error) = Medium::of_believed(&entry, &believed);
+            if !found.iter().any(|found| media.contains(found)) {
+                unseen.extend(error.map(|why| format!("{} ({why})", plain_path(&entry.dir))));
+                continue;
+            }
             if !devices.contains(&entry.device) {
                 devices.push(entry.device);
             }
@@ -188,7 +219,19 @@ impl ServedVolume {
             dirs.push(entry.dir);
         }
         let target = path.to_owned();
-        Ok(Some(ServedVolume { media, dirs, devices, target, other_users, is_claimed: false }))
+        let is_claimed = false;
+        Ok(Some(ServedVolume { media, dirs, devices, target, other_users, is_claimed, unseen }))
+    }
+
+    /// What to add to a message that it is not mounted.
+    pub fn unless_unseen(&self) -> String {
+        match self.unseen.as_slice() {
+            [] => String::new(),
+            unseen => format!(
+                ", as far as could be seen. It may be what is mounted on {}",
+                unseen.join(", or on ")
+            ),
+        }
     }
 
     /// Whether it is on one of the media of `other`.
@@ -222,14 +265,20 @@ impl ServedVolume {
     pub fn daemon(&self) -> Result<Option<Daemon>> {
         let own = own_users();
         // The process of another user may keep everybody waiting who looks at it.
+        let is_like = |pid: &i32| belongs_to(*pid, &own) && is_daemon(*pid);
+        let mut like = device::processes().into_iter().filter(is_like).map(|pid| {
+            let media = open_media(pid).map(|(_, medium)| medium).collect();
+            (pid, media)
+        });
         let serves =
-            |pid: &i32| belongs_to(*pid, &own) && is_daemon(*pid) && has_open(*pid, &self.media);
-        let pid = device::processes().into_iter().find(serves);
-        pid.or_else(|| self.pid_of_others()).map_or(Ok(None), Daemon::open)
+            |(_, media): &(i32, Vec<Medium>)| media.iter().any(|open| self.media.contains(open));
+        let found = like.find(serves).or_else(|| self.daemon_of_others());
+        found.map_or(Ok(None), |(pid, media)| Daemon::open(pid, media))
     }
 
-    /// The same of the other users, as far as their processes let themselves be looked at.
-    fn pid_of_others(&self) -> Option<i32> {
+    /// The same of the other users, as far as their processes let themselves be looked at: the
+    /// process, and what it has open.
+    fn daemon_of_others(&self) -> Option<(i32, Vec<Medium>)> {
         let own = own_users();
         if self.other_users.iter().all(|user| own.contains(user)) {
             return None;
@@ -242,7 +291,7 @@ impl ServedVolume {
             false => found.media.iter().any(|medium| self.media.contains(medium)),
         };
         let serves = |found: &LikeDaemon| self.other_users.contains(&found.user) && has_open(found);
-        told.find(serves).map(|found| found.pid)
+        told.find(serves).map(|found| (found.pid, found.media))
     }
 
     /// Where it is mounted, one place for each namespace.
@@ -283,21 +332,12 @@ fn mounts() -> Result<Vec<MountEntry>> {
     device::own_mounts().map_err(|error| CliError::new(format!("/proc/self/mountinfo: {error}")))
 }
 
-/// A path in which everything above the last component is resolved. The last component may be a
-/// mount that does not answer.
-fn without_the_last(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
-    Some(parent.join(name))
-}
-
 fn loops_on(medium: Medium) -> Vec<(u32, u32)> {
     let names = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let devices = names.filter_map(|entry| {
         let number = entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok()?;
         let device = (LOOP_MAJOR, number);
-        (Medium::behind(device) == Some(medium)).then_some(device)
+        (Medium::behind(device).ok()? == Some(medium)).then_some(device)
     });
     devices.collect()
 }
@@ -336,7 +376,7 @@ pub fn serves_any(pid: i32, mounts: &[(Holder, MountEntry)]) -> bool {
     let of = |(holder, entry): &(Holder, MountEntry)| {
         let root = Path::new("/proc").join(holder.pid.to_string()).join("root");
         let there = root.join(entry.source.strip_prefix("/").unwrap_or(&entry.source));
-        Medium::of_mount(entry).into_iter().chain(Medium::at(&there)).collect::<Vec<_>>()
+        Medium::of_mount(entry).0.into_iter().chain(Medium::at(&there)).collect::<Vec<_>>()
     };
     has_open(pid, &believed.into_iter().flat_map(of).collect::<Vec<_>>())
 }
@@ -359,7 +399,8 @@ fn is_believed(entry: &MountEntry, users: &[u32]) -> bool {
 
 /// The owner of an image or device.
 fn owner_of(target: &Path) -> Option<u32> {
-    users::cached_stat(target).map(|found| found.stx_uid)
+    let file = reach(target).ok().flatten()?;
+    users::cached_stat(&link_to(&file)).map(|found| found.stx_uid)
 }
 
 /// Whether it is a process of one of these users, who can have mounted a volume.
@@ -428,14 +469,17 @@ fn own_program() -> PathBuf {
 pub struct Daemon {
     pub pid: i32,
     process: OwnedFd,
+    /// What it had open when it was found. Another user's process is not looked at again: it may
+    /// keep everybody waiting who does.
+    media: Vec<Medium>,
 }
 
 impl Daemon {
     /// The process `pid`, if it has not ended.
-    fn open(pid: i32) -> Result<Option<Daemon>> {
+    fn open(pid: i32, media: Vec<Medium>) -> Result<Option<Daemon>> {
         let Some(number) = Pid::from_raw(pid) else { return Ok(None) };
         match pidfd_open(number, PidfdFlags::empty()) {
-            Ok(process) => Ok(Some(Daemon { pid, process })),
+            Ok(process) => Ok(Some(Daemon { pid, process, media })),
             Err(Errno::SRCH) => Ok(None),
             Err(errno) => Err(CliError::new(format!("process {pid}: {errno}"))),
         }
@@ -467,7 +511,8 @@ impl Daemon {
     fn is_mounted_here(&self, target: &Path) -> Result<bool> {
         let users = believed(target);
         let mut volumes = mounts()?.into_iter().filter(MountEntry::is_volume);
-        Ok(volumes.any(|entry| has_open(self.pid, &Medium::of_believed(&entry, &users))))
+        let is_on = |medium: &Medium| self.media.contains(medium);
+        Ok(volumes.any(|entry| Medium::of_believed(&entry, &users).0.iter().any(is_on)))
     }
 
     /// Waits a short time. Returns whether the daemon has ended.
@@ -492,8 +537,8 @@ fn daemon_name() -> String {
     name.chars().take(PROCESS_NAME_LEN).collect()
 }
 
-/// A daemon that was killed and has not ended: it has no memory any more (an empty command line),
-/// and perhaps still files open. Which volume it served cannot be seen, only that its user can have
+/// A daemon that was killed and has not ended: it has no memory any more, and perhaps still files
+/// open. Which volume it served cannot be seen, only that its user can have
 /// mounted `target`.
 pub fn dying_daemon(target: &Path) -> Result<Option<Daemon>> {
     let own = daemon_name();
@@ -502,16 +547,23 @@ pub fn dying_daemon(target: &Path) -> Result<Option<Daemon>> {
         let name = device::process_name(*pid);
         (name == own || name == mount::CLOSING_NAME)
             && belongs_to(*pid, &users)
-            && fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty())
+            && has_no_memory(*pid)
     };
     for pid in device::processes().into_iter().filter(is_dying) {
-        if let Some(daemon) = Daemon::open(pid)?
+        if let Some(daemon) = Daemon::open(pid, Vec::new())?
             && !daemon.ended_within(&NO_TIME)?
         {
             return Ok(Some(daemon));
         }
     }
     Ok(None)
+}
+
+/// Whether the process has no memory any more. Unlike a look at its command line, this look does
+/// not wait for a process that keeps its memory locked.
+fn has_no_memory(pid: i32) -> bool {
+    let sizes = fs::read_to_string(format!("/proc/{pid}/statm"));
+    sizes.is_ok_and(|sizes| sizes.starts_with("0 "))
 }
 
 /// The daemon of a volume that cannot be had.
@@ -533,9 +585,10 @@ impl User {
     }
 }
 
-/// The daemon of the image or device `path`, if there is one.
+/// The daemon of the image or device `path`, if there is one. `None` also if another user serves a
+/// part of the path: such a daemon is not waited for.
 pub fn user_of(path: &Path) -> Result<Option<User>> {
-    let Some(volume) = ServedVolume::on_target(path)? else { return Ok(None) };
+    let Ok(Some(volume)) = ServedVolume::on_target(path) else { return Ok(None) };
     let Some(daemon) = volume.daemon()? else { return Ok(None) };
     let is_mounted_here = daemon.is_mounted_here(path)?;
     Ok(Some(User { daemon, volume, is_mounted_here }))
@@ -576,14 +629,15 @@ mod tests {
     fn regression_the_wait_for_a_daemon_that_closes_has_an_end_that_names_it() {
         let closing = Closing::start();
         let pid = i32::try_from(closing.0.id()).unwrap();
-        let daemon = Daemon::open(pid).unwrap().unwrap();
+        let daemon = Daemon::open(pid, Vec::new()).unwrap().unwrap();
         let almost = CLOSING_PATIENCE - Duration::from_millis(1);
         assert!(daemon.is_closing_after(almost).unwrap());
         let error = daemon.is_closing_after(CLOSING_PATIENCE).unwrap_err().text;
         let named =
             format!("process {pid} ({}) has been closing it for 1800 s", mount::CLOSING_NAME);
         assert!(error.contains(&named), "{error}");
-        let own = Daemon::open(i32::try_from(std::process::id()).unwrap()).unwrap().unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        let own = Daemon::open(own, Vec::new()).unwrap().unwrap();
         assert!(!own.is_closing_after(CLOSING_PATIENCE).unwrap());
     }
 
@@ -596,6 +650,7 @@ mod tests {
             target: PathBuf::new(),
             other_users: Vec::new(),
             is_claimed: false,
+            unseen: Vec::new(),
         };
         assert!(on(Medium::Block((4095, 7))).is_pulled());
         assert!(!on(Medium::File { device: 4095, inode: 7 }).is_pulled());
@@ -622,7 +677,7 @@ mod tests {
                 "31 20 0:66 / /mnt rw - fuse.onejournal {source} rw,user_id={user},group_id=0\n"
             );
             let entry = device::parse_mounts(line.as_bytes()).remove(0);
-            Medium::of_believed(&entry, &believed(image.path()))
+            Medium::of_believed(&entry, &believed(image.path())).0
         };
         assert_eq!(media(own), [medium]);
         assert_eq!(media(ROOT), [medium]);

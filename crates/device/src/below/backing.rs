@@ -8,14 +8,16 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{OFlags, Stat};
+use rustix::fs::{OFlags, Stat, makedev};
+use rustix::io::Errno;
 
 use super::kind::Kind;
 use super::loop_status::{LoopStatus, loop_status};
 use super::sysfs::{device_number, open_node, sysfs_directory};
+use crate::files::reach::cached_attributes;
+use crate::files::trust::Trust;
 
 /// Deeper stacks of loop devices and partitions are refused.
 const DEPTH_MAX: usize = 16;
@@ -113,14 +115,16 @@ fn status_of(device: u64, directory: &Path, name: &Path) -> io::Result<LoopStatu
         let text = fs::read_to_string(directory.join("loop").join(file))?;
         text.trim().parse().map_err(io::Error::other)
     };
-    let found = fs::metadata(name).map_err(|error| {
+    let reached = Trust::own().and_root().reach(name);
+    let found = reached.and_then(|file| cached_attributes(file).ok_or(Errno::ACCESS.into()));
+    let found = found.map_err(|error| {
         let why = format!("the file of its loop device cannot be found ({error})");
         io::Error::new(io::ErrorKind::PermissionDenied, why)
     })?;
     Ok(LoopStatus {
-        device: found.dev(),
-        inode: found.ino(),
-        block_device: found.rdev(),
+        device: makedev(found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        block_device: makedev(found.stx_rdev_major, found.stx_rdev_minor),
         offset_bytes: number("offset")?,
         limit_bytes: number("sizelimit")?,
     })

@@ -3,10 +3,11 @@
 //! stuck.
 
 use std::collections::HashSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use rustix::fs::{Statx, makedev};
 use rustix::process::geteuid;
 
 use super::proc_locks::Lock;
@@ -14,7 +15,12 @@ use crate::below::backing::{Backing, Root};
 use crate::below::mount_table::{MountEntry, mounts_in, own_mounts};
 use crate::below::sysfs::node_path;
 use crate::error::InUse;
+use crate::files::reach::cached_attributes;
+use crate::files::trust::Trust;
 use crate::process::processes::{process_name, process_owner, processes};
+
+/// The kernel makes a line at a time, which must fit.
+const FIRST_LINE_BYTES: usize = 4096;
 
 /// The message about the disk `disk` at `path`. `through`: the block device that was found to be in
 /// use.
@@ -85,26 +91,38 @@ fn sentence(
 
 /// The users whose mounts say truthfully what was mounted: root, this one, and the disk's owner.
 fn believed(path: &Path) -> Vec<u32> {
-    let owner = fs::metadata(path).ok().map(|found| found.uid());
+    let owner = attributes(path).map(|found| found.stx_uid);
     [0, geteuid().as_raw()].into_iter().chain(owner).collect()
 }
 
 /// A volume's mount in another mount namespace, and the first process there.
+///
+/// The mount of its root directory tells which namespace it is. The link of `/proc` does, too, but
+/// a process in execve(2) keeps everybody waiting who looks at its links.
 fn find_elsewhere(is_it: impl Fn(&MountEntry) -> bool, users: &[u32]) -> Option<(i32, MountEntry)> {
-    let namespace = |id: &i32| fs::metadata(format!("/proc/{id}/ns/mnt")).map(|found| found.ino());
     let mut seen = HashSet::new();
-    let mut is_new = |id: &i32| namespace(id).is_ok_and(|namespace| seen.insert(namespace));
-    is_new(&std::process::id().cast_signed());
-    let others = processes().into_iter().filter(is_new);
-    let mut entries = others.flat_map(|id| {
-        let table = mounts_in(Path::new(&format!("/proc/{id}/mountinfo")));
-        table.unwrap_or_default().into_iter().map(move |entry| (id, entry))
-    });
+    let mut is_new = |table: &Path| root_mount(table).is_some_and(|root| seen.insert(root));
+    is_new(Path::new("/proc/self/mountinfo"));
+    let tables = processes().into_iter().map(|id| (id, format!("/proc/{id}/mountinfo")));
+    let mut entries =
+        tables.filter(|(_, table)| is_new(Path::new(table))).flat_map(|(id, table)| {
+            let table = mounts_in(Path::new(&table)).unwrap_or_default();
+            table.into_iter().map(move |entry| (id, entry))
+        });
     // In a user namespace any user is shown as root. The kernel's device numbers are believed.
     let is_believed = |id, entry: &MountEntry| {
         entry.device.0 != 0 || process_owner(id).is_some_and(|(user, _)| users.contains(&user))
     };
     entries.find(|(id, entry)| entry.is_volume() && is_believed(*id, entry) && is_it(entry))
+}
+
+/// The kernel's number of a table's first mount, which no other namespace has. The kernel makes
+/// no more of the table than is read.
+fn root_mount(table: &Path) -> Option<Vec<u8>> {
+    let mut table = BufReader::with_capacity(FIRST_LINE_BYTES, File::open(table).ok()?);
+    let mut number = Vec::new();
+    table.read_until(b' ', &mut number).ok()?;
+    Some(number)
 }
 
 fn is_mount_of(entry: &MountEntry, disk: &Backing, through: Option<u64>, users: &[u32]) -> bool {
@@ -116,7 +134,7 @@ fn is_mount_of(entry: &MountEntry, disk: &Backing, through: Option<u64>, users: 
         // What is a file on that device is no use of the device's own bytes.
         return backing.is_ok_and(|backing| backing.overlaps(disk));
     }
-    // Another user's source may be a path that never answers.
+    // Another user can name any source.
     entry.is_volume()
         && entry.is_of(users)
         && entry.source.is_absolute()
@@ -124,11 +142,19 @@ fn is_mount_of(entry: &MountEntry, disk: &Backing, through: Option<u64>, users: 
 }
 
 fn is_file(path: &Path, disk: &Backing) -> bool {
-    let Ok(found) = fs::metadata(path) else { return false };
+    let Some(found) = attributes(path) else { return false };
     match disk.root {
-        Root::File { device, inode } => found.dev() == device && found.ino() == inode,
-        Root::Disk(device) => found.rdev() == device,
+        Root::File { device, inode } => {
+            makedev(found.stx_dev_major, found.stx_dev_minor) == device && found.stx_ino == inode
+        }
+        Root::Disk(device) => makedev(found.stx_rdev_major, found.stx_rdev_minor) == device,
     }
+}
+
+/// Attributes of the file at a path that another user may have chosen. `None` also if such a user
+/// serves a part of the path: the mount whose source that is cannot be named then.
+fn attributes(path: &Path) -> Option<Statx> {
+    cached_attributes(Trust::own().and_root().reach(path).ok()?)
 }
 
 /// The process that holds a lock on a part of the disk, if it is visible.
@@ -146,14 +172,18 @@ fn holds(id: i32, disk: &Backing) -> bool {
     })
 }
 
-/// The name of the program, and its command if it is one of this project: "onejournal mount".
+/// The name of the program, and its command if it is one of this project: "onejournal mount". The
+/// command line of another user's process is not read: it is in the memory of that process, which
+/// can keep its memory locked without an end.
 fn name_of(id: i32) -> String {
     let name = process_name(id);
+    let own = [0, geteuid().as_raw()];
+    let is_own = process_owner(id).is_some_and(|(user, _)| own.contains(&user));
+    if name != "onejournal" || !is_own {
+        return name;
+    }
     let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     let command =
         line.split(|byte| *byte == 0).nth(1).and_then(|word| std::str::from_utf8(word).ok());
-    match (name.as_str(), command) {
-        ("onejournal", Some(command)) => format!("onejournal {command}"),
-        (name, _) => name.to_owned(),
-    }
+    command.map_or(name, |command| format!("onejournal {command}"))
 }

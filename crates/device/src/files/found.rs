@@ -24,7 +24,11 @@ impl Found {
     /// The file at `path`. `follow`: nothing, or `NOFOLLOW`, with which a link is found itself.
     pub fn at(path: &Path, follow: OFlags) -> Result<Found> {
         let how = OFlags::PATH | OFlags::CLOEXEC | follow;
-        let place = above_standard(|| open(path, how, Mode::empty()))?;
+        Found::of(above_standard(|| open(path, how, Mode::empty()))?)
+    }
+
+    /// A file that is open without access.
+    pub(crate) fn of(place: OwnedFd) -> Result<Found> {
         let stat = fstat(&place)?;
         Ok(Found { place, stat })
     }

@@ -8,6 +8,7 @@ pub(crate) mod found;
 pub(crate) mod fuse;
 pub(crate) mod parent;
 pub(crate) mod range_write;
+pub(crate) mod reach;
 pub(crate) mod servers;
 pub(crate) mod trust;
 pub(crate) mod trusted_file;

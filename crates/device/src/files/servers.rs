@@ -25,7 +25,7 @@ impl Trust {
     ///
     /// A mount that the table of this process does not show is not refused: it is one that contains
     /// the process's root directory.
-    pub(crate) fn check_server(self, opened: impl AsFd) -> io::Result<()> {
+    pub fn check_server(self, opened: impl AsFd) -> io::Result<()> {
         let Some(mount) = mount_of(opened) else { return Ok(()) };
         let Some(user) = mount.user().filter(|user| *user != 0 && !self.has(*user)) else {
             return Ok(());
@@ -33,7 +33,8 @@ impl Trust {
         let (kind, dir) = (mount.kind, mount.dir.display());
         let why = format!(
             "is on a file system that user {user} serves ({kind} on {dir}): that user says what it \
-             holds and to whom it belongs. Unmount it (umount {dir}), or name another path"
+             holds, to whom it belongs, and whether it answers. Unmount it (umount {dir}), or name \
+             another path"
         );
         Err(Error::new(ErrorKind::PermissionDenied, why))
     }
@@ -75,6 +76,7 @@ pub(super) fn open_on_same_mount(
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
+    use std::os::unix::fs::symlink;
     use std::process::Command;
 
     use onejournal_testing::{again_words, can_mount_fuse, has_namespaces};
@@ -144,6 +146,14 @@ mod tests {
         }
         assert!(us.refuses_server(&at("theirs")) && !both.refuses_server(&at("theirs")));
         assert!(!us.refuses_server(&at("ours")) && !us.refuses_server(&at("none")));
+        // On the way to a file.
+        symlink("theirs/file", at("link")).expect("made");
+        for name in ["theirs/file", "theirs/..", "link"] {
+            assert!(refusal(us.reach(&at(name))).contains(served), "{name}");
+        }
+        assert!(refusal(us.reach(&at("ours/file"))).contains("not connected"));
+        let root = us.reach(&at("theirs")).expect("no server is asked");
+        assert!(refusal(us.check_server(root)).contains(served));
         // A file of its own.
         fs::write(at("file"), "").expect("written");
         mount_server(&at("file"), "100600", OTHER);

@@ -7,30 +7,24 @@
 //! 3. Each part of the path is opened in the directory before it, and the file is checked when it
 //!    is open. So nothing can be exchanged in between.
 
-use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, openat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, openat};
 use rustix::io::Errno;
 
 use crate::descriptor::above_standard;
 use crate::error::Result;
 use crate::error::{errno, refused};
+use crate::files::reach::Link;
 use crate::files::trust::Trust;
-
-/// The number of links that the kernel follows.
-const LINKS_MAX: usize = 40;
 
 /// The end of a path: a name in an open directory, which is no symbolic link that is followed.
 pub(crate) struct Followed {
     directory: OwnedFd,
     name: OsString,
-    /// What is there, opened with `O_PATH`. `None`: nothing.
-    found: Option<OwnedFd>,
     /// Another user, whose link led here.
     by: Option<u32>,
 }
@@ -78,65 +72,38 @@ impl Trust {
     /// it, and a file system is entered only if root or the own user serves it: the server of
     /// another one, also if that user is trusted, may never answer.
     pub fn find(self, path: &Path) -> io::Result<OwnedFd> {
-        let found = self.and_root().follow_on(path, Trust::own())?.found;
-        found.ok_or_else(|| Errno::NOENT.into())
+        let (links, servers) = (self.and_root(), Trust::own());
+        let file = servers.walk(path, |link| links.check_link(link))?.opened()?;
+        servers.check_server(&file).map(|()| file)
     }
 
     /// Follows the links of `path`. The file itself need not exist.
     pub(crate) fn follow(&self, path: &Path) -> Result<Followed> {
-        self.follow_on(path, *self).map_err(|e| refused(path, e.kind(), e))
-    }
-
-    /// The same through file systems that `servers` serve.
-    fn follow_on(&self, path: &Path, servers: Trust) -> io::Result<Followed> {
-        let start = |path: &Path| if path.is_absolute() { "/" } else { "." };
-        let mut directory = open_directory(CWD, start(path))?;
-        let (mut left, mut by, mut link_count) = (parts(path), None, 0);
-        while let Some(name) = left.pop_front() {
-            let part = match open_part(&directory, &name) {
-                Err(Errno::NOENT) if left.is_empty() => {
-                    return Ok(Followed { directory, name, found: None, by });
-                }
-                opened => opened?,
-            };
-            servers.check_server(&part)?;
-            let stat = rustix::fs::fstat(&part)?;
-            if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-                if left.is_empty() {
-                    return Ok(Followed { directory, name, found: Some(part), by });
-                }
-                directory = part;
-                continue;
+        let mut by = None;
+        let reached = self.walk(path, |link| {
+            self.check_link(link)?;
+            if ![0, self.own].contains(&link.uid) {
+                by = Some(link.uid);
             }
-            self.check_link(&name, &stat)?;
-            if ![0, self.own].contains(&stat.st_uid) {
-                by = Some(stat.st_uid);
-            }
-            link_count += 1;
-            if link_count > LINKS_MAX {
-                return Err(Errno::LOOP.into());
-            }
-            let target = rustix::fs::readlinkat(&part, "", Vec::new())?;
-            let target = Path::new(OsStr::from_bytes(target.as_bytes()));
-            if target.is_absolute() {
-                directory = open_directory(CWD, start(target))?;
-            }
-            for name in parts(target).into_iter().rev() {
-                left.push_front(name);
-            }
+            Ok(())
+        });
+        let reached = reached.map_err(|error| refused(path, error.kind(), error))?;
+        if let Some(file) = &reached.file {
+            self.check_server_of(path, file)?;
         }
-        Err(Errno::ISDIR.into())
+        let name = reached.name.ok_or_else(|| errno(path, Errno::ISDIR))?;
+        Ok(Followed { directory: reached.directory, name, by })
     }
 
-    fn check_link(&self, name: &OsStr, stat: &Stat) -> io::Result<()> {
-        if self.has(stat.st_uid) {
+    fn check_link(&self, link: &Link<'_>) -> io::Result<()> {
+        if self.has(link.uid) {
             return Ok(());
         }
         let why = format!(
             "{} is a symbolic link of user {}, who is not trusted here: give the path that it \
              points to, or remove it",
-            name.display(),
-            stat.st_uid
+            link.name.display(),
+            link.uid
         );
         Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
@@ -193,25 +160,6 @@ impl Trust {
             path.display()
         ))
     }
-}
-
-fn open_directory(at: impl AsFd, path: &str) -> std::result::Result<OwnedFd, Errno> {
-    openat(at, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// What is at `name`, a link itself. `O_DIRECTORY` has the kernel mount what it mounts on demand.
-fn open_part(directory: &OwnedFd, name: &OsStr) -> std::result::Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(directory, name, flags | OFlags::DIRECTORY, Mode::empty()) {
-        Err(Errno::NOTDIR | Errno::LOOP) => openat(directory, name, flags, Mode::empty()),
-        opened => opened,
-    }
-}
-
-/// The names of a path, one after the other.
-fn parts(path: &Path) -> VecDeque<OsString> {
-    let is_named = |part: &Component<'_>| !matches!(part, Component::RootDir | Component::CurDir);
-    path.components().filter(is_named).map(|part| part.as_os_str().to_owned()).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::ffi::{CString, OsString};
 use std::fmt;
-use std::io::IoSliceMut;
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device::{MountEntry, above_standard, own_mounts};
+use device::{MountEntry, Trust, above_standard, own_mounts};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -166,23 +166,34 @@ pub struct MountPoint {
 }
 
 impl MountPoint {
-    /// Opens a directory on which something can be mounted. Follows symbolic links.
+    /// Opens a directory on which something can be mounted. Follows symbolic links. Refuses a
+    /// directory that another user serves, or that a path through such a server leads to: that
+    /// server may never answer.
     pub fn open(dir: &Path) -> Result<MountPoint, MountError> {
-        // The kernel asks the daemon for these numbers each time; it still has the attributes when
-        // the daemon is dead.
-        if rustix::fs::statfs(dir).is_err_and(is_daemon_gone) {
-            return Err(MountError::DaemonGone(dir.to_owned()));
-        }
         let refuse = |why: String| MountError::Directory { dir: dir.to_owned(), why };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = above_standard(|| rustix::fs::open(dir, flags, Mode::empty()));
-        let directory = directory.map_err(|errno| match errno {
-            Errno::NOENT => {
+        let failed = |error: io::Error| match Errno::from_io_error(&error) {
+            Some(errno) if is_daemon_gone(errno) => MountError::DaemonGone(dir.to_owned()),
+            Some(Errno::NOENT) => {
                 refuse(format!("does not exist; to make it: mkdir -p {}", dir.display()))
             }
-            Errno::NOTDIR => refuse("is not a directory: give an empty one to mount on".into()),
-            errno => refuse(errno.to_string()),
-        })?;
+            Some(Errno::NOTDIR) => {
+                refuse("is not a directory: give an empty one to mount on".into())
+            }
+            Some(errno) => refuse(errno.to_string()),
+            None => refuse(error.to_string()),
+        };
+        let trust = Trust::own().and_root();
+        let reached = trust.reach(dir).map_err(failed)?;
+        trust.check_server(&reached).map_err(failed)?;
+        // The kernel asks the daemon for these numbers each time; it still has the attributes when
+        // the daemon is dead.
+        if rustix::fs::fstatfs(&reached).is_err_and(is_daemon_gone) {
+            return Err(MountError::DaemonGone(dir.to_owned()));
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory =
+            above_standard(|| rustix::fs::open(by_descriptor(&reached), flags, Mode::empty()));
+        let directory = directory.map_err(|errno| failed(errno.into()))?;
         let now = path_of(&directory).map_err(|errno| refuse(errno.to_string()))?;
         Ok(MountPoint { directory, dir: now })
     }
@@ -201,11 +212,6 @@ impl MountPoint {
         &self.dir
     }
 
-    /// A path that leads to the open directory.
-    fn by_descriptor(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.directory.as_raw_fd()).into()
-    }
-
     /// Refuses a directory that has another path now.
     fn check(&self) -> Result<(), MountError> {
         match path_of(&self.directory) {
@@ -215,9 +221,14 @@ impl MountPoint {
     }
 }
 
+/// A path that leads to an open file.
+fn by_descriptor(opened: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", opened.as_raw_fd()).into()
+}
+
 /// The path that the kernel has for an open directory.
 fn path_of(directory: &OwnedFd) -> Result<PathBuf, Errno> {
-    let path = rustix::fs::readlink(format!("/proc/self/fd/{}", directory.as_raw_fd()), vec![])?;
+    let path = rustix::fs::readlink(by_descriptor(directory), vec![])?;
     Ok(PathBuf::from(OsString::from_vec(path.into_bytes())))
 }
 
@@ -279,7 +290,7 @@ fn attach_as_root(
         Some(subtype) => format!("{kind}.{subtype}"),
         None => kind.into(),
     };
-    let (target, flags) = (place.by_descriptor(), mount_flags(options));
+    let (target, flags) = (by_descriptor(&place.directory), mount_flags(options));
     rustix::mount::mount(&name, target, kind, flags, data.as_c_str()).map_err(
         |errno| match source {
             Source::BlockDevice(path) if errno == Errno::BUSY => {
@@ -450,6 +461,28 @@ mod tests {
         }
         // A link that was there from the beginning is the caller's choice.
         assert_eq!(MountPoint::open(&asked).unwrap().dir(), home.join("other/mnt"));
+    }
+
+    #[test]
+    fn regression_a_server_of_another_user_is_not_asked_for_a_mount_point() {
+        if !rustix::process::geteuid().is_root() || !onejournal_testing::can_mount_fuse() {
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let server = rustix::fs::open("/dev/fuse", flags, Mode::empty()).unwrap();
+        let data = format!(
+            "fd={},rootmode=40755,user_id=65534,group_id=65534,allow_other",
+            server.as_raw_fd()
+        );
+        let data = CString::new(data).unwrap();
+        rustix::mount::mount("silent", home.path(), "fuse", MountFlags::empty(), data.as_c_str())
+            .unwrap();
+        for dir in [home.path().to_owned(), home.path().join("below")] {
+            let message = MountPoint::open(&dir).unwrap_err().to_string();
+            assert!(message.contains("that user 65534 serves (fuse on /"), "{message}");
+        }
+        unmount_here(home.path(), true).unwrap();
     }
 
     #[test]
