@@ -34,11 +34,7 @@ fn by_name(
     let failed = |errno: Errno| refused(dir, errno.to_string());
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let before = rustix::fs::open(".", flags, Mode::empty()).map_err(failed)?;
-    let trust = Trust::own().and_root();
-    let directory = trust.reach(parent).and_then(|directory| {
-        trust.check_server(&directory)?;
-        Ok(directory)
-    });
+    let directory = Trust::own().and_root().reach_trusted(parent);
     let directory = directory.map_err(|error| refused(dir, error.to_string()))?;
     fchdir(directory).map_err(failed)?;
     let acted = match getcwd(Vec::new()) {

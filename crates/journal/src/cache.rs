@@ -54,10 +54,9 @@ impl Shard {
         }
     }
 
-    /// Lists a block that becomes clean, and returns the listing's number.
-    fn list(&mut self, block: HomeBlock) -> u64 {
-        self.listings.push_back(block);
-        self.first_listing + self.listings.len() as u64 - 1
+    /// The state of a block that becomes clean and is listed next.
+    fn next_clean(&self) -> State {
+        State::Clean(self.first_listing + self.listings.len() as u64)
     }
 
     fn change_count(&mut self, block: HomeBlock) -> &mut u64 {
@@ -118,11 +117,11 @@ impl Cache {
         if *shard.change_count(block) != ticket.0 {
             return false;
         }
-        let state = State::Clean(shard.list(block));
+        let state = shard.next_clean();
         let older = shard.entries.insert(block, Entry { block: bytes, state });
         let is_clean = older.is_none_or(|older| older.state != State::Pinned);
         assert!(is_clean, "{block} is filled over a newer version");
-        self.drop_oldest(&mut shard);
+        self.list(&mut shard, block);
         true
     }
 
@@ -138,12 +137,12 @@ impl Cache {
     /// `version` has reached its home location. Unpins it, unless a newer version was published.
     pub(crate) fn unpin(&self, block: HomeBlock, version: &BlockRef) {
         let mut shard = self.shard(block).lock();
-        let Some(entry) = shard.entries.get(&block) else { return };
+        let clean = shard.next_clean();
+        let Some(entry) = shard.entries.get_mut(&block) else { return };
         if entry.state == State::Pinned && Arc::ptr_eq(&entry.block, version) {
-            let state = State::Clean(shard.list(block));
-            shard.entries.entry(block).and_modify(|entry| entry.state = state);
+            entry.state = clean;
             *shard.change_count(block) += 1;
-            self.drop_oldest(&mut shard);
+            self.list(&mut shard, block);
         }
     }
 
@@ -164,8 +163,9 @@ impl Cache {
         }
     }
 
-    /// Drops clean blocks until so many listings are left as are permitted.
-    fn drop_oldest(&self, shard: &mut Shard) {
+    /// Lists a block that became clean, and drops the oldest clean ones if there are too many.
+    fn list(&self, shard: &mut Shard, block: HomeBlock) {
+        shard.listings.push_back(block);
         while shard.listings.len() > self.clean_limit_per_shard {
             let Some(oldest) = shard.listings.pop_front() else { break };
             let listing = State::Clean(shard.first_listing);

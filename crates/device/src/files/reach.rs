@@ -56,9 +56,15 @@ impl Trust {
     /// The file at `path`, opened without access. Symbolic links are followed, except for one that
     /// the kernel would not follow with `fs.protected_symlinks`. An error without a number of the
     /// system says that a user who is not trusted serves a part of the path. Such a user may serve
-    /// the file itself: [`Trust::check_server`] tells.
+    /// the file itself, but not with [`Trust::reach_trusted`].
     pub fn reach(self, path: &Path) -> io::Result<OwnedFd> {
         self.walk(path, check_protected)?.opened()
+    }
+
+    /// The same; a user who is not trusted does not serve the file itself either.
+    pub fn reach_trusted(self, path: &Path) -> io::Result<OwnedFd> {
+        let file = self.reach(path)?;
+        self.check_server(&file).map(|()| file)
     }
 
     /// Follows `path`. `check` sees each symbolic link before it is read.

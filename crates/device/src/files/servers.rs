@@ -25,7 +25,7 @@ impl Trust {
     ///
     /// A mount that the table of this process does not show is not refused: it is one that contains
     /// the process's root directory.
-    pub fn check_server(self, opened: impl AsFd) -> io::Result<()> {
+    pub(crate) fn check_server(self, opened: impl AsFd) -> io::Result<()> {
         let Some(mount) = mount_of(opened) else { return Ok(()) };
         let Some(user) = mount.user().filter(|user| *user != 0 && !self.has(*user)) else {
             return Ok(());

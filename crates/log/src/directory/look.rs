@@ -168,12 +168,26 @@ mod tests {
     use super::*;
     use crate::{Log, Options};
 
+    fn own() -> (u32, u32) {
+        (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+    }
+
+    /// A log that is closed: the directories that it needs, its path, and its options.
+    fn closed_log() -> ([tempfile::TempDir; 2], PathBuf, Options) {
+        let directory = tempfile::tempdir().expect("directory");
+        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
+        let path = directory.path().join("log");
+        let options = Options { memory: memory.path().into(), ..Options::default() };
+        Log::open(&path, &options).expect("open").close().expect("close");
+        ([directory, memory], path, options)
+    }
+
     #[test]
     fn a_log_in_use_is_looked_at_and_left_alone() {
         let directory = tempfile::tempdir().expect("directory");
         let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
         let path = directory.path().join("log");
-        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let own = own();
         assert!(matches!(Look::at(&path, own), Err(LogError::System { .. })));
         assert!(matches!(Look::at(directory.path(), own), Err(LogError::NotFound(_))));
         let options = Options { memory: memory.path().into(), ..Options::default() };
@@ -201,12 +215,8 @@ mod tests {
 
     #[test]
     fn regression_a_pipe_or_a_long_file_in_a_log_is_refused_at_once() {
-        let directory = tempfile::tempdir().expect("directory");
-        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-        let path = directory.path().join("log");
-        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let options = Options { memory: memory.path().into(), ..Options::default() };
-        Log::open(&path, &options).expect("open").close().expect("close");
+        let (_dirs, path, options) = closed_log();
+        let own = own();
         let refusal = || Look::at(&path, own).expect_err("refused").to_string();
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         let kind = rustix::fs::FileType::Fifo;
@@ -223,12 +233,8 @@ mod tests {
     #[test]
     fn regression_a_log_filled_with_names_is_kept_in_bounds() {
         const COUNT: usize = 1000;
-        let directory = tempfile::tempdir().expect("directory");
-        let memory = tempfile::tempdir_in("/dev/shm").expect("shared memory");
-        let path = directory.path().join("log");
-        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let options = Options { memory: memory.path().into(), ..Options::default() };
-        Log::open(&path, &options).expect("open").close().expect("close");
+        let (_dirs, path, _) = closed_log();
+        let own = own();
         let name = |number: usize| format!("{number:0>128}");
         for number in 0..COUNT {
             let stream = path.join("streams").join(name(number));

@@ -17,13 +17,15 @@ const ATTRIBUTE: &str = "user.onejournal";
 const USER: u32 = 65_533;
 const THIRD: u32 = 65_534;
 
-fn attribute(path: &Path) -> String {
+/// Its five fields.
+fn attribute(path: &Path) -> [String; 5] {
     let mut value = vec![0; 3000];
     let len_bytes = getxattr(path, ATTRIBUTE, value.as_mut_slice()).expect("an attribute");
-    String::from_utf8(value[..len_bytes].to_vec()).expect("text")
+    let text = str::from_utf8(&value[..len_bytes]).expect("text");
+    Vec::from_iter(text.splitn(5, '\n').map(str::to_owned)).try_into().expect("five fields")
 }
 
-fn set_attribute(path: &Path, fields: [&str; 5]) {
+fn set_attribute(path: &Path, fields: &[String; 5]) {
     let value = fields.join("\n");
     setxattr(path, ATTRIBUTE, value.as_bytes(), XattrFlags::empty()).expect("written");
 }
@@ -87,10 +89,9 @@ fn regression_a_stream_of_another_database_is_not_brought_into_a_users_database(
     for is_log_named in [false, true] {
         let (roots, users) = (roots_database(), users_place());
         give_copy(&roots, &users);
-        let genuine = attribute(&roots.path("a.db"));
-        let fields: Vec<&str> = genuine.splitn(5, '\n').collect();
-        let id = id(&users.path("a.db"));
-        set_attribute(&users.path("a.db"), ["1", fields[1], &id, fields[3], fields[4]]);
+        let mut fields = attribute(&roots.path("a.db"));
+        fields[2] = id(&users.path("a.db"));
+        set_attribute(&users.path("a.db"), &fields);
         let before = record_count(&roots);
         let more = match is_log_named {
             true => format!("&log={}", roots.path(".onejournal").display()),
@@ -115,10 +116,8 @@ fn regression_a_copied_stream_of_another_user_is_not_brought_into_a_users_databa
         copy_tree(&roots.root, &users.root);
         std::fs::remove_file(users.path("a.db-shm")).expect("index");
         give_copy(&roots, &users);
-        let genuine = attribute(&roots.path("a.db"));
         if has_attribute {
-            let fields: Vec<&str> = genuine.splitn(5, '\n').collect();
-            set_attribute(&users.path("a.db"), fields.try_into().expect("five"));
+            set_attribute(&users.path("a.db"), &attribute(&roots.path("a.db")));
         }
         let stream = crate::common::stream_directory(&users, "a.db");
         assert_eq!(count(&users.open("a.db")), 1, "{has_attribute}");
@@ -150,13 +149,10 @@ fn regression_an_attribute_leads_to_no_link_or_socket_of_a_third_user() {
     drop(connection);
     give(&place.root, USER);
     let genuine = attribute(&place.path("a.db"));
-    let fields: Vec<&str> = genuine.splitn(5, '\n').collect();
     let name = |directory: &Path| {
-        let directory = directory.display().to_string();
-        set_attribute(
-            &place.path("a.db"),
-            [fields[0], fields[1], fields[2], fields[3], &directory],
-        );
+        let mut fields = genuine.clone();
+        fields[4] = directory.display().to_string();
+        set_attribute(&place.path("a.db"), &fields);
     };
     symlink(&place.root, &link).expect("link");
     lchown(&link, Some(THIRD), Some(THIRD)).expect("given");
