@@ -147,7 +147,8 @@ impl History {
 
     fn push(&mut self, op: &Op, promise: Promise, failed: Option<Error>, mut model: Model) {
         let changes = model.take_changes();
-        if failed.is_none() && renames_directory(op, self.model()) {
+        // A name that is renamed onto itself stays, and nothing has to become durable.
+        if !changes.is_empty() && renames_directory(op, self.model()) {
             self.last_dir_rename = self.states.len();
         }
         self.steps.push(Step { op: op.clone(), promise, failed });

@@ -103,6 +103,18 @@ fn regression_fsync_covers_the_rename_of_a_directory_above() {
     }
 }
 
+/// A directory that was renamed onto itself did not move. The judge took it for a promise that all
+/// changes before it are committed.
+#[test]
+fn regression_fsync_after_a_rename_that_changes_nothing_does_not_promise_earlier_changes() {
+    for kind in [RenameKind::Replace, RenameKind::Exchange] {
+        let mut ops = vec![Op::MakeDir { path: "a".into(), mode: 0o755 }, create("f"), Op::Sync];
+        ops.extend([create("other"), Op::Rename { from: "a".into(), to: "a".into(), kind }]);
+        ops.push(Op::Fsync { target: at("f"), data_only: false });
+        check(&ops);
+    }
+}
+
 /// A rename that may not replace, of a directory into itself, to a name that exists: Linux reports
 /// the name first.
 #[test]
