@@ -106,7 +106,7 @@ fn regression_a_dead_mount_of_a_device_with_partitions_does_not_keep_the_image()
     system("umount", [&scratch.dir()]).good();
     scratch.expect_closed();
     drop(partition);
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    ran.ended(1);
 }
 
 /// A bind mount of a file.
@@ -464,7 +464,7 @@ fn a_volume_of_another_machine_is_refused_until_it_is_taken_over() {
         assert!(ran.err.contains(&retry), "{ran:?}");
     }
     assert!(onejournal(["dump", target]).good().contains("of machine otherhost"));
-    assert_eq!(onejournal(["fsck", "-n", target]).code, Some(4));
+    onejournal(["fsck", "-n", target]).ended(4);
     assert!(fs::read(&copy).unwrap() == before, "somebody has written");
     // Taken over, it is this machine's.
     scratch.mount_target(&copy, "takeover");
@@ -474,7 +474,7 @@ fn a_volume_of_another_machine_is_refused_until_it_is_taken_over() {
     scratch.umount();
     support::check_clean(&copy);
     fs::write(&copy, before).unwrap();
-    assert_eq!(onejournal(["fsck", "--takeover", target]).code, Some(1));
+    onejournal(["fsck", "--takeover", target]).ended(1);
     support::check_clean(&copy);
 }
 
@@ -509,7 +509,7 @@ fn machines_without_an_id_recover_their_own() {
                   exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh", ONEJOURNAL, "fsck"]).arg(&copy);
-    assert_eq!(run(command.current_dir(scratch.root())).code, Some(1));
+    run(command.current_dir(scratch.root())).ended(1);
     scratch.mount_target(&copy, "");
     scratch.umount();
 }
@@ -526,7 +526,7 @@ fn a_living_process_keeps_even_a_copy() {
     if has_namespaces() {
         elsewhere(&scratch, false, &["fsck", text(&copy)]).refused(OPERATIONAL, &word);
     }
-    assert_eq!(onejournal(["fsck", "--takeover", text(&copy)]).code, Some(1));
+    onejournal(["fsck", "--takeover", text(&copy)]).ended(1);
     fs::copy(scratch.image(), &copy).unwrap();
     scratch.umount();
     assert_eq!(onejournal(["fsck", text(&copy)]).code, Some(1), "it has ended");
@@ -554,6 +554,6 @@ fn an_idle_volume_writes_nothing_unless_its_heart_beats() {
     // A copy of it is watched, until it is clear that it is dead.
     let copy = scratch.root().join("copy");
     fs::copy(scratch.image(), &copy).unwrap();
-    assert_eq!(onejournal(["fsck", "--takeover", text(&copy)]).code, Some(1));
+    onejournal(["fsck", "--takeover", text(&copy)]).ended(1);
     scratch.close_and_check();
 }

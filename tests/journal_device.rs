@@ -129,7 +129,7 @@ fn a_volume_finds_its_journal() {
     check_clean(&world.scratch.image());
     world.crash_with("first");
     // All that need the journal find it.
-    assert_eq!(world.on_image(&["fsck", "-n"]).code, Some(4));
+    world.on_image(&["fsck", "-n"]).ended(4);
     let dumped = world.on_image(&["dump"]).good();
     let place = format!("journal     on {}", world.journal().display());
     assert!(dumped.contains(&place) && dumped.contains("transaction "), "{dumped}");
@@ -166,14 +166,14 @@ fn mount_and_fsck_of_the_system_find_it() {
     world.scratch.write_synced("f");
     world.scratch.kill();
     let recovered = run(Command::new(&fsck).args(["-a", text(&image)]));
-    assert_eq!(recovered.code, Some(1), "{recovered:?}");
+    recovered.ended(1);
     mount_it().good();
     world.scratch.adopt();
     assert_eq!(world.scratch.stat()["journal_target"], text(world.journal()));
     world.scratch.umount();
     // A check at boot does not need the journal of a volume that was closed.
     world.detach();
-    assert_eq!(run(Command::new(&fsck).args(["-a", text(&image)])).code, Some(0));
+    run(Command::new(&fsck).args(["-a", text(&image)])).ended(0);
     mount_it().refused(32, "no block device has its journal");
 }
 
@@ -195,7 +195,7 @@ fn a_lost_journal_of_a_closed_volume_is_missed_and_nothing_is_lost() {
         assert!(said.contains(word), "no {word:?} in {said}");
     }
     world.on_image(&["dump"]).refused(OPERATIONAL, "no block device has its journal");
-    assert_eq!(world.on_image(&["fsck"]).code, Some(0));
+    world.on_image(&["fsck"]).ended(0);
     let given_up = world.on_image(&["fsck", "-y", "--journal-lost"]);
     given_up.refused(OPERATIONAL, "set-journal --internal");
     // Reading needs no journal; for once the one in the volume does.
@@ -231,7 +231,7 @@ fn a_volume_that_was_mounted_read_only_becomes_writable_with_its_journal() {
         assert!(world.scratch.stat()["journal_medium"]["bytes_written"].as_u64() > Some(0));
         world.scratch.kill();
         // It is recovered from there.
-        assert_eq!(world.on_image(&["fsck", "-n"]).code, Some(4));
+        world.on_image(&["fsck", "-n"]).ended(4);
     }
     world.has(&["first", "second"]);
     // Without it the volume stays as it is, and the journal in the volume is not used.
@@ -287,7 +287,7 @@ fn a_lost_journal_with_changes_is_waited_for_or_given_up() {
     // Now it is lost for good.
     world.crash_with("lost");
     world.detach();
-    assert_eq!(world.on_image(&["fsck", "-y", "--journal-lost"]).code, Some(1));
+    world.on_image(&["fsck", "-y", "--journal-lost"]).ended(1);
     check_clean(&image);
     world.scratch.mount(OPTIONS);
     assert!(world.scratch.path("kept").exists() && !world.scratch.path("lost").exists());
@@ -546,7 +546,7 @@ fn a_journal_moves_to_another_device_and_back_into_the_volume() {
     world.scratch.write_synced("first");
     world.scratch.kill();
     world.set_journal(&[text(&second.path)]).refused(OPERATIONAL, "onejournal fsck ");
-    assert_eq!(world.on_image(&["fsck"]).code, Some(1));
+    world.on_image(&["fsck"]).ended(1);
     let moved = world.set_journal(&[text(&second.path)]).good();
     assert!(moved.contains("which is left as it is"), "{moved}");
     assert!(moved.contains(&format!("on {}", second.path.display())), "{moved}");
@@ -623,7 +623,7 @@ fn a_journal_in_a_file_has_to_be_named() {
     scratch.kill();
     let fsck = onejournal(["fsck", text(&image)]);
     fsck.refused(OPERATIONAL, "onejournal fsck --journal PATH");
-    assert_eq!(onejournal(["fsck", "--journal", text(&file), text(&image)]).code, Some(1));
+    onejournal(["fsck", "--journal", text(&file), text(&image)]).ended(1);
     // A copy of it on a device is found.
     let device = device(&scratch, "device", 8);
     fs::copy(&file, &device.path).unwrap();
@@ -641,7 +641,7 @@ fn fsck_says_that_a_repair_has_lost_the_record() {
     world.has(&["f"]);
     let image = world.scratch.image();
     system("debugfs", ["-w", "-R", "freei <11>", text(&image)]).good();
-    assert_eq!(world.on_image(&["fsck", "-y"]).code, Some(1));
+    world.on_image(&["fsck", "-y"]).ended(1);
     world.has(&["f"]);
     system("debugfs", ["-w", "-R", "clri <8>", text(&image)]).good();
     let repaired = world.on_image(&["fsck", "-y"]);

@@ -104,8 +104,8 @@ fn fsck_and_dump_take_the_journal() {
     let dumped = onejournal(["dump", "--journal", path, image.to_str().unwrap()]).good();
     assert!(dumped.contains("transaction "), "{dumped}");
     onejournal(["dump", image.to_str().unwrap()]).refused(8, "elsewhere");
-    assert_eq!(fsck(&image, &["-n", "--journal", path]).code, Some(4));
-    assert_eq!(fsck(&image, &["--journal", path]).code, Some(1));
+    fsck(&image, &["-n", "--journal", path]).ended(4);
+    fsck(&image, &["--journal", path]).ended(1);
     scratch.mount("commit=300");
     assert_eq!(fs::read_to_string(scratch.path("f")).unwrap(), "f");
     scratch.close_and_check();
@@ -130,7 +130,7 @@ fn a_small_journal_is_recovered_with_any_number_of_regions() {
         assert!(dumped.contains(&format!("regions     {regions} of")), "{dumped}");
         if by_fsck {
             let ran = fsck(&scratch.image(), &["--journal", path]);
-            assert_eq!(ran.code, Some(1), "{ran:?}");
+            ran.ended(1);
             scratch.check();
         }
         scratch.mount(&options);
@@ -152,7 +152,7 @@ fn a_lost_journal_can_be_given_up() {
     fsck(&image, &["-y"]).refused(8, "--journal-lost");
     fsck(&image, &["--journal-lost"]).refused(16, "-y");
     let given_up = fsck(&image, &["-y", "--journal-lost"]);
-    assert_eq!(given_up.code, Some(1), "{given_up:?}");
+    given_up.ended(1);
     scratch.check();
     scratch.mount("commit=300");
     assert!(!scratch.path("f").exists());

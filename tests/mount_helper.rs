@@ -289,7 +289,7 @@ fn a_device_is_found_by_its_label_or_uuid() {
     for what in [format!("LABEL={}", world.label), format!("UUID={uuid}")] {
         world.scratch.mount_target(Path::new(&what), "");
         world.scratch.umount();
-        assert_eq!(onejournal(["fsck", &what]).code, Some(0));
+        onejournal(["fsck", &what]).ended(0);
     }
     let dir = world.scratch.dir();
     onejournal(["mount", "LABEL=no such", text(&dir)])
@@ -408,22 +408,22 @@ fn fsck_at_boot_recovers_and_checks_what_is_marked() {
     fs::File::open(world.scratch.path("kept")).unwrap().sync_all().unwrap();
     world.scratch.kill();
     let looked = fsck(&world, &["-n"]);
-    assert_eq!(looked.code, Some(4), "{looked:?}");
+    looked.ended(4);
     let recovered = fsck(&world, &["-T", "-l", "-M", "-a", "-C", "6"]);
     assert!(recovered.code == Some(1) && recovered.out.contains("recovered"), "{recovered:?}");
     let clean = fsck(&world, &["-p", "-C0"]);
     assert!(clean.code == Some(0) && !clean.out.contains("Pass 1"), "{clean:?}");
     let forced = fsck(&world, &["-fp"]);
     assert!(forced.code == Some(0) && forced.out.contains("Pass 1"), "{forced:?}");
-    assert_eq!(fsck(&world, &["-y", "-f", "-v"]).code, Some(0));
+    fsck(&world, &["-y", "-f", "-v"]).ended(0);
     // A block that is in use but not marked so, which only a volume marked as damaged is searched
     // for.
     support::system("debugfs", ["-w", "-R", "freeb 1000 20", text(&image)]).good();
-    assert_eq!(fsck(&world, &["-a"]).code, Some(0));
+    fsck(&world, &["-a"]).ended(0);
     support::system("debugfs", ["-w", "-R", "ssv state 2", text(&image)]).good();
     let repaired = fsck(&world, &["-a"]);
-    assert_eq!(repaired.code, Some(1), "{repaired:?}");
+    repaired.ended(1);
     world.scratch.check();
-    assert_eq!(fsck(&world, &["-a", "-y"]).code, Some(16));
-    assert_eq!(fsck(&world, &["-Z"]).code, Some(16));
+    fsck(&world, &["-a", "-y"]).ended(16);
+    fsck(&world, &["-Z"]).ended(16);
 }

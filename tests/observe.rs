@@ -412,7 +412,7 @@ fn a_volume_in_use_is_named_before_its_port_of_metrics() {
         "--metrics",
         &address.to_string(),
     ]);
-    assert_eq!(again.code, Some(8));
+    again.ended(8);
     assert!(!again.err.contains("metrics="), "{again:?}");
     logd.end();
     scratch.check();

@@ -111,14 +111,14 @@ fn the_exit_code_says_what_the_report_says() {
 fn memory_is_suitable_for_nothing() {
     let dir = tmpfs_dir();
     let ran = probe(["--for", "sqlite", text(dir.path())]);
-    assert_eq!(ran.code, Some(NOT_SUITABLE), "{ran:?}");
+    ran.ended(NOT_SUITABLE);
     let json = parsed(&ran.out);
     assert_eq!((&json["durability"], &json["write_cache"]), (&"process".into(), &"memory".into()));
     assert_eq!(json["flushes"]["verdict"], "nothing_durable");
     assert_eq!(json["suitable"]["sqlite"]["obstacles"][0], "nothing_durable");
     // No promise of a data sheet helps.
     let ran = probe(["--for", "sqlite", "--protected-cache", text(dir.path())]);
-    assert_eq!(ran.code, Some(NOT_SUITABLE), "{ran:?}");
+    ran.ended(NOT_SUITABLE);
     let shown = onejournal(["probe", "--seconds", "0.1", "--size", "4M", text(dir.path())]).good();
     assert!(shown.contains("Nothing is durable here"), "{shown}");
     onejournal(["probe", "--watch", text(dir.path())]).refused(OPERATIONAL, "is on no disk");

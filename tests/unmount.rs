@@ -364,7 +364,7 @@ fn a_dead_mount_is_taken_off_while_programs_use_it() {
     assert!(again.err.contains(&own), "{again:?}");
     drop(open);
     scratch.expect_closed();
-    assert_eq!(onejournal(["fsck", text(&device.path)]).code, Some(1));
+    onejournal(["fsck", text(&device.path)]).ended(1);
     drop(device);
     scratch.mount("");
     let open = File::create(scratch.path("f")).unwrap();

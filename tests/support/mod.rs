@@ -65,14 +65,20 @@ impl Ran {
     /// It ended well; its standard output.
     #[track_caller]
     pub fn good(self) -> String {
-        assert_eq!(self.code, Some(0), "{self:?}");
+        self.ended(0);
         self.out
+    }
+
+    /// It ended with `code`.
+    #[track_caller]
+    pub fn ended(&self, code: i32) {
+        assert_eq!(self.code, Some(code), "{self:?}");
     }
 
     /// It ended with `code` and said `word`, on one line that names the program.
     #[track_caller]
     pub fn refused(&self, code: i32, word: &str) {
-        assert_eq!(self.code, Some(code), "{self:?}");
+        self.ended(code);
         assert!(self.err.contains(word), "no {word:?} in {:?}", self.err);
         assert!(!self.err.contains("panicked"), "{}", self.err);
     }

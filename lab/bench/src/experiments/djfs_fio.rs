@@ -21,12 +21,12 @@ pub const EXPERIMENT: Experiment = Experiment {
             16, 64 of them or never, on a model of the paper's disk, a Samsung 840 (`ssd840`). \
             Writes a second, the syncs included; and what the disk gets for each write: flushes, \
             KiB, and of them KiB of journal. A loop device has no FUA writes, which the paper \
-            counts apart: each is a write and a flush. *Many files* are the paper's 4,000 files \
-            of 1 MB, for three systems, which is what a machine with 24 GiB of memory has room \
-            for: the writes up to a sync go to one file, the next ones to another. Without a \
-            sync, ext4 writes none of them to the disk in that time, so this ratio is shown \
-            only. Half a second of writes does not fill OneJournal's journal (128 MiB on NVRAM), \
-            so these cases have little of the way home in their time. *Regions* has it: all \
+            counts apart: each is a write and a flush. The journals of the paper's systems and of \
+            ext4 have the paper's 128 MiB. *Many files* are the paper's 4,000 files of 1 MB, for \
+            three systems, which is what a machine with 24 GiB of memory has room for: the \
+            writes up to a sync go to one file, the next ones to another. Without a sync, ext4 \
+            writes none of them to the disk in that time. Half a second of writes does not fill \
+            a journal, so these cases have little of the way home in their time. *Regions* has it: all \
             journals are in memory and have 32 MiB, and fio runs long enough to go through each \
             several times. It is Figure 3b, the checkpoints that a commit waits for. They are \
             the explicit checkpoints that jbd2 traces for ext4, and for OneJournal the commits \
@@ -36,8 +36,10 @@ pub const EXPERIMENT: Experiment = Experiment {
             DJFS* is OneJournal with both as DJFS has them, with two and four regions; \
             *checkpoint=early* has DJFS' policy alone, with 2, 4 and 8 regions. *NVRAM \
             journaling as in DJFS* logs whole blocks without compression; it is the peer of the \
-            paper's 1.8 times. *ext4 journal, journal in memory* is the kernel's ext4, whose \
-            journal of 64 MiB is behind a block device; the paper stores to 128 MB of memory. \
+            paper's 1.8 times. Its checkpoints are OneJournal's, of a region at a time, where \
+            the paper's are JBD2's, for which commits wait. *ext4 journal, journal in memory* \
+            has these: the kernel's ext4, whose journal is behind a block device, where the \
+            paper stores to memory. \
             With *order=sync* the kernel collects writes between syncs. fio writes random bytes: \
             the worst case for deltas.",
     paper_claim: "Figure 2: ext4 with full journaling makes up to 43.6 % fewer writes a second \
@@ -49,7 +51,12 @@ pub const EXPERIMENT: Experiment = Experiment {
             times as many as with NVRAM journaling of whole blocks, because its optimizations \
             \"can relieve the explicit checkpointing overhead\". Without fsync up to 1.7 times \
             as many as ext4 journal, and close to ext4 ordered.",
-    goal: "With an fsync after every write, 5.1 times as many writes a second as ext4 ordered.",
+    goal: "As in DJFS, and with changed bytes: with an fsync after every write, 5.1 times as many \
+            writes a second as ext4 ordered and journal, 4.0 times as with an external journal, \
+            and, where all go through their journals (*regions*), 1.8 times as with whole blocks; \
+            without fsync 1.7 times as ext4 journal. With its journal on the disk OneJournal is no \
+            slower than ext4 ordered with an fsync after 1, 16 and 64 writes, and without fsync \
+            has 0.8 of its writes.",
     sizes: &[&FILE_MIB, &FILES, &MILLIS, &REGIONS_MIB, &REGIONS_MILLIS, &REGIONS_EXT4_MILLIS],
     run,
 };
@@ -84,8 +91,8 @@ const EVERY: [(&str, Sync); 5] = [
 fn recipes() -> Vec<Box<dyn System>> {
     vec![
         Box::new(Ext4::no_journal()),
-        Box::new(Ext4::ordered()),
-        Box::new(Ext4::journal()),
+        Box::new(Ext4::ordered().journal_mib(JOURNAL_MIB)),
+        Box::new(Ext4::journal().journal_mib(JOURNAL_MIB)),
         Box::new(Ext4::journal().external()),
         Box::new(Ext4::journal().external_in_memory()),
         Box::new(Xfs),
@@ -136,7 +143,11 @@ fn recipes_of_regions(scale: &Scale) -> Vec<Box<dyn System>> {
 
 /// The paper's size, for the systems of its largest ratio.
 fn recipes_of_many_files() -> Vec<Box<dyn System>> {
-    vec![Box::new(Ext4::ordered()), Box::new(Ext4::journal()), Box::new(OneJournal::as_in_djfs(4))]
+    vec![
+        Box::new(Ext4::ordered().journal_mib(JOURNAL_MIB)),
+        Box::new(Ext4::journal().journal_mib(JOURNAL_MIB)),
+        Box::new(OneJournal::as_in_djfs(4)),
+    ]
 }
 
 /// A part of the experiment.
@@ -366,7 +377,7 @@ impl Regions<'_> {
     }
 
     /// What OneJournal's policy of checkpoints costs or gains beside DJFS', by number of regions.
-    /// And what DJFS gains over whole blocks where both go through their journals.
+    /// And what deltas gain over whole blocks where all go through their journals.
     fn judge(&self, section: &mut Section, samples: &Samples) -> Result<()> {
         for regions in REGIONS {
             let [late, early] = late_and_early(self.scale, regions).map(|system| system.name());
@@ -391,9 +402,14 @@ impl Regions<'_> {
                 better_policy(ratio, stalls, written)
             )));
         }
-        let [ours, theirs] = papers_of_regions(self.scale).map(|system| system.name());
-        let (key, metric, paper) = (self.key.clone(), IOPS, "up to 1.8");
-        Goal { key, metric, ours, theirs, paper, wanted: None }.judge(section, samples)
+        let [djfs, whole] = papers_of_regions(self.scale).map(|system| system.name());
+        let [late, _] = late_and_early(self.scale, 4).map(|system| system.name());
+        for (ours, paper) in [(djfs, "up to 1.8"), (late, "")] {
+            let (key, theirs) = (self.key.clone(), whole.clone());
+            let goal = Goal { key, metric: IOPS, ours, theirs, paper, wanted: Some(1.8) };
+            goal.judge(section, samples)?;
+        }
+        Ok(())
     }
 }
 
@@ -486,19 +502,18 @@ fn goals(panel: &str) -> Vec<Goal> {
     let nvram = || OneJournal::new().nvram();
     let djfs = || OneJournal::as_in_djfs(4);
     let (always, never) = (EVERY[0].0, EVERY[4].0);
-    // With many files and no sync, ext4 writes nothing to the disk meanwhile.
-    let of_never = (!panel.ends_with(MANY_FILES)).then_some(1.7);
     vec![
         goal(djfs(), Ext4::ordered(), always, "up to 5.1", Some(5.1)),
         goal(djfs(), Ext4::journal(), always, "up to 5.1", Some(5.1)),
         goal(djfs(), Ext4::journal().external(), always, "up to 4.0", Some(4.0)),
-        over(djfs(), whole_blocks(), always, "up to 1.8", Some(1.8)),
+        // The goal is that of the regions: here no journal is full.
+        over(djfs(), whole_blocks(), always, "", None),
         goal(djfs(), in_memory(), always, "", None),
-        goal(djfs(), Ext4::journal(), never, "up to 1.7", of_never),
+        goal(djfs(), Ext4::journal(), never, "up to 1.7", Some(1.7)),
         goal(deltas(), Ext4::ordered(), always, "", Some(5.1)),
         goal(deltas(), Ext4::journal(), always, "", Some(5.1)),
         goal(deltas(), Ext4::journal().external(), always, "", Some(4.0)),
-        over(deltas(), whole_blocks(), always, "", Some(1.8)),
+        over(deltas(), whole_blocks(), always, "", None),
         goal(deltas(), in_memory(), always, "", None),
         goal(OneJournal::new(), Ext4::ordered(), always, "", Some(1.0)),
         goal(OneJournal::new(), Ext4::ordered(), EVERY[2].0, "", Some(1.0)),

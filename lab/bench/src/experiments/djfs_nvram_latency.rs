@@ -16,22 +16,23 @@ pub const EXPERIMENT: Experiment = Experiment {
     figure: "Figure 9",
     about: "TPC-C on SQLite (rollback journal, PERSIST) on the model of a Samsung 840, the journal \
             in memory that takes 0 to 40 ns longer for each cache line. (The paper does not say of \
-            which unit the latency is.) OneJournal's journal has 32 MiB, not the paper's 128, so \
-            that the turns go through it and commits have to wait for room: with whole blocks \
-            that is the paper's overhead. The systems of one latency take turns, both ext4 among \
+            which unit the latency is.) All journals have 32 MiB, not the paper's 128, so that the \
+            turns go through them and commits have to wait for room: with whole blocks that is \
+            the paper's overhead. The systems of one latency take turns, both ext4 among \
             them, because ten warehouses on all at once need more memory than a small machine has. \
             The second figure is the paper's: throughput over that of ext4 journal with an \
             external journal in the same turns. *OneJournal delta, NVRAM* logs changed bytes. *as \
             in DJFS* logs a compressed XOR and brings regions home early, *NVRAM journaling as in \
-            DJFS* logs whole blocks.",
+            DJFS* logs whole blocks; its checkpoints are OneJournal's, of a region at a time, \
+            where the paper's are JBD2's, for which commits wait.",
     paper_claim: "While NVRAM becomes slower, NVRAM journaling of whole blocks loses throughput \
             rapidly, and DJFS slightly; DJFS is up to 3.52 times as fast. In the worst case they \
             are still 11.06 and 38.89 times as fast as ext4 data journaling with the journal on \
             the disk.",
     goal: "At +40 ns at least 38.9 times as fast as ext4 data journaling, as in DJFS and with \
-            changed bytes, and 11.06 times with whole blocks. The loss from 0 to +40 ns is shown: \
-            by the count of bytes it is a few hundredths of a transaction here, less than the \
-            rounds differ.",
+            changed bytes, and 11.06 times with whole blocks; as in DJFS 3.52 times as fast as \
+            with whole blocks. The loss from 0 to +40 ns is shown: by the count of bytes it is a \
+            few hundredths of a transaction here, less than the rounds differ.",
     sizes: &[&WAREHOUSES, &TURN, &JOURNAL_MIB],
     run,
 };
@@ -87,7 +88,10 @@ fn recipes(journal_mib: u32, latency_ns_per_line: u32) -> Vec<Box<dyn System>> {
         OneJournal::as_in_djfs(4),
         OneJournal::as_in_nvram_journaling(),
     ];
-    let mut recipes: Vec<Box<dyn System>> = vec![Box::new(Ext4::journal()), Box::new(external())];
+    let mut recipes: Vec<Box<dyn System>> = vec![
+        Box::new(Ext4::journal().journal_mib(journal_mib)),
+        Box::new(external().journal_mib(journal_mib)),
+    ];
     for ours in ours {
         let ours = ours.journal(Journal::Nvram { latency_ns_per_line });
         recipes.push(Box::new(ours.journal_size_mib(journal_mib)));
@@ -165,9 +169,9 @@ fn judge(
     }
     let over_whole = samples.ratio(&slow, TPMC, &djfs, &whole)?.of_medians;
     let claim = format!("at +{slowest_ns} ns, {djfs} over {whole}");
-    let shown = Verdict::shown(claim, "up to 3.52", over_whole);
+    let verdict = Verdict::at_least(claim, "up to 3.52", over_whole, 3.52);
     let sentence = way_home(samples, &slow, journal_mib, (&djfs, &whole));
-    section.verdicts.push(shown.saying(sentence.unwrap_or_default()));
+    section.verdicts.push(verdict.saying(sentence.unwrap_or_default()));
     for (system, paper, wanted) in
         [(djfs.as_str(), "38.89", 38.9), (whole.as_str(), "11.06", 11.06), (DELTA, "", 38.9)]
     {

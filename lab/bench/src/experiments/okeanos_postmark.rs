@@ -30,7 +30,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper_claim: "Wasteless journaling is faster than all other modes at all sizes, up to 738 \
             transactions a second; selective lies between data journaling and ordered, which are \
             slower.",
-    goal: "Without compression, more transactions a second than ext4 in any mode, at all sizes.",
+    goal: "Without compression, wasteless has more transactions a second than ext4 in any mode, and \
+            than selective, at all sizes.",
     sizes: &[&FILES, &TRANSACTIONS, &LONG_TRANSACTIONS, &PROCESSES],
     run,
 };
@@ -139,7 +140,7 @@ fn judge(section: &mut Section, samples: &Samples, key: &Key) -> Result<()> {
     {
         judge(&of_paper, theirs.name(), paper, Some(1.0))?;
     }
-    judge(&of_paper, okeanos::selective_as_in_paper().name(), "above 1", None)?;
+    judge(&of_paper, okeanos::selective_as_in_paper().name(), "above 1", Some(1.0))?;
     // Compression is a part of these.
     for ours in ["wasteless", "auto"].map(|mode| OneJournal::new().data(mode)) {
         for theirs in [Ext4::ordered(), Ext4::writeback_async(), Ext4::journal()] {

@@ -31,8 +31,8 @@ pub const EXPERIMENT: Experiment = Experiment {
             InnoDB's log, with all three methods; ordered takes hundreds, when the instances \
             approach or exceed 64.",
     goal: "With 64 instances at most 0.5 of ext4 ordered's time for PostgreSQL's log, and 0.8 for \
-            InnoDB's; for InnoDB's also with wasteless as in Okeanos. 0.8 is our own goal: the \
-            paper's words mean about 0.1.",
+            InnoDB's that syncs at each commit, our own goals; wasteless as in Okeanos about 0.1, \
+            as the paper's words mean, for InnoDB's log with all three methods.",
     sizes: &[&INSTANCES, &CALLS],
     run,
 };
@@ -44,6 +44,8 @@ const TRACES: [&str; 4] = ["postgresql", "mariadb-commit1", "mariadb-commit2", "
 /// The time over ext4 ordered's that is wanted with many instances, of the traces that sync at each
 /// commit.
 const WANTED: [f64; 2] = [0.5, 0.8];
+/// The same of the paper's system, as its words mean.
+const PAPERS_PART: f64 = 0.1;
 /// With fewer calls, half of the written bytes would be the logs themselves, which are made before.
 const CALLS: PaperSize = PaperSize::own("calls of a trace", 240, 240);
 /// With this many, says the paper, the modes are far apart.
@@ -163,12 +165,14 @@ impl Plan {
     fn judge(&self, section: &mut Section, samples: &Samples, device: &Device) -> Result<()> {
         let ours = OneJournal::new().name();
         let of_paper = okeanos::wasteless_as_in_paper().name();
-        for (trace, wanted) in self.traces.iter().zip(WANTED) {
+        for (index, trace) in self.traces.iter().enumerate() {
             for instances in self.instances.iter().filter(|instances| **instances >= 16) {
                 let key = Key::at(panel(device, trace), f64::from(*instances));
-                section.verdicts.push(over_ordered(samples, &key, &ours, ("", Some(wanted)))?);
+                if let Some(wanted) = WANTED.get(index) {
+                    section.verdicts.push(over_ordered(samples, &key, &ours, ("", Some(*wanted)))?);
+                }
                 // The paper has no trace of PostgreSQL.
-                let of_innodb = ("tens of seconds for hundreds (about 0.1)", Some(wanted));
+                let of_innodb = ("tens of seconds for hundreds (about 0.1)", Some(PAPERS_PART));
                 let paper = if trace.starts_with("mariadb") { of_innodb } else { ("", None) };
                 section.verdicts.push(over_ordered(samples, &key, &of_paper, paper)?);
             }
@@ -194,7 +198,7 @@ fn over_ordered(
     let (verdict, wanted) = match wanted {
         Some(wanted) => (
             Verdict::at_most(claim, paper, ratio.of_medians, wanted),
-            format!("At most {wanted} is wanted, our own goal; "),
+            format!("At most {wanted} is wanted; "),
         ),
         None => (Verdict::shown(claim, paper, ratio.of_medians), String::new()),
     };

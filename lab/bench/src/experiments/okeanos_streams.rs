@@ -36,10 +36,11 @@ pub const EXPERIMENT: Experiment = Experiment {
             up to two orders of magnitude less latency than ordered and data journaling. Reading \
             the files takes an order of magnitude longer with NILFS than with ext3.",
     goal: "100 streams of 1 Kb/s: a tenth of data journaling's journal traffic; 1,000 streams, \
-            as in Okeanos: the paper's 0.15 of it. Latency no worse than ext4's best mode; \
-            streams of 1 Mb/s, wasteless as in Okeanos: a tenth of ordered's, the least that \
-            \"orders of magnitude\" can mean. Asynchronous writes: a hundredth of the latency of \
-            ordered and data journaling.",
+            as in Okeanos: the paper's 0.15 of it, and a half of ordered's traffic to the file \
+            system, which is how we read \"several times as much\". Latency no worse than ext4's \
+            best mode; streams of 1 Mb/s, wasteless as in Okeanos: a tenth of ordered's, which \
+            reads \"orders of magnitude\" as one. Asynchronous writes: a hundredth of the latency \
+            of ordered and data journaling.",
     sizes: &[&SLOW_STREAMS, &FAST_STREAMS, &SECONDS],
     run,
 };
@@ -57,6 +58,8 @@ const SIZE_MIB: u32 = 512;
 
 /// The paper's journal traffic as a part of data journaling's.
 const PAPERS_PART: &str = "up to about 4 of 27 MB/s (0.15)";
+/// The paper's file system traffic of ordered over that of each of the other three modes.
+const SEVERAL: &str = "several times";
 
 #[derive(Deserialize)]
 struct Written {
@@ -265,7 +268,7 @@ fn plots(section: &mut Section, device: &Device, rates: &[Rate]) {
     plot("Latency of an asynchronous write", LATENCY, &rates[2..]);
 }
 
-/// The journal's bytes of slow streams.
+/// The bytes of slow streams, to the journal and home.
 fn judge_traffic(
     section: &mut Section,
     samples: &Samples,
@@ -292,6 +295,22 @@ fn judge_traffic(
         let verdict = Verdict::at_most(claim, paper, ratio.of_medians, wanted);
         section.verdicts.push(
             verdict.saying(format!("{:.3} to {:.3} from round to round.", ratio.low, ratio.high)),
+        );
+    }
+    let key = Key::at(panel(device, rate), f64::from(most));
+    for system in [paper_wasteless, paper_selective, okeanos::data_journaling()] {
+        let ratio = samples.ratio(&key, HOME, &okeanos::ordered(), &system)?;
+        let claim = format!(
+            "{device}: ext4 ordered's traffic to the file system over that of {system}, {most} \
+             streams of 1 Kb/s"
+        );
+        let verdict = match system == okeanos::data_journaling() {
+            // No system of ours: it says whether the paper's claim about ext3 holds for ext4.
+            true => Verdict::shown(claim, SEVERAL, ratio.of_medians),
+            false => Verdict::at_least(claim, SEVERAL, ratio.of_medians, 2.0),
+        };
+        section.verdicts.push(
+            verdict.saying(format!("{:.2} to {:.2} from round to round.", ratio.low, ratio.high)),
         );
     }
     Ok(())

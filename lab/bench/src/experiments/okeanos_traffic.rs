@@ -19,7 +19,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "Streams, each a synchronous write (O_DSYNC) a second to a file of its own, appending \
             or at random places of a file of 256 KiB (the paper: on ext3). Bytes that the \
             journal's device gets, for each request; the journal is on a device of its own. The \
-            systems run side by side, because bytes are counted and not times.",
+            systems run side by side, because bytes are counted and not times. The records are \
+            random bytes, as in the other experiments of Okeanos: with words, which compress, \
+            only OneJournal's own modes would write less.",
     paper_claim: "Up to requests of 4 KB, data journaling writes almost the same to the journal, \
             whatever the size. The traffic of ordered and writeback grows almost linearly with the \
             size. The figure shows ext3's modes.",

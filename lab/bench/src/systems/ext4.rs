@@ -7,10 +7,8 @@ use super::{Running, Site, System, missing_kernel_system};
 use crate::error::Result;
 use crate::lab::{Device, Lab, Program};
 
-/// The size of an external journal.
-const EXTERNAL_MIB: u32 = 64;
-/// The size of a journal on a faster device, the same as OneJournal's there.
-const FASTER_MIB: u32 = super::onejournal::JOURNAL_MIB;
+/// The size of a journal that is not in the volume, the same as OneJournal's.
+const EXTERNAL_MIB: u32 = super::onejournal::JOURNAL_MIB;
 const BLOCK_BYTES: u64 = 4096;
 
 /// How ext4 is made and mounted. Always with `noatime`, blocks of 4 KiB, and initialised tables.
@@ -20,6 +18,8 @@ pub struct Ext4 {
     features: &'static str,
     options: &'static str,
     external: Option<External>,
+    /// `None`: in the volume, what mke2fs chooses; elsewhere [`EXTERNAL_MIB`].
+    journal_mib: Option<u32>,
 }
 
 /// The place of an external journal.
@@ -27,15 +27,16 @@ pub struct Ext4 {
 enum External {
     /// On another device of the same kind.
     SameKind,
-    /// On a device of this size without latency.
-    Memory { size_mib: u32 },
+    /// On a device without latency.
+    Memory,
     /// On an emulated device of this preset.
     Preset(&'static str),
 }
 
 impl Ext4 {
     fn with(name: &str, features: &'static str, options: &'static str) -> Ext4 {
-        Ext4 { name: format!("ext4 {name}"), features, options, external: None }
+        let name = format!("ext4 {name}");
+        Ext4 { name, features, options, external: None, journal_mib: None }
     }
 
     /// No journal: no consistency after a crash. FAST'14 and DJFS (figure 2) compare with it.
@@ -83,14 +84,20 @@ impl Ext4 {
     /// The journal on a device without latency.
     pub fn external_in_memory(mut self) -> Ext4 {
         self.name.push_str(", journal in memory");
-        self.external = Some(External::Memory { size_mib: EXTERNAL_MIB });
+        self.external = Some(External::Memory);
         self
     }
 
     /// The same with a journal of this size, which the name shows.
     pub fn external_in_memory_of_mib(mut self, size_mib: u32) -> Ext4 {
         self.name.push_str(&format!(", journal of {size_mib} MiB in memory"));
-        self.external = Some(External::Memory { size_mib });
+        self.external = Some(External::Memory);
+        self.journal_mib(size_mib)
+    }
+
+    /// With a journal of this size, which the name does not show.
+    pub fn journal_mib(mut self, size_mib: u32) -> Ext4 {
+        self.journal_mib = Some(size_mib);
         self
     }
 
@@ -116,19 +123,22 @@ impl System for Ext4 {
         let mke2fs = || Program::new("mke2fs").args(["-q", "-F", "-b", "4096"]);
         let mut make = mke2fs().args(["-t", "ext4", "-O", self.features]);
         if let Some(external) = &self.external {
-            let (device, size_mib) = match external {
-                External::SameKind => (site.device.clone(), EXTERNAL_MIB),
-                External::Memory { size_mib } => (Device::Memory, *size_mib),
-                External::Preset(preset) => (Device::preset(preset), FASTER_MIB),
+            let device = match external {
+                External::SameKind => site.device.clone(),
+                External::Memory => Device::Memory,
+                External::Preset(preset) => Device::preset(preset),
             };
+            let size_mib = self.journal_mib.unwrap_or(EXTERNAL_MIB);
             let journal = running.add_journal(lab, &device, size_mib)?;
             mke2fs().args(["-O", "journal_dev"]).arg(&journal).run()?;
             make = make.arg("-J").arg(format!("device={}", journal.display()));
+        } else if let Some(size_mib) = self.journal_mib {
+            make = make.arg("-J").arg(format!("size={size_mib}"));
         }
         make = make.args(["-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"]);
         make.arg(running.block()).run()?;
         let extents = match self.external {
-            Some(_) => std::iter::once(0..u64::from(FASTER_MIB) << 20).collect(),
+            Some(_) => std::iter::once(0..u64::from(EXTERNAL_MIB) << 20).collect(),
             None => journal_extents(&running.block())?,
         };
         running.count_journal(&extents)?;

@@ -11,7 +11,7 @@ use crate::measure::statistics::{Ratio, ratio};
 use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::results::{Better, Plot, Section, Verdict};
 use crate::systems::client::{Eatmydata, Log, SqliteExtension};
-use crate::systems::{self, Asked, Ext4, OneJournal, Running, Site, System, Xfs};
+use crate::systems::{self, Asked, Ext4, JOURNAL_MIB, OneJournal, Running, Site, System, Xfs};
 
 const TPMC: Metric = Metric { name: "tpmC", unit: "1/min", better: Better::Higher };
 const CASE: &str = "all transactions";
@@ -33,7 +33,7 @@ const WARM_UP_DECKS: u64 = 3;
 /// All systems except ext4 ordered, which is measured with each group.
 fn contenders() -> Vec<Contender> {
     vec![
-        Contender::new(Ext4::journal()),
+        Contender::new(Ext4::journal().journal_mib(JOURNAL_MIB)),
         Contender::new(Ext4::journal().external()),
         Contender::new(Ext4::journal().external_in_memory()),
         Contender::new(Xfs),
@@ -62,7 +62,7 @@ fn groups(count: usize) -> Vec<Vec<Contender>> {
         groups.last_mut().expect("one at least").push(contender);
     }
     for group in &mut groups {
-        group.insert(0, Contender::new(Ext4::ordered()));
+        group.insert(0, Contender::new(Ext4::ordered().journal_mib(JOURNAL_MIB)));
     }
     groups
 }
