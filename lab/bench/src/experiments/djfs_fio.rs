@@ -26,9 +26,9 @@ pub const EXPERIMENT: Experiment = Experiment {
             three systems, which is what a machine with 24 GiB of memory has room for: the \
             writes up to a sync go to one file, the next ones to another. Without a sync, ext4 \
             writes none of them to the disk in that time. Half a second of writes does not fill \
-            a journal, so these cases have little of the way home in their time. *Regions* has it: all \
-            journals are in memory and have 32 MiB, and fio runs long enough to go through each \
-            several times. It is Figure 3b, the checkpoints that a commit waits for. They are \
+            a journal, so these cases have little of the way home in their time. *Regions* has \
+            it: all journals are in memory and have 32 MiB, and fio runs long enough to go \
+            through each several times. It is Figure 3b, the checkpoints that a commit waits for. They are \
             the explicit checkpoints that jbd2 traces for ext4, and for OneJournal the commits \
             that waited for room, beside the regions that went home. *OneJournal delta, NVRAM* \
             (four regions) is not DJFS: it logs changed bytes, not a compressed XOR, and brings \

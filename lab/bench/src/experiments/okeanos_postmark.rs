@@ -30,8 +30,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper_claim: "Wasteless journaling is faster than all other modes at all sizes, up to 738 \
             transactions a second; selective lies between data journaling and ordered, which are \
             slower.",
-    goal: "Without compression, wasteless has more transactions a second than ext4 in any mode, and \
-            than selective, at all sizes.",
+    goal: "Without compression, wasteless has more transactions a second than ext4 in any mode, \
+            and than selective, at all sizes.",
     sizes: &[&FILES, &TRANSACTIONS, &LONG_TRANSACTIONS, &PROCESSES],
     run,
 };

@@ -22,9 +22,9 @@ pub const EXPERIMENT: Experiment = Experiment {
             their own; then the power of the disks goes (of what was not flushed, half of the \
             sectors survive), and mounting is measured on the same disks: the same records on all \
             systems, or until 80 MiB were written to the journal of 128 MiB. *clean*: mounting \
-            after unmounting. Each round mounts the same image again. After each recovery every acknowledged record has \
-            to be there. *as in Okeanos* is OneJournal with whole blocks of metadata, no \
-            compression, and blocks of the journal that are filled up.",
+            after unmounting. Each round mounts the same image again. After each recovery every \
+            acknowledged record has to be there. *as in Okeanos* is OneJournal with whole blocks \
+            of metadata, no compression, and blocks of the journal that are filled up.",
     paper_claim: "After controlled crashes, wasteless and selective journaling tend to reduce the \
             recovery time of data journaling, by more than 20 % in some cases.",
     goal: "No slower than ext4 with data journaling. The default mode no slower than ext4 ordered \

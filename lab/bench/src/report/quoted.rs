@@ -141,11 +141,11 @@ const TABLES: &[Quoted] = &[
                 REUSED,
                 NO_EXTENSION,
             ),
-            line("the same, on a disk whose flush takes 0.2 ms", FAST_WAL, NO_EXTENSION),
+            line("the same, on a disk whose flush takes 0.1 ms", FAST_WAL, NO_EXTENSION),
             line("DELETE mode, update of one row, on that disk", FAST_DELETE, NO_EXTENSION),
             line("8 processes with 64 SQLite databases, WAL, SATA SSD", MANY, FOUR),
             line("one writer, WAL, SATA SSD", ONE_ON_SSD, FOUR),
-            line("one writer, WAL, on a disk whose flush takes 0.2 ms", ONE_HERE, ON_A_FAST_DISK),
+            line("one writer, WAL, on a disk whose flush takes 0.1 ms", ONE_HERE, ON_A_FAST_DISK),
             line(
                 "1,000 updates of random rows in one commit, WAL, SATA SSD",
                 THOUSAND,

@@ -53,8 +53,8 @@ pub const EXPERIMENT: Experiment = Experiment {
             does not say which of them these ratios are over. Mean delta size 6.7 % and 22.1 % of \
             a block. Table 1, two regions, rollback and WAL: 0.003 % and 0.02 % of ext4 ordered's \
             flushes, 2.1 % and 2.6 % of the metadata in its journal, 33.7 % and 93.4 % of the \
-            data. Rollback, ext4 journal: 99.2, 99.3 and 297.4 %; NVRAM journaling of whole blocks: \
-            0.4, 104.6 and 239.8 %.",
+            data. Rollback, ext4 journal: 99.2, 99.3 and 297.4 %; NVRAM journaling of whole \
+            blocks: 0.4, 104.6 and 239.8 %.",
     goal: "64.2 and 26.5 times ext4 ordered with a journal in NVRAM, and 0.9 and 0.8 of SQLite \
             without any sync; 1.5 and 1.2 times with the journal on the volume; deltas of 5 % and \
             10 %; with two regions no more flushes and bytes than in the paper's Table 1.",
