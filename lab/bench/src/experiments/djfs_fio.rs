@@ -17,31 +17,29 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Random overwrites and fsync",
     paper: DJFS,
     figure: "Figures 2, 3 and 7",
-    about: "fio overwrites random blocks of 4 KiB in a file, with an `fsync` after every 1, 4, \
-            16, 64 of them or never, on a model of the paper's disk, a Samsung 840 (`ssd840`). \
-            Writes a second, the syncs included; and what the disk gets for each write: flushes, \
-            KiB, and of them KiB of journal. A loop device has no FUA writes, which the paper \
-            counts apart: each is a write and a flush. The journals of the paper's systems and of \
-            ext4 have the paper's 128 MiB. *Many files* are the paper's 4,000 files of 1 MB, for \
-            three systems, which is what a machine with 24 GiB of memory has room for: the \
-            writes up to a sync go to one file, the next ones to another. Without a sync, ext4 \
-            writes none of them to the disk in that time. Half a second of writes does not fill \
-            a journal, so these cases have little of the way home in their time. *Regions* has \
-            it: all journals are in memory and have 32 MiB, and fio runs long enough to go \
-            through each several times. It is Figure 3b, the checkpoints that a commit waits for. They are \
-            the explicit checkpoints that jbd2 traces for ext4, and for OneJournal the commits \
-            that waited for room, beside the regions that went home. *OneJournal delta, NVRAM* \
-            (four regions) is not DJFS: it logs changed bytes, not a compressed XOR, and brings \
-            a region home when its room is needed, not as soon as it uses the next one. *as in \
-            DJFS* is OneJournal with both as DJFS has them, with two and four regions; \
-            *checkpoint=early* has DJFS' policy alone, with 2, 4 and 8 regions. *NVRAM \
-            journaling as in DJFS* logs whole blocks without compression; it is the peer of the \
-            paper's 1.8 times. Its checkpoints are OneJournal's, of a region at a time, where \
-            the paper's are JBD2's, for which commits wait. *ext4 journal, journal in memory* \
-            has these: the kernel's ext4, whose journal is behind a block device, where the \
-            paper stores to memory. \
-            With *order=sync* the kernel collects writes between syncs. fio writes random bytes: \
-            the worst case for deltas.",
+    about: "fio overwrites random blocks of 4 KiB in a file, with an `fsync` after every 1, 4, 16, \
+            64 of them or never, on a model of the paper's disk, a Samsung 840 (`ssd840`). Writes \
+            a second, the syncs included; and what the disk gets for each write: flushes, KiB, and \
+            of them KiB of journal. A loop device has no FUA writes, which the paper counts apart: \
+            each is a write and a flush. The journals of the paper's systems and of ext4 have the \
+            paper's 128 MiB. *Many files* are the paper's 4,000 files of 1 MB, for three systems, \
+            which is what a machine with 24 GiB of memory has room for: the writes up to a sync go \
+            to one file, the next ones to another. Without a sync, ext4 writes none of them to the \
+            disk in that time. Half a second of writes does not fill a journal, so these cases \
+            have little of the way home in their time. *Regions* has it: all journals are in \
+            memory and have 32 MiB, and fio runs long enough to go through each several times. It \
+            is Figure 3b, the checkpoints that a commit waits for. They are the explicit \
+            checkpoints that jbd2 traces for ext4, and for OneJournal the commits that waited for \
+            room, beside the regions that went home. *OneJournal delta, NVRAM* (four regions) is \
+            not DJFS: it logs changed bytes, not a compressed XOR, and brings a region home when \
+            its room is needed, not as soon as it uses the next one. *as in DJFS* is OneJournal \
+            with both as DJFS has them, with two and four regions; *checkpoint=early* has DJFS' \
+            policy alone, with 2, 4 and 8 regions. *NVRAM journaling as in DJFS* logs whole blocks \
+            without compression; it is the peer of the paper's 1.8 times. Its checkpoints are \
+            OneJournal's, of a region at a time, where the paper's are JBD2's, for which commits \
+            wait. *ext4 journal, journal in memory* has these: the kernel's ext4, whose journal is \
+            behind a block device, where the paper stores to memory. With *order=sync* the kernel \
+            collects writes between syncs. fio writes random bytes: the worst case for deltas.",
     paper_claim: "Figure 2: ext4 with full journaling makes up to 43.6 % fewer writes a second \
             than without a journal. Figure 3a: an external journal improves full journaling by \
             46.1 % without fsync, and NVRAM journaling of whole blocks is up to 2.2 times as \
