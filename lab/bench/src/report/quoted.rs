@@ -819,13 +819,14 @@ mod tests {
         for (name, is_gain) in [("gained", true), ("lost", false)] {
             let table = tables().find(|table| table.name == name).expect("the table");
             for line in table.rows {
-                let is_lower_good = line.place.is_lower_good(&files, line.systems[0]);
-                let sign = if is_lower_good.expect(line.what) { -1.0 } else { 1.0 };
-                let value = |system: &&str| line.place.value(&files, system).map(|it| sign * it);
                 let (peers, ours) = line.systems.split_at(2);
-                let best = peers.iter().filter_map(value).fold(f64::NEG_INFINITY, f64::max);
-                let mut ours = ours.iter().filter_map(value);
-                let holds = ours.any(|one| if is_gain { one > best } else { one < best });
+                // Over the best of the peers.
+                let gain = |ours: &&str| {
+                    let over = |peer: &&str| line.place.gain(&files, peer, ours);
+                    peers.iter().filter_map(over).min_by(f64::total_cmp)
+                };
+                let mut gains = ours.iter().filter_map(gain);
+                let holds = gains.any(|gain| if is_gain { gain > 1.0 } else { gain < 1.0 });
                 assert!(holds, "{name}: {}", line.what);
             }
         }

@@ -122,13 +122,13 @@ impl System for Ext4 {
         let mut running = Running::begin(lab, self.name(), site)?;
         let mke2fs = || Program::new("mke2fs").args(["-q", "-F", "-b", "4096"]);
         let mut make = mke2fs().args(["-t", "ext4", "-O", self.features]);
+        let size_mib = self.journal_mib.unwrap_or(EXTERNAL_MIB);
         if let Some(external) = &self.external {
             let device = match external {
                 External::SameKind => site.device.clone(),
                 External::Memory => Device::Memory,
                 External::Preset(preset) => Device::preset(preset),
             };
-            let size_mib = self.journal_mib.unwrap_or(EXTERNAL_MIB);
             let journal = running.add_journal(lab, &device, size_mib)?;
             mke2fs().args(["-O", "journal_dev"]).arg(&journal).run()?;
             make = make.arg("-J").arg(format!("device={}", journal.display()));
@@ -138,7 +138,7 @@ impl System for Ext4 {
         make = make.args(["-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"]);
         make.arg(running.block()).run()?;
         let extents = match self.external {
-            Some(_) => std::iter::once(0..u64::from(EXTERNAL_MIB) << 20).collect(),
+            Some(_) => std::iter::once(0..u64::from(size_mib) << 20).collect(),
             None => journal_extents(&running.block())?,
         };
         running.count_journal(&extents)?;

@@ -32,7 +32,8 @@ pub const EXPERIMENT: Experiment = Experiment {
             OneJournal with DJFS' encoding of changes and its policy of checkpoints, with two or \
             four regions, *NVRAM journaling as in DJFS* logs whole blocks without compression; \
             its checkpoints are OneJournal's, of a region at a time, where the paper's are JBD2's, \
-            for which commits wait. All ext4 have journals of the paper's 128 MiB. \
+            for which commits wait. *ext4 ordered* and *ext4 journal* have journals of the paper's \
+            128 MiB. \
             *order=sync* lets the kernel collect writes until a sync and gives up the order among \
             files, which ext4 ordered does not keep either. *atomic_writes*: SQLite writes no \
             rollback journal at all; nor does it with the extension on ext4, where a transaction \
