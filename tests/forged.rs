@@ -527,7 +527,13 @@ fn regression_a_source_that_the_owner_of_an_image_names_keeps_no_command_waiting
         assert_eq!(ran.code, Some(0), "{arguments:?}: {ran:?}");
     }
     scratch.expect_closed();
-    // e2fsck follows the sources of all mounts.
+    // e2fsck and mke2fs follow the sources of all mounts that they see.
+    for arguments in [&["fsck", text(&image)][..], &["mkfs", "--force", text(&image)]] {
+        ends(arguments).ended(0);
+    }
+    for mounted in [&claimed, &silent] {
+        assert!(device::own_mounts().unwrap().iter().any(|entry| entry.dir == mounted.dir));
+    }
     drop((claimed, silent));
     scratch.check();
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Disk};
+use device::{Access, BlockDevice, Disk, without_foreign_servers};
 use ext4::{Claimant, JournalChoice, OpenOptions, Survey, Volume};
 use journal::{Medium, RecoverOptions, Recovery};
 use mount::MountedFile;
@@ -296,12 +296,10 @@ fn e2fsck_captured(subject: Subject, shown: &Path, how: &str) -> Result<Checked>
         Subject::Volume(disk) => (Path::new(ON_STDIN), on_stdin(shown, disk)?),
         Subject::View(path) => (path, Stdio::null()),
     };
-    let output = in_sbin("e2fsck")
-        .args(["-f", how])
-        .arg(path)
-        .env("LC_ALL", "C") // What it says is read.
-        .stdin(stdin)
-        .output();
+    let mut command = in_sbin("e2fsck");
+    // What it says is read.
+    command.args(["-f", how]).arg(path).env("LC_ALL", "C").stdin(stdin);
+    let output = without_foreign_servers(|| command.output());
     let Output { status, stdout, stderr } =
         output.map_err(|error| cannot_start("e2fsck", &error))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Disk, Found};
+use device::{Access, BlockDevice, Disk, Found, without_foreign_servers};
 use ext4::layout::superblock::MKFS_UNDER_WAY;
 use rustix::fs::{OFlags, ftruncate};
 use rustix::io::Errno;
@@ -182,7 +182,8 @@ fn make(args: &MkfsArgs, disk: Disk, journal: Option<&Opened>) -> Result<Made> {
 /// said again: a trial (`-n`) that succeeds is followed by the same without these options.
 fn mke2fs(args: &MkfsArgs, disk: &Disk, options: &[&str]) -> Result<()> {
     let mut command = mke2fs_command(args, options);
-    let ran = command.stdin(on_stdin(&args.target, disk)?).output();
+    command.stdin(on_stdin(&args.target, disk)?);
+    let ran = without_foreign_servers(|| command.output());
     let Output { status, stderr, .. } = ran.map_err(|error| cannot_start("mke2fs", &error))?;
     if !stderr.is_empty() && (!status.success() || options.is_empty()) {
         let shown = plain_path(&args.target);

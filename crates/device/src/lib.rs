@@ -119,6 +119,7 @@ pub use process::fork_mark::ForkMark;
 pub use process::inherited::{keep_descriptors_from_children, reset_scheduling, reset_signals};
 pub use process::machine::{Living, Machine};
 pub use process::own_descriptors::with_own_descriptors;
+pub use process::own_mounts::without_foreign_servers;
 pub use process::processes::{process_name, process_owner, process_program, processes};
 pub use process::unread::unread_bytes;
 pub use uring::command_ring::{COMMAND_BYTES, CommandRing};

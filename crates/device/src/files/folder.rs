@@ -15,7 +15,8 @@
 //!    (`as_owner`). So it belongs to that user, who could not use it otherwise, and it is made
 //!    nowhere where that user could not have made it. Nothing is given away.
 //! 6. A FUSE server says itself to whom its files belong. So a trusted user must serve the file
-//!    system of the first directory, and nothing may be mounted on what is in it (`servers`).
+//!    system of the first directory, and nothing may be mounted on what is in it (`servers`). Only
+//!    root and the own user may serve what is mounted on the first directory itself.
 //!
 //! The path above the first directory is the caller's choice: links in it are followed, once. A
 //! path that a file of a user names is no such choice ([`Trust::find`]).
@@ -418,7 +419,7 @@ impl AsFd for Folder {
 
 /// Opens a directory that was found as a place, unless another user serves its file system.
 fn enter(place: OwnedFd, trust: Trust) -> io::Result<OwnedFd> {
-    trust.check_server(&place)?;
+    trust.check_place(&place)?;
     Ok(above_standard(|| openat(&place, ".", DIRECTORY, Mode::empty()))?)
 }
 

@@ -11,7 +11,10 @@ use std::io::{self, Error, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, fstatfs, open, openat, openat2};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, fstatfs, open, openat,
+    openat2, statx,
+};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -39,11 +42,27 @@ impl Trust {
         Err(Error::new(ErrorKind::PermissionDenied, why))
     }
 
-    /// Whether another user serves the file system that the directory `path` is on.
+    /// The same for the directory of a log. Refuses also a server that is mounted on the directory,
+    /// if it is not root's or the own user's: the file system of the database, which its owner may
+    /// serve, has answered, and this one may never answer.
+    pub(super) fn check_place(self, opened: impl AsFd) -> io::Result<()> {
+        let trust = if is_mounted_on(&opened) { Trust::own() } else { self };
+        trust.check_server(opened)
+    }
+
+    /// Whether a log in the directory `path` is refused because of who serves its file system.
     pub fn refuses_server(self, path: &Path) -> bool {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        open(path, flags, Mode::empty()).is_ok_and(|opened| self.check_server(opened).is_err())
+        open(path, flags, Mode::empty()).is_ok_and(|opened| self.check_place(opened).is_err())
     }
+}
+
+/// Whether a file system is mounted on an open directory. Before Linux 5.8 the kernel does not say
+/// so.
+fn is_mounted_on(opened: impl AsFd) -> bool {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    statx(opened, c"", flags, StatxFlags::empty())
+        .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// User and group of the process that serves the file system of an open file, if that is a user
@@ -131,7 +150,10 @@ mod tests {
         let served = "user 65534 serves (fuse on";
         assert!(refusal(Folder::open(&at("theirs"), us)).contains(served));
         assert!(refusal(Folder::open_or_make(&at("theirs"), 0o700, us)).contains(served));
-        assert!(refusal(Folder::open(&at("theirs"), both)).contains("not connected"));
+        assert!(refusal(Folder::open(&at("theirs"), both)).contains(served));
+        // The log of a database that the server of its owner holds.
+        assert!(refusal(Folder::open(&at("theirs/log"), both)).contains("not connected"));
+        assert!(refusal(Folder::open(&at("theirs/log"), us)).contains("not connected"));
         assert!(refusal(Folder::open(&at("ours"), us)).contains("not connected"));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let server = |name: &str| server_of(open(at(name), flags, Mode::empty()).expect("there"));
@@ -144,7 +166,7 @@ mod tests {
         for name in ["ours", "ours/log"] {
             assert!(refusal(Folder::found(&at(name), both)).contains("not connected"), "{name}");
         }
-        assert!(us.refuses_server(&at("theirs")) && !both.refuses_server(&at("theirs")));
+        assert!(us.refuses_server(&at("theirs")) && both.refuses_server(&at("theirs")));
         assert!(!us.refuses_server(&at("ours")) && !us.refuses_server(&at("none")));
         // On the way to a file.
         symlink("theirs/file", at("link")).expect("made");

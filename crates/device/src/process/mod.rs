@@ -6,5 +6,6 @@ pub(crate) mod fork_mark;
 pub(crate) mod inherited;
 pub(crate) mod machine;
 pub(crate) mod own_descriptors;
+pub(crate) mod own_mounts;
 pub(crate) mod processes;
 pub(crate) mod unread;

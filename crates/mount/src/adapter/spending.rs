@@ -7,7 +7,8 @@
 //! full volume shows at `fsync` or `close`.
 //!
 //! The rest is looked up in `/proc` when an ordinary sender finds no space: `CAP_SYS_RESOURCE`, and
-//! membership of the group for which blocks are reserved.
+//! membership of the group for which blocks are reserved. A process in execve(2) could keep this
+//! look waiting, but the sender waits for its answer, and is not in execve(2).
 
 use std::path::Path;
 

@@ -25,7 +25,7 @@ use crate::stream::names;
 use crate::stream::settings::Settings;
 use crate::stream::stamp::Stamp;
 use crate::stream::stamped::Stream;
-use crate::stream::verdict::{Facts, Place, Verdict, judge};
+use crate::stream::verdict::{Facts, Place, Verdict, judge, not_there};
 use crate::volume::file::is_on_volume;
 
 /// Why a database on some file systems has no log.
@@ -189,7 +189,15 @@ impl Database {
             }
             (Verdict::Elsewhere(binding), _) => {
                 let settings = self.log_of(&binding);
-                left(&logs::open_log(&settings)?, &binding.stream, &settings, Then::Close)
+                let log = logs::open_log(&settings)?;
+                // A daemon serves another log at its socket.
+                if log.uuid() != binding.log && !log.copied_from().contains(&binding.log) {
+                    return Ok(match self.settings.may_discard {
+                        true => self.nothing(),
+                        false => Found::Plain(not_there(&binding)),
+                    });
+                }
+                left(&log, &binding.stream, &settings, Then::Close)
             }
             (Verdict::LogRemoved(directory), _) => {
                 let text = format!(

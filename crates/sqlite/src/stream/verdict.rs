@@ -51,7 +51,7 @@ pub struct Facts<'a> {
 /// Where the log is that a database's attribute names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// It is where it was.
+    /// It is where it was. At a socket, the daemon may serve it or another log.
     There,
     /// It lay beside the database, and is not there any more.
     RemovedBeside,
@@ -113,13 +113,17 @@ fn own(facts: &Facts<'_>, binding: &Binding) -> Verdict {
              open the database with recover=discard to go on without",
             binding.directory.display()
         )),
-        Place::Nowhere => Verdict::Unknown(format!(
-            "it was last written with the log {}, which is not there: commits that are only in \
-             that log are missing. Open it once with that log, or with recover=discard to go on \
-             without",
-            binding.directory.display()
-        )),
+        Place::Nowhere => Verdict::Unknown(not_there(binding)),
     }
+}
+
+/// Why no log is used for a database whose log is not where its attribute says.
+pub fn not_there(binding: &Binding) -> String {
+    format!(
+        "it was last written with the log {}, which is not there: commits that are only in that \
+         log are missing. Open it once with that log, or with recover=discard to go on without",
+        binding.directory.display()
+    )
 }
 
 fn by_name(facts: &Facts<'_>) -> Verdict {

@@ -7,17 +7,31 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use common::{Place, count, is_sound, load, rows_of, stat};
+use common::{Place, count, is_sound, load, rows_of, stat, told};
 
 /// What this program does as another process.
 #[test]
 #[ignore = "a process of the tests below"]
 fn role() {
     let place = Place::of_environment();
-    match std::env::var("ROLE").expect("ROLE").parse::<i64>() {
-        Ok(me) => write(&place, me),
-        Err(_) => serve(&place),
+    match std::env::var("ROLE").expect("ROLE").as_str() {
+        "daemon" => serve(&place),
+        "reader" => read(&place),
+        me => write(&place, me.parse().expect("a number")),
     }
+}
+
+/// What a reader says that was told that the log is not there.
+const WITHOUT_LOG: i64 = -1;
+
+/// Says how many rows there are, until it is killed: SQLite would write when it closes.
+fn read(place: &Place) {
+    load();
+    let connection = place.try_open("a.db", &log_of(place)).expect("open");
+    let row_count = count(&connection);
+    let is_told = told().iter().any(|text| text.contains("socket, which is not there"));
+    println!("\nrow {}", if is_told { WITHOUT_LOG } else { row_count });
+    let _ = std::io::stdin().read(&mut [0]);
 }
 
 fn serve(place: &Place) {
@@ -57,16 +71,21 @@ fn log_of(place: &Place) -> String {
 struct Other(Child, Receiver<i64>);
 
 impl Other {
+    /// Waits for its first row.
     fn start(place: &Place, role: &str) -> Other {
+        let other = Other::start_silent(place, role);
+        other.next();
+        other
+    }
+
+    fn start_silent(place: &Place, role: &str) -> Other {
         let mut command = onejournal_testing::again(module_path!(), "role");
         place.tell(&mut command);
         command.env("ROLE", role);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("spawn");
         let rows = rows_of(&mut child);
-        let other = Other(child, rows);
-        other.next();
-        other
+        Other(child, rows)
     }
 
     /// The next row that it says.
@@ -125,6 +144,12 @@ fn commits_go_on_when_the_daemon_is_killed_and_started_again() {
     }
 }
 
+/// All is lost that was not synced: of the WAL all but two transactions, each with one frame.
+fn lose_wal(place: &Place) {
+    let wal = std::fs::File::options().write(true).open(place.path("a.db-wal"));
+    wal.and_then(|wal| wal.set_len(32 + 2 * (24 + 4096))).expect("WAL");
+}
+
 #[test]
 fn commits_that_only_the_daemon_has_survive_a_reboot() {
     onejournal_testing::own_process!();
@@ -141,13 +166,7 @@ fn commits_that_only_the_daemon_has_survive_a_reboot() {
         acknowledged.extend(writer.kill());
         let last = acknowledged[acknowledged.len() - 1];
         drop(daemon.kill());
-        // All is lost that was not synced: of the WAL all but two transactions, each with one
-        // frame.
-        std::fs::File::options()
-            .write(true)
-            .open(place.path("a.db-wal"))
-            .and_then(|wal| wal.set_len(32 + 2 * (24 + 4096)))
-            .expect("WAL");
+        lose_wal(&place);
         place.reboot();
         let daemon = Other::start(&place, "daemon");
         let connection = place.try_open("a.db", &log_of(&place)).expect("open");
@@ -159,6 +178,38 @@ fn commits_that_only_the_daemon_has_survive_a_reboot() {
         drop(connection);
         drop(daemon.kill());
     }
+}
+
+/// A daemon that serves another log does not have the last commits.
+#[test]
+fn regression_another_log_at_the_same_socket_is_told() {
+    onejournal_testing::own_process!();
+    load();
+    let place = Place::new(false);
+    let daemon = Other::start(&place, "daemon");
+    let connection = place.try_open("a.db", &log_of(&place)).expect("open");
+    let table = "PRAGMA journal_mode=WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, v)";
+    connection.execute_batch(table).expect("table");
+    drop(connection);
+    let writer = Other::start(&place, "1");
+    let acknowledged: Vec<i64> = (0..30).map(|_| writer.next()).collect();
+    drop(writer.kill());
+    drop(daemon.kill());
+    lose_wal(&place);
+    place.reboot();
+    let (log, former) = (place.path("log"), place.path("former"));
+    std::fs::rename(&log, &former).expect("moved");
+    let daemon = Other::start(&place, "daemon");
+    let reader = Other::start_silent(&place, "reader");
+    assert_eq!(reader.next(), WITHOUT_LOG);
+    drop(reader.kill());
+    drop(daemon.kill());
+    std::fs::remove_dir_all(&log).expect("removed");
+    std::fs::rename(&former, &log).expect("moved back");
+    let daemon = Other::start(&place, "daemon");
+    let reader = Other::start_silent(&place, "reader");
+    assert!(reader.next() >= acknowledged.len() as i64, "the rows are found again");
+    drop((reader.kill(), daemon.kill()));
 }
 
 #[test]
