@@ -313,10 +313,12 @@ fn name(path: &Path) -> String {
 /// Runs a command in mount, network and process namespaces of its own, where the directory of the
 /// image is hidden.
 fn elsewhere(scratch: &Scratch, hide: bool, arguments: &[&str]) -> Ran {
-    let script = "mount -t proc proc /proc && if [ $0 = hide ]; then mount -t tmpfs none $1; fi && \
-                  mkdir -p /tmp && shift && exec \"$@\"";
+    let script = format!(
+        "{LET_GO} mount -t proc proc /proc && if [ $0 = hide ]; then mount -t tmpfs none $1; fi && \
+         mkdir -p /tmp && shift && exec \"$@\""
+    );
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--net", "--pid", "--fork", "sh", "-c", script]);
+    command.args(["--mount", "--net", "--pid", "--fork", "sh", "-c", &script]);
     command.arg(if hide { "hide" } else { "show" }).arg(scratch.root()).arg(ONEJOURNAL);
     run(command.args(arguments))
 }
@@ -367,7 +369,8 @@ fn regression_a_volume_cannot_be_mounted_while_it_is_checked_or_made() {
         fs::write(&fake, script).unwrap();
         fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
         for target in [&image, &device.path] {
-            let bind = format!("mount --bind {} {} && exec \"$@\"", fake.display(), real.display());
+            let (fake, real) = (fake.display(), real.display());
+            let bind = format!("{LET_GO} mount --bind {fake} {real} && exec \"$@\"");
             let mut inside = Command::new("unshare");
             inside.args(["--mount", "sh", "-c", &bind, "sh", ONEJOURNAL]);
             let ran = run(inside.args(command).arg(target));
@@ -416,7 +419,8 @@ fn left_by(scratch: &Scratch, machine: &str, boot: &str, copy: &str) -> PathBuf 
     let (root, copy) = (scratch.root(), scratch.root().join(copy));
     fs::write(root.join("machine"), machine).unwrap();
     fs::write(root.join("boot"), boot).unwrap();
-    let script = r#"
+    let script = LET_GO.to_owned()
+        + r#"
 set -e
 if [ -s machine ]; then
     mount --bind machine /etc/machine-id
@@ -431,7 +435,7 @@ cp --sparse=always image "$2"
 "$1" umount mnt
 "#;
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--uts", "sh", "-c", script, "sh", ONEJOURNAL]).arg(&copy);
+    command.args(["--mount", "--uts", "sh", "-c", &script, "sh", ONEJOURNAL]).arg(&copy);
     run(command.current_dir(root)).good();
     copy
 }
@@ -504,11 +508,12 @@ fn machines_without_an_id_recover_their_own() {
     }
     let copy = left_by(&scratch, "uninitialized\n", OTHER_BOOT, "nameless");
     onejournal(["fsck", text(&copy)]).refused(OPERATIONAL, "of machine otherhost (00000000)");
-    let script = "mount --bind machine /etc/machine-id && \
-                  if [ -d /var/lib/dbus ]; then mount -t tmpfs none /var/lib/dbus; fi && \
-                  exec \"$@\"";
+    let script = format!(
+        "{LET_GO} mount --bind machine /etc/machine-id && \
+         if [ -d /var/lib/dbus ]; then mount -t tmpfs none /var/lib/dbus; fi && exec \"$@\""
+    );
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh", ONEJOURNAL, "fsck"]).arg(&copy);
+    command.args(["--mount", "sh", "-c", &script, "sh", ONEJOURNAL, "fsck"]).arg(&copy);
     run(command.current_dir(scratch.root())).ended(1);
     scratch.mount_target(&copy, "");
     scratch.umount();

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use onejournal_testing::{has_namespaces, has_program};
-use support::{Loop, ONEJOURNAL, Ran, can_mount, onejournal, run, scratch_dir, system, text};
+use support::{
+    LET_GO, Loop, ONEJOURNAL, Ran, can_mount, onejournal, run, scratch_dir, system, text,
+};
 use tempfile::TempDir;
 
 const SIZE_BYTES: u64 = 16 << 20;
@@ -61,7 +63,8 @@ impl Images {
         );
         fs::write(&fake, script).unwrap();
         fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
-        let bind = format!("mount --bind {} {} && exec \"$@\"", fake.display(), real.trim());
+        let (fake, real) = (fake.display(), real.trim());
+        let bind = format!("{LET_GO} mount --bind {fake} {real} && exec \"$@\"");
         let mut inside = Command::new("unshare");
         inside.args(["--mount", "sh", "-c", &bind, "sh", ONEJOURNAL]);
         let ran = run(inside.args(command).arg(target));

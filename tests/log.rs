@@ -408,7 +408,8 @@ fn regression_all_numbers_of_a_user_share_one_limit() {
     let program = place.join("onejournal");
     std::fs::copy(PROGRAM, &program).expect("copied");
     let mut inside = Command::new("unshare");
-    inside.args(["-m", "--propagation", "private", "sh", "-c", WITH_SUBUID, "sh"]);
+    let script = format!("{} {WITH_SUBUID}", crate::support::LET_GO);
+    inside.args(["-m", "--propagation", "private", "sh", "-c", &script, "sh"]);
     inside.arg(&ranges).arg(PROGRAM);
     daemon.serve_with(inside);
     let socket = daemon.directories.socket();

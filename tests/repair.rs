@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::Command;
 
 use onejournal_testing::has_namespaces;
-use support::{Loop, ONEJOURNAL, Scratch, check_clean, onejournal, run, scratch_dir, system, text};
+use support::{
+    LET_GO, Loop, ONEJOURNAL, Scratch, check_clean, onejournal, run, scratch_dir, system, text,
+};
 
 /// Mounted before, with a file in it; closed.
 fn closed_volume() -> Option<Scratch> {
@@ -83,9 +85,9 @@ fn regression_a_repair_that_finds_no_room_changes_nothing() {
     damage(&image, "clri <2>");
     let before = fs::read(&image).unwrap();
     let temporary = scratch_dir();
-    let script = r#"mount -t tmpfs -o size=16k none "$TMPDIR" && exec "$@""#;
+    let script = format!(r#"{LET_GO} mount -t tmpfs -o size=16k none "$TMPDIR" && exec "$@""#);
     let mut command = Command::new("unshare");
-    command.args(["-m", "--propagation", "private", "sh", "-c", script, "sh", ONEJOURNAL]);
+    command.args(["-m", "--propagation", "private", "sh", "-c", &script, "sh", ONEJOURNAL]);
     command.args(["fsck", "-y", text(&image)]).env("TMPDIR", temporary.path());
     let ran = run(&mut command);
     ran.refused(8, "nothing was changed");
