@@ -24,8 +24,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{
-    ClaimedMount, ONEJOURNAL, OTHER_USER, Ran, Scratch, onejournal, python, run, scratch_dir,
-    spawn, system, text, wait_until,
+    ClaimedMount, Loop, ONEJOURNAL, OTHER_USER, Ran, Scratch, onejournal, python, run, scratch_dir,
+    spawn, system, text, tmpfs_dir, wait_until,
 };
 
 /// Characters that a terminal acts on: sequences of 7 and of 8 bits, a line break, and a letter
@@ -527,15 +527,82 @@ fn regression_a_source_that_the_owner_of_an_image_names_keeps_no_command_waiting
         assert_eq!(ran.code, Some(0), "{arguments:?}: {ran:?}");
     }
     scratch.expect_closed();
-    // e2fsck and mke2fs follow the sources of all mounts that they see.
+    // e2fsck and mke2fs follow the sources of all mounts that they see. One of them is covered by
+    // a server that never answers.
+    let outer = scratch.root().join("outer");
+    let inner = ClaimedMount::new(&source, &outer.join("inner"));
+    let cover = ClaimedMount::silent(&outer);
     for arguments in [&["fsck", text(&image)][..], &["mkfs", "--force", text(&image)]] {
         ends(arguments).ended(0);
     }
-    for mounted in [&claimed, &silent] {
+    for mounted in [&claimed, &silent, &inner, &cover] {
         assert!(device::own_mounts().unwrap().iter().any(|entry| entry.dir == mounted.dir));
     }
-    drop((claimed, silent));
+    // The covered one is reached again first.
+    drop(cover);
+    drop((inner, claimed, silent));
     scratch.check();
+}
+
+/// Another user's server, which never answers, is at the path of a log, of a journal, or of the
+/// file behind a loop device.
+#[test]
+fn regression_a_path_that_leads_to_a_server_that_never_answers_keeps_no_command_waiting() {
+    let Some(scratch) = Scratch::new().filter(|_| is_root()) else { return };
+    let silent = ClaimedMount::silent(&scratch.root().join("silent"));
+    let (image, dir) = (scratch.image(), scratch.dir());
+    for path in [silent.dir.clone(), silent.dir.join("below")] {
+        let journal = format!("journal={},journal_size=8M", path.display());
+        for arguments in [
+            &["log", "ls", "--dir", text(&path)][..],
+            &["logd", "--dir", text(&path)],
+            &["mount", "-o", &journal, text(&image), text(&dir)],
+            &["set-journal", "--journal-size", "8M", text(&image), text(&path)],
+            &["mkfs", "--force", "--journal", text(&path), text(&image)],
+            &["fsck", "--journal", text(&path), text(&image)],
+        ] {
+            let ran = ends(arguments);
+            assert_ne!(ran.code, Some(0), "{arguments:?}: {ran:?}");
+            assert!(ran.err.contains("that user 65534 serves"), "{arguments:?}: {ran:?}");
+        }
+    }
+    // The directory of the file behind a loop device.
+    let theirs = scratch.root().join("theirs");
+    std::fs::create_dir(&theirs).unwrap();
+    let behind = theirs.join("image");
+    std::fs::copy(&image, &behind).unwrap();
+    let device = Loop::attach(&behind);
+    let silent_above = ClaimedMount::silent(&theirs);
+    for arguments in [&["fsck", "-n"][..], &["fsck"], &["mkfs", "--force"]] {
+        ends(&[arguments, &[text(&device.path)]].concat()).ended(0);
+    }
+    drop((silent_above, device));
+    scratch.check();
+}
+
+/// It is mounted on a log, or on the log's shared memory, while the log is open.
+#[test]
+fn regression_a_server_on_an_open_log_is_not_asked() {
+    if !can_mount_fuse() || !is_root() {
+        return;
+    }
+    let scratch = tmpfs_dir();
+    let (dir, memory) = (scratch.path().join("log"), scratch.path().join("memory"));
+    let options = log::Options { memory: memory.clone(), ..log::Options::default() };
+    for (place, is_inside) in [(&dir, false), (&memory, true)] {
+        let log = Arc::new(log::Log::open(&dir, &options).unwrap());
+        assert!(log.is_current());
+        let inside = || std::fs::read_dir(place).unwrap().next().unwrap().unwrap().path();
+        let silent = ClaimedMount::silent(&if is_inside { inside() } else { place.clone() });
+        let (sender, answer) = std::sync::mpsc::channel();
+        let asked = log.clone();
+        let thread = std::thread::spawn(move || sender.send(asked.is_current()));
+        let answer = answer.recv_timeout(std::time::Duration::from_secs(30));
+        drop(silent);
+        assert_eq!(answer, Ok(false), "{}", place.display());
+        thread.join().unwrap().unwrap();
+        Arc::into_inner(log).unwrap().close().unwrap();
+    }
 }
 
 /// A directory below a server of another user that never answers.

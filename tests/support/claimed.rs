@@ -17,20 +17,20 @@ pub struct ClaimedMount {
 }
 
 impl ClaimedMount {
-    /// On `dir`, which is made. Says that it serves `target`. The kernel refuses other users at
-    /// once.
+    /// On `dir`, which is made if it is missing. Says that it serves `target`. The kernel refuses
+    /// other users at once.
     pub fn new(target: &Path, dir: &Path) -> ClaimedMount {
         ClaimedMount::with(target, dir, "fuse.onejournal", "")
     }
 
-    /// On `dir`, which is made. Does not say that it is a volume, and lets all users wait for an
-    /// answer.
+    /// On `dir`, which is made if it is missing. Does not say that it is a volume, and lets all
+    /// users wait for an answer.
     pub fn silent(dir: &Path) -> ClaimedMount {
         ClaimedMount::with(Path::new("none"), dir, "fuse", ",allow_other")
     }
 
     fn with(target: &Path, dir: &Path, kind: &str, option: &str) -> ClaimedMount {
-        fs::create_dir(dir).unwrap();
+        fs::create_dir_all(dir).unwrap();
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let server = rustix::fs::open("/dev/fuse", flags, Mode::empty()).unwrap();
         let fd = server.as_raw_fd();

@@ -13,15 +13,15 @@
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{
-    Access, AddedLatency, Disk, Durability, MappedNvram, Metered, MeteredNvram, Nvram, Trust,
+    Access, AddedLatency, Disk, Durability, Found, MappedNvram, Metered, MeteredNvram, Nvram, Trust,
 };
 use journal::Medium;
 use mount::JournalCounters;
+use rustix::fs::{FileType, OFlags};
 
 use crate::new_file::{NewFile, remove_if_failed};
 use crate::output::plain_path;
@@ -51,10 +51,9 @@ pub fn open_for_mount(
     asked: Option<Durability>,
 ) -> Result<OpenJournal> {
     let path = &options.path;
-    check_apart(path, target)?;
     let how = "does not exist; to make it: -o journal=TARGET,journal_size=64M";
     let trust = target::trust(target, disk)?;
-    let made = make(path, trust, options.size_bytes, how)?;
+    let made = look_or_make(path, target, trust, options.size_bytes, how)?;
     let opened = open_made(path, made.as_ref(), asked, trust);
     let opened = opened.and_then(|medium| slow_down(medium, options));
     Ok(remove_if_failed(made.as_ref(), opened)?.metered())
@@ -76,10 +75,9 @@ pub fn open_or_make(
     disk: &Disk,
     size_bytes: Option<u64>,
 ) -> Result<(Medium, Option<NewFile>)> {
-    check_apart(path, target)?;
     let how = "does not exist; to make a file there, add: --journal-size 64M";
     let trust = target::trust(target, disk)?;
-    let made = make(path, trust, size_bytes, how)?;
+    let made = look_or_make(path, target, trust, size_bytes, how)?;
     let opened = open_made(path, made.as_ref(), Some(Durability::Process), trust);
     Ok((remove_if_failed(made.as_ref(), opened)?.metered().medium, made))
 }
@@ -143,8 +141,13 @@ fn open(
     asked: Option<Durability>,
     trust: Option<Trust>,
 ) -> Result<Opened> {
-    let is_block = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
-    if !is_block {
+    let found = match trust {
+        Some(trust) => trust.look(path).map_err(target::opening)?,
+        None => Found::at(path, OFlags::empty()).ok(),
+    };
+    let is_block =
+        |found: Found| FileType::from_raw_mode(found.stat.st_mode) == FileType::BlockDevice;
+    if !found.is_some_and(is_block) {
         let mapped = match trust {
             Some(trust) => MappedNvram::open_trusted(path, access, asked, trust),
             None => MappedNvram::open(path, access, asked),
@@ -194,24 +197,29 @@ fn slow_down(opened: Opened, options: &JournalOptions) -> Result<Opened> {
     }
 }
 
-/// The journal at `path` is neither the volume `target` nor a part of it, nor its disk.
-pub fn check_apart(path: &Path, target: &Path) -> Result<()> {
-    if !device::share_bytes(target, path).unwrap_or(false) {
-        return Ok(());
-    }
-    let why = format!(
-        "has bytes in common with the volume {}: name another device for the journal",
-        plain_path(target)
-    );
-    Err(CliError::at(path, why))
-}
-
-/// Makes the file durably if it does not exist, and returns it then. `how`: what to say of a file
-/// that does not exist if no size is given.
-fn make(path: &Path, trust: Trust, size_bytes: Option<u64>, how: &str) -> Result<Option<NewFile>> {
+/// Refuses a journal that is the volume `target`, a part of it, or its disk. Makes the file durably
+/// if it does not exist, and returns it then. `how`: what to say of a file that does not exist if
+/// no size is given.
+fn look_or_make(
+    path: &Path,
+    target: &Path,
+    trust: Trust,
+    size_bytes: Option<u64>,
+    how: &str,
+) -> Result<Option<NewFile>> {
     let failed = |error: std::io::Error| CliError::at(path, error);
-    if path.try_exists().map_err(failed)? {
-        return Ok(None);
+    if let Some(found) = trust.look(path).map_err(target::opening)? {
+        return match device::share_bytes(target, &found).unwrap_or(false) {
+            false => Ok(None),
+            true => {
+                let volume = plain_path(target);
+                let why = format!(
+                    "has bytes in common with the volume {volume}: name another device for the \
+                     journal"
+                );
+                Err(CliError::at(path, why))
+            }
+        };
     }
     let Some(size_bytes) = size_bytes else { return Err(CliError::at(path, how)) };
     let (directory, name) = trust.place_of_new(path).map_err(target::opening)?;
@@ -243,7 +251,10 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let at = |name: &str| home.path().join(name);
         let trust = Trust::own().and_root();
-        let make = |name: &str| make(&at(name), trust, Some(MIN_JOURNAL_BYTES), "").ok().flatten();
+        let make = |name: &str| {
+            let made = look_or_make(&at(name), &at("volume"), trust, Some(MIN_JOURNAL_BYTES), "");
+            made.ok().flatten()
+        };
         let (made, other) = (make("made").expect("made"), make("other").expect("made"));
         let open =
             |made: &NewFile| open_made(&at("made"), Some(made), Some(Durability::Process), trust);

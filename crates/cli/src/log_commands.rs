@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use device::{Trust, has_name};
 use log::{Log, LogError, Lsn, Options, Orphan, Outcome, Reader, Record};
 use serde_json::json;
 
@@ -285,6 +286,14 @@ fn explained(error: LogError, place: &str) -> CliError {
     CliError { text: format!("{}{what_to_do}", error.text), ..error }
 }
 
+/// Refuses a path through the server of another user, who may never answer, or on it.
+pub fn check_way(path: &Path) -> Result<()> {
+    match Trust::own().and_root().reach_trusted(path) {
+        Err(error) if error.raw_os_error().is_none() => Err(CliError::at(path, error)),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 fn open(place: &Where) -> Result<Opened> {
     if let Some(socket) = &place.socket {
         let log = Log::connect(socket).map_err(failed)?;
@@ -296,13 +305,16 @@ fn open(place: &Where) -> Result<Opened> {
              onejournal logd serves it, --socket DIR/socket",
         ));
     };
-    if !path.join("service.json").exists() {
-        let why = match std::fs::metadata(path) {
-            Ok(_) => "is no directory of a log; give the directory that the programs give, or \
-                      that onejournal logd --dir serves"
+    let why = match Trust::own().and_root().reach_trusted(path) {
+        Ok(dir) if has_name(&dir, "service.json") => None,
+        Ok(_) => Some(
+            "is no directory of a log; give the directory that the programs give, or that \
+             onejournal logd --dir serves"
                 .into(),
-            Err(error) => format!("{error}; give the directory of the log"),
-        };
+        ),
+        Err(error) => Some(format!("{error}; give the directory of the log")),
+    };
+    if let Some(why) = why {
         return Err(CliError::at(path, why));
     }
     let default = Options::default();

@@ -106,6 +106,9 @@ impl LogdArgs {
 pub fn run(args: &LogdArgs) -> Result<u8> {
     messages::to_standard_error(tracing::Level::WARN);
     daemon::abort_on_panic();
+    for path in [&args.dir].into_iter().chain(&args.listen) {
+        log_commands::check_way(path)?;
+    }
     // Before there are threads, so that none of them is ended by a signal.
     let mut signals = EndSignals::catch()?;
     // A stream needs a descriptor for each log file, and a client needs one for its connection.

@@ -8,8 +8,7 @@
 use std::fs;
 use std::path::Path;
 
-use device::process_name;
-use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
+use device::{cached_stat, process_name};
 
 use crate::aside;
 use crate::process_looks::TELL_LIMIT;
@@ -82,14 +81,7 @@ pub fn uses(pid: i32, device: (u32, u32)) -> bool {
 /// Whether the target of a link in `/proc` is on the file system.
 fn is_on(link: &Path, (major, minor): (u32, u32)) -> bool {
     let found = cached_stat(link);
-    found.is_some_and(|found| (found.stx_dev_major, found.stx_dev_minor) == (major, minor))
-}
-
-/// Device, number, type and owner of a file, as the kernel has them cached. About the target of a
-/// link in `/proc/PID/fd` no file system is asked, which may be one that does not answer.
-pub fn cached_stat(path: &Path) -> Option<Statx> {
-    let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::UID;
-    statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted).ok()
+    found.is_ok_and(|found| (found.stx_dev_major, found.stx_dev_minor) == (major, minor))
 }
 
 /// Whether the process runs a program, or has mapped a file, from the file system.

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use device::{MountEntry, Trust};
+use device::{MountEntry, Trust, cached_stat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{FileType, makedev};
@@ -64,7 +64,7 @@ enum Medium {
 impl Medium {
     /// At a link of `/proc` to an open file.
     fn at(link: &Path) -> Option<Medium> {
-        let found = users::cached_stat(link)?;
+        let found = cached_stat(link).ok()?;
         match FileType::from_raw_mode(found.stx_mode.into()) {
             FileType::BlockDevice => {
                 Some(Medium::Block((found.stx_rdev_major, found.stx_rdev_minor)))
@@ -400,7 +400,7 @@ fn is_believed(entry: &MountEntry, users: &[u32]) -> bool {
 /// The owner of an image or device.
 fn owner_of(target: &Path) -> Option<u32> {
     let file = reach(target).ok().flatten()?;
-    users::cached_stat(&link_to(&file)).map(|found| found.stx_uid)
+    cached_stat(&link_to(&file)).ok().map(|found| found.stx_uid)
 }
 
 /// Whether it is a process of one of these users, who can have mounted a volume.

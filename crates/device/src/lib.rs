@@ -103,7 +103,8 @@ pub use files::parent::open_parent;
 pub use files::range_write::{
     RANGES_BYTES_MAX, RANGES_XATTR, Range, RangeError, RangePart, write_ranges,
 };
-pub use files::servers::server_of;
+pub use files::reach::cached_stat;
+pub use files::servers::{has_name, server_of};
 pub use files::trust::Trust;
 pub use files::virtual_attribute::{
     VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, virtual_attribute,

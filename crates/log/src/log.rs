@@ -1,10 +1,10 @@
 //! The log as a program uses it.
 
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use device::{Durability, ForkMark};
+use rustix::fs::FileType;
 
 use crate::backend::LogBackend;
 use crate::client::{self, ConnectOptions};
@@ -162,11 +162,13 @@ pub fn names_socket(path: impl AsRef<Path>) -> bool {
 
 /// The same. An error if what is there contradicts its name.
 fn is_socket(path: &Path) -> Result<bool> {
-    let found = std::fs::metadata(path).map(|found| found.file_type());
+    // Without a request to what may be another user's server, which is refused later.
+    let found = device::cached_stat(path);
+    let found = found.map(|found| FileType::from_raw_mode(found.stx_mode.into()));
     let is_named = names_socket(path);
     let why = match found {
-        Ok(kind) if is_named && kind.is_dir() => "a directory that is named like a socket",
-        Ok(kind) if !is_named && kind.is_socket() => "a socket that is not named like one",
+        Ok(FileType::Directory) if is_named => "a directory that is named like a socket",
+        Ok(FileType::Socket) if !is_named => "a socket that is not named like one",
         _ => return Ok(is_named),
     };
     let rule = "a log is a directory, or a socket named socket, NAME.sock or NAME.socket";

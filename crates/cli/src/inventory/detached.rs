@@ -92,8 +92,8 @@ pub fn look_for_detached() -> (Vec<DetachedVolume>, bool) {
 fn connection(pid: i32) -> Option<Option<(u32, u32)>> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
     let is_node = |path: &Path| {
-        users::cached_stat(path)
-            .is_some_and(|found| (found.stx_rdev_major, found.stx_rdev_minor) == FUSE_NODE)
+        device::cached_stat(path)
+            .is_ok_and(|found| (found.stx_rdev_major, found.stx_rdev_minor) == FUSE_NODE)
     };
     let mut found = None;
     for file in files.filter(|file| is_node(&file.path())) {

@@ -8,12 +8,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, OFlags, Stat};
 
 use super::backing::{Backing, Root};
 use super::kind::Kind;
 use super::sysfs::{node_path, open_node, parse_device, read_number, sysfs_directory};
 use crate::buffer::aligned::AlignedBuf;
+use crate::files::found::Found;
 
 /// Floppy drives: reading an empty one takes seconds, and none holds anything of use here.
 const FLOPPY_MAJOR: u32 = 2;
@@ -75,17 +76,16 @@ impl ListedDevice {
 
 /// Whether two files or block devices have bytes in common: they are one, or one is a partition or
 /// a loop device of the other one.
-pub fn share_bytes(one: &Path, other: &Path) -> io::Result<bool> {
-    Ok(backing(one)?.overlaps(&backing(other)?))
+pub fn share_bytes(one: &Path, other: &Found) -> io::Result<bool> {
+    Ok(backing(&rustix::fs::stat(one)?)?.overlaps(&backing(&other.stat)?))
 }
 
-fn backing(path: &Path) -> io::Result<Backing> {
-    let stat = rustix::fs::stat(path)?;
+fn backing(stat: &Stat) -> io::Result<Backing> {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => Kind::Block,
         _ => Kind::File,
     };
-    Backing::of(kind, &stat)
+    Backing::of(kind, stat)
 }
 
 #[cfg(test)]
@@ -127,9 +127,10 @@ mod tests {
         assert!(!one.begins_where(&different));
         assert_eq!(&one.read_start(4096).expect("it can be read")[..], [7; 4096]);
         for path in [one.path.as_path(), shared.path()] {
-            assert!(share_bytes(&same.path, path).expect("both exist"));
-            assert!(!share_bytes(&different.path, path).expect("both exist"));
+            let found = Found::at(path, OFlags::empty()).expect("there");
+            assert!(share_bytes(&same.path, &found).expect("both exist"));
+            assert!(!share_bytes(&different.path, &found).expect("both exist"));
+            assert!(share_bytes(Path::new("/none"), &found).is_err());
         }
-        assert!(share_bytes(Path::new("/none"), shared.path()).is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 
 /// A line of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,10 +72,11 @@ impl MountEntry {
     }
 }
 
-/// The table of this process, in the kernel's order: of several mounts on one directory the last is
+/// The table of this thread, in the kernel's order: of several mounts on one directory the last is
 /// on top.
 pub fn own_mounts() -> io::Result<Vec<MountEntry>> {
-    mounts_in(Path::new("/proc/self/mountinfo"))
+    // A thread may have a namespace of its own.
+    mounts_in(Path::new("/proc/thread-self/mountinfo"))
 }
 
 /// The entries of the table in a file of `/proc`, one after the other: a user can make very many
@@ -95,14 +96,30 @@ pub fn mounts_in(table: &Path) -> io::Result<Vec<MountEntry>> {
 pub fn mount_of(fd: impl AsFd) -> Option<MountEntry> {
     // What the kernel knows already: a FUSE server may never answer.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let statx = rustix::fs::statx(&fd, c"", flags, StatxFlags::MNT_ID).ok()?;
-    let has_id = StatxFlags::from_bits_retain(statx.stx_mask).contains(StatxFlags::MNT_ID);
+    let found = statx(&fd, c"", flags, StatxFlags::MNT_ID).ok()?;
+    let has_id = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID);
     // Before Linux 5.8 the device number decides.
     let is_it = |entry: &MountEntry| match has_id {
-        true => entry.id == statx.stx_mnt_id,
-        false => entry.device == (statx.stx_dev_major, statx.stx_dev_minor),
+        true => entry.id == found.stx_mnt_id,
+        false => entry.device == (found.stx_dev_major, found.stx_dev_minor),
     };
     own_mounts().ok()?.into_iter().find(is_it)
+}
+
+/// Whether an open file is on a mount that was taken off, so that the table does not show it. The
+/// mount that contains the root directory of the process is not in the table either if that is a
+/// directory in it. Before Linux 5.8 the kernel does not tell.
+pub(crate) fn is_taken_off(fd: impl AsFd) -> bool {
+    let id = |found: rustix::io::Result<Statx>| {
+        let found = found.ok()?;
+        let mask = StatxFlags::from_bits_retain(found.stx_mask);
+        mask.contains(StatxFlags::MNT_ID).then_some(found.stx_mnt_id)
+    };
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let Some(opened) = id(statx(&fd, c"", flags, StatxFlags::MNT_ID)) else { return false };
+    let root = id(statx(CWD, c"/", AtFlags::STATX_DONT_SYNC, StatxFlags::MNT_ID));
+    root != Some(opened)
+        && own_mounts().is_ok_and(|mounts| mounts.iter().all(|mount| mount.id != opened))
 }
 
 /// The entries of a table. Lines that cannot be parsed are left out. A path need not be UTF-8.
@@ -121,7 +138,8 @@ fn entry(line: &[u8]) -> Option<MountEntry> {
         device: (major.parse().ok()?, minor.parse().ok()?),
         root: unescape(fields.get(3)?),
         dir: unescape(fields.get(4)?),
-        kind: word(hyphen + 1)?.to_owned(),
+        // A user chooses the subtype of a FUSE mount, which need not be text.
+        kind: String::from_utf8_lossy(fields.get(hyphen + 1)?).into_owned(),
         source: unescape(fields.get(hyphen + 2)?),
         options: fields.get(hyphen + 3).copied().unwrap_or_default().to_owned(),
     })
@@ -164,10 +182,12 @@ mod tests {
             32 20 0:7 / /\xff rw shared:1 master:2 - tmpfs x rw\n\
             33 20 7:8 / /a\\040b rw - fuseblk.onejournal /dev/loop8 rw,user_id=7,group_id=8\n\
             34 20 0:9 / /o rw - overlay overlay \
-            rw,lowerdir=/l,upperdir=/u\\054\\040,x,data=journal\n";
+            rw,lowerdir=/l,upperdir=/u\\054\\040,x,data=journal\n\
+            35 20 0:10 / /s rw - fuse.\xff source rw,user_id=9\n";
         let found = parse_mounts(table);
         let ids: Vec<u64> = found.iter().map(|entry| entry.id).collect();
-        assert_eq!(ids, [20, 31, 32, 33, 34]);
+        assert_eq!(ids, [20, 31, 32, 33, 34, 35]);
+        assert_eq!(found[5].user(), Some(9), "also of a type that is no text");
         let file = tempfile::NamedTempFile::new().expect("file");
         fs::write(file.path(), table).expect("written");
         assert!(each_mount(file.path()).expect("open").eq(found.iter().cloned()));

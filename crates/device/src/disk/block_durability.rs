@@ -14,6 +14,7 @@ use crate::below::mount_table::own_mounts;
 use crate::below::sysfs::sysfs_directory;
 use crate::durability::Durability;
 use crate::files::found::Found;
+use crate::files::trust::Trust;
 
 /// Deeper stacks of devices are not followed.
 const DEPTH_MAX: usize = 8;
@@ -65,7 +66,9 @@ fn is_memory(disk: u64) -> bool {
 /// The durability of a file on the file system with this number. Only the file system counts, since
 /// the file may have no name any more.
 fn file_durability(device: u64, name: Option<PathBuf>) -> Durability {
-    let found = name.and_then(|name| Found::at(&name, OFlags::empty()).ok());
+    // Its directory may be another user's, who may have mounted a server there.
+    let place = name.and_then(|name| Trust::own().and_root().reach_trusted(&name).ok());
+    let found = place.and_then(|place| Found::of(place).ok());
     let is_it = |stat: &Stat| stat.st_dev == device && Kind::of(stat) == Ok(Kind::File);
     let file = found.filter(|found| is_it(&found.stat));
     if let Some(file) = file.and_then(|found| found.open(OFlags::RDONLY).ok()) {

@@ -122,6 +122,12 @@ impl Trust {
     }
 }
 
+/// Attributes of the file at `path`, as the kernel has them cached: the file's own server is not
+/// asked, and those on the way are.
+pub fn cached_stat(path: &Path) -> rustix::io::Result<Statx> {
+    statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS)
+}
+
 /// Type, number and owner of an open file, as the kernel has them cached: its server is not asked.
 /// `None`: its server is another user's, who lets no other user in.
 pub(crate) fn cached_attributes(file: impl AsFd) -> Option<Statx> {

@@ -18,7 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::below::mount_table::mount_of;
+use crate::below::mount_table::{is_taken_off, mount_of};
 use crate::files::fuse::is_fuse;
 use crate::files::trust::Trust;
 
@@ -26,10 +26,16 @@ impl Trust {
     /// Refuses what is on a FUSE file system that another user serves. The descriptor may be one of
     /// `O_PATH`.
     ///
-    /// A mount that the table of this process does not show is not refused: it is one that contains
-    /// the process's root directory.
+    /// A mount that was taken off after the file was opened is refused, too: who served it cannot
+    /// be told any more.
     pub(crate) fn check_server(self, opened: impl AsFd) -> io::Result<()> {
-        let Some(mount) = mount_of(opened) else { return Ok(()) };
+        let Some(mount) = mount_of(&opened) else {
+            let why = "is on a file system that was unmounted meanwhile; try again";
+            return match is_taken_off(opened) {
+                true => Err(Error::new(ErrorKind::PermissionDenied, why)),
+                false => Ok(()),
+            };
+        };
         let Some(user) = mount.user().filter(|user| *user != 0 && !self.has(*user)) else {
             return Ok(());
         };
@@ -50,11 +56,21 @@ impl Trust {
         trust.check_server(opened)
     }
 
-    /// Whether a log in the directory `path` is refused because of who serves its file system.
-    pub fn refuses_server(self, path: &Path) -> bool {
+    /// Whether something is called `name` in the directory `path`. Only the server of the directory
+    /// is asked. A directory that is refused because of who serves it counts as if it had
+    /// everything.
+    pub fn may_hold(self, path: &Path, name: &str) -> bool {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        open(path, flags, Mode::empty()).is_ok_and(|opened| self.check_place(opened).is_err())
+        let Ok(opened) = open(path, flags, Mode::empty()) else { return false };
+        self.check_place(&opened).is_err() || has_name(&opened, name)
     }
+}
+
+/// Whether something is called `name` in an open directory: also a link, or a place on which
+/// something is mounted, whose server is not asked.
+pub fn has_name(directory: impl AsFd, name: &str) -> bool {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    matches!(open_on_same_mount(directory, name, flags), Ok(_) | Err(Errno::XDEV))
 }
 
 /// Whether a file system is mounted on an open directory. Before Linux 5.8 the kernel does not say
@@ -94,12 +110,14 @@ pub(super) fn open_on_same_mount(
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
     use std::fs::{self, File};
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
     use std::process::Command;
 
     use onejournal_testing::{again_words, can_mount_fuse, has_namespaces};
-    use rustix::mount::{MountFlags, mount, mount_bind};
+    use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 
     use super::*;
     use crate::access::Access;
@@ -120,12 +138,16 @@ mod tests {
 
     /// Mounts a server of the user that answers each request with an error, because it has ended.
     fn mount_server(place: &Path, mode: &str, user: u32) {
+        mount_kind(OsStr::new("fuse"), place, mode, user);
+    }
+
+    fn mount_kind(kind: &OsStr, place: &Path, mode: &str, user: u32) {
         let server = File::options().read(true).write(true).open("/dev/fuse").expect("/dev/fuse");
         let number = std::os::fd::AsRawFd::as_raw_fd(&server);
         let data =
             format!("fd={number},rootmode={mode},user_id={user},group_id={user},allow_other");
         let data = std::ffi::CString::new(data).expect("text");
-        mount("server", place, "fuse", MountFlags::empty(), data.as_c_str()).expect("mounted");
+        mount("server", place, kind, MountFlags::empty(), data.as_c_str()).expect("mounted");
     }
 
     fn refusal<T>(result: io::Result<T>) -> String {
@@ -166,8 +188,8 @@ mod tests {
         for name in ["ours", "ours/log"] {
             assert!(refusal(Folder::found(&at(name), both)).contains("not connected"), "{name}");
         }
-        assert!(us.refuses_server(&at("theirs")) && both.refuses_server(&at("theirs")));
-        assert!(!us.refuses_server(&at("ours")) && !us.refuses_server(&at("none")));
+        assert!(us.may_hold(&at("theirs"), "x") && both.may_hold(&at("theirs"), "x"));
+        assert!(!us.may_hold(&at("ours"), "x") && !us.may_hold(&at("none"), "x"));
         // On the way to a file.
         symlink("theirs/file", at("link")).expect("made");
         for name in ["theirs/file", "theirs/..", "link"] {
@@ -182,6 +204,18 @@ mod tests {
         let opened = us.and_root().open(&at("file"), OFlags::RDONLY, Mode::empty());
         let why = opened.expect_err("refused").to_string();
         assert!(why.contains(served), "{why}");
+        // It is there, and is not asked. A link is not followed.
+        assert!(us.may_hold(home.path(), "link"));
+        assert!(us.may_hold(home.path(), "file") && !us.may_hold(home.path(), "other"));
+        // Its type is no text.
+        fs::create_dir(at("nameless")).expect("made");
+        mount_kind(OsStr::from_bytes(b"fuse.\xff"), &at("nameless"), "40700", OTHER);
+        // It is taken off after it was opened.
+        let opened = open(at("nameless"), flags, Mode::empty()).expect("there");
+        assert!(refusal(us.check_server(&opened)).contains("user 65534 serves"));
+        unmount(at("nameless"), UnmountFlags::DETACH).expect("taken off");
+        assert!(refusal(us.check_server(&opened)).contains("unmounted meanwhile"));
+        us.check_server(open("/", flags, Mode::empty()).expect("there")).expect("root's");
     }
 
     #[test]

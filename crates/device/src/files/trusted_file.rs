@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use crate::descriptor::above_standard;
 use crate::error::Result;
 use crate::error::{errno, refused};
+use crate::files::found::Found;
 use crate::files::reach::Link;
 use crate::files::trust::Trust;
 
@@ -25,6 +26,8 @@ use crate::files::trust::Trust;
 pub(crate) struct Followed {
     directory: OwnedFd,
     name: OsString,
+    /// What has the name, opened without access.
+    file: Option<OwnedFd>,
     /// Another user, whose link led here.
     by: Option<u32>,
 }
@@ -92,7 +95,14 @@ impl Trust {
             self.check_server_of(path, file)?;
         }
         let name = reached.name.ok_or_else(|| errno(path, Errno::ISDIR))?;
-        Ok(Followed { directory: reached.directory, name, by })
+        Ok(Followed { directory: reached.directory, name, file: reached.file, by })
+    }
+
+    /// The file at a path that [`Trust::open`] may open. `None`: there is none. No server of a user
+    /// who is not trusted is asked.
+    pub fn look(&self, path: &Path) -> Result<Option<Found>> {
+        let found = self.follow(path)?.file.map(Found::of).transpose();
+        found.map_err(|e| errno(path, e))
     }
 
     fn check_link(&self, link: &Link<'_>) -> io::Result<()> {

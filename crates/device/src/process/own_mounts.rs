@@ -4,15 +4,20 @@
 //! path below another one. A program that looks at everything in the mount table, as `mke2fs` and
 //! `e2fsck` do, then waits without an end.
 
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 use rustix::process::geteuid;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::below::mount_table::{MountEntry, own_mounts};
+use crate::files::trust::Trust;
 
-/// Most times that the mount table is read. Each time the mounts go that were on top.
-const PASSES_MAX: usize = 16;
+/// Most times that the mount table is read. Each time the mounts go that were on top. A user can
+/// mount 1,000 servers, each on the other (fuse.conf(5), the number of mounts).
+const PASSES_MAX: usize = 1024;
 
 /// Runs `f`, in whose mount table, and in those of programs that it starts, no FUSE server of a
 /// user other than root and this one is mounted. Where mounts are shared, a file system that is
@@ -46,23 +51,24 @@ fn enter_namespace() -> Result<(), Errno> {
     mount_change("/", downstream)
 }
 
-/// Takes them off in this namespace. The kernel asks none for that.
+/// Takes them off in this namespace. To follow the path of a mount would ask a server that is
+/// mounted above it or over it. Such a path is refused, until that server has been taken off.
 fn detach_foreign_servers() {
-    let mut count = usize::MAX;
+    let trust = Trust::own().and_root();
+    let detach = |dir: &Path| {
+        let opened = trust.reach(dir)?;
+        let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+        unmount(path, UnmountFlags::DETACH).map_err(std::io::Error::from)
+    };
     for _ in 0..PASSES_MAX {
-        let servers = foreign_servers();
-        if servers.len() >= count {
+        let detached =
+            foreign_servers().iter().filter(|server| detach(&server.dir).is_ok()).count();
+        if detached == 0 {
             return;
-        }
-        count = servers.len();
-        for server in servers {
-            // One that is covered by another mount, or is below one that has just gone, stays.
-            let _ = unmount(&server.dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
         }
     }
 }
 
-/// Those below which the way leads through another one come after it.
 fn foreign_servers() -> Vec<MountEntry> {
     let trusted = [0, geteuid().as_raw()];
     let mounts = own_mounts().unwrap_or_default().into_iter();

@@ -33,7 +33,7 @@ use device::{
     Access, BlockDevice, Directory, Disk, Durability, FileStore, Folder, ForkClosed, MappedNvram,
     Nvram, SharedWords,
 };
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, makedev};
 
 use crate::directory::incarnation::{
     CONTROL, Found, find_memory, make_memory, nvram_of, remove_memory,
@@ -230,8 +230,10 @@ impl ServiceDirectory {
     /// Whether the directory and the shared memory are still at their paths.
     pub(crate) fn is_current(&self) -> bool {
         let is_there = |folder: &Folder| {
-            let found = (rustix::fs::stat(folder.path()), rustix::fs::fstat(folder));
-            matches!(found, (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
+            // A user may have mounted a server there meanwhile, which may never answer.
+            let (at_path, open) = (device::cached_stat(folder.path()), rustix::fs::fstat(folder));
+            matches!((at_path, open), (Ok(a), Ok(b)) if a.stx_ino == b.st_ino
+                && makedev(a.stx_dev_major, a.stx_dev_minor) == b.st_dev)
         };
         is_there(&self.root)
             && is_there(self.memory.folder())

@@ -190,8 +190,7 @@ impl Database {
             (Verdict::Elsewhere(binding), _) => {
                 let settings = self.log_of(&binding);
                 let log = logs::open_log(&settings)?;
-                // A daemon serves another log at its socket.
-                if log.uuid() != binding.log && !log.copied_from().contains(&binding.log) {
+                if !is_log_of(&log, &binding) {
                     return Ok(match self.settings.may_discard {
                         true => self.nothing(),
                         false => Found::Plain(not_there(&binding)),
@@ -295,6 +294,9 @@ impl Database {
         }
         let settings = self.log_of(binding);
         let log = logs::open_log(&settings)?;
+        if !is_log_of(&log, binding) {
+            return Ok(Found::Plain(not_there(binding)));
+        }
         // The attribute may name any file, and so any stream.
         if !self.is_owners(&log, &binding.stream)? {
             return plain();
@@ -498,6 +500,12 @@ impl Database {
             true => Ok(names::of_file(&self.path, log.uuid(), file ^ u128::from(self.file.device))),
         }
     }
+}
+
+/// Whether it is the log that an attribute names, or a copy of it. A daemon may serve another one
+/// at the same socket.
+fn is_log_of(log: &Log, binding: &Binding) -> bool {
+    log.uuid() == binding.log || log.copied_from().contains(&binding.log)
 }
 
 /// Whether the attribute was written for this file.

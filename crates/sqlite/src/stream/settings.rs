@@ -3,9 +3,9 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use device::{Durability, Folder, Trust};
+use device::{Durability, Folder, Trust, cached_stat};
 use log::Options;
-use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+use rustix::fs::FileType;
 
 use crate::failure::Failure;
 
@@ -151,9 +151,7 @@ impl Settings {
     /// Whether the log exists already. With a daemon, it does. What another user has mounted in its
     /// place counts as a log, which will be refused: it is not asked, because it may never answer.
     pub fn exists(&self) -> bool {
-        self.is_socket
-            || self.trust().refuses_server(&self.directory)
-            || self.directory.join("service.json").exists()
+        self.is_socket || self.trust().may_hold(&self.directory, "service.json")
     }
 
     /// The users whose log is trusted.
@@ -211,13 +209,16 @@ fn in_real_parent(path: &Path) -> PathBuf {
 
 /// Whether there is a socket, as far as the kernel knows without asking a file system.
 fn is_socket_file(path: &Path) -> bool {
-    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
-    found.is_ok_and(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Socket)
+    kind_of(path) == Some(FileType::Socket)
 }
 
 /// Whether there is such a directory. A relative path begins at the working directory.
 fn is_directory(path: &Path) -> bool {
-    path.as_os_str().is_empty() || path.is_dir()
+    path.as_os_str().is_empty() || kind_of(path) == Some(FileType::Directory)
+}
+
+fn kind_of(path: &Path) -> Option<FileType> {
+    cached_stat(path).ok().map(|found| FileType::from_raw_mode(found.stx_mode.into()))
 }
 
 /// Bytes of the group log beside a database. A larger group log is drained less often, and each
