@@ -15,16 +15,18 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper: DJFS,
     figure: "Figure 9",
     about: "TPC-C on SQLite (rollback journal, PERSIST) on the model of a Samsung 840, the journal \
-            in memory that takes 0 to 40 ns longer for each cache line. (The paper does not say of \
-            which unit the latency is.) All journals have 32 MiB, not the paper's 128, so that the \
-            turns go through them and commits have to wait for room: with whole blocks that is \
-            the paper's overhead. The systems of one latency take turns, both ext4 among \
-            them, because ten warehouses on all at once need more memory than a small machine has. \
-            The second figure is the paper's: throughput over that of ext4 journal with an \
-            external journal in the same turns. *OneJournal delta, NVRAM* logs changed bytes. *as \
-            in DJFS* logs a compressed XOR and brings regions home early, *NVRAM journaling as in \
-            DJFS* logs whole blocks; its checkpoints are OneJournal's, of a region at a time, \
-            where the paper's are JBD2's, for which commits wait.",
+            in memory that takes 0 to 40 ns longer for each cache line. (The paper's NVRAM, too, \
+            has a write latency of 0 to 40 ns more than DRAM. It assumes 10 ns for DRAM, so its \
+            slowest NVRAM is 5 times as slow. It does not say how many bytes take so long.) All \
+            journals have 32 MiB, not the paper's 128, so that the turns go through them; waits of \
+            commits for room, the paper's overhead of whole blocks, are counted. The systems of \
+            one latency take turns, both ext4 among them, because ten warehouses on all at once \
+            need more memory than a small machine has. The second figure is the paper's: \
+            throughput over that of ext4 journal with an external journal in the same turns. \
+            *OneJournal delta, NVRAM* logs changed bytes. *as in DJFS* logs a compressed XOR and \
+            brings regions home early, *NVRAM journaling as in DJFS* logs whole blocks; its \
+            checkpoints are OneJournal's, of a region at a time, where the paper's are JBD2's, for \
+            which commits wait.",
     paper_claim: "While NVRAM becomes slower, NVRAM journaling of whole blocks loses throughput \
             rapidly, and DJFS slightly; DJFS is up to 3.52 times as fast. In the worst case they \
             are still 11.06 and 38.89 times as fast as ext4 data journaling with the journal on \

@@ -18,9 +18,11 @@ pub const EXPERIMENT: Experiment = Experiment {
     figure: "",
     about: "pgbench's TPC-B-like transactions on a PostgreSQL with its default settings \
             (`fdatasync` of its write-ahead log at each commit) and checksums. Transactions a \
-            second with some clients, and what the disk gets for each. After the last round the \
-            server must go down in order, all of its pages must be sound, and pgbench's balances \
-            must agree. The ceiling is libeatmydata, with which nothing is durable.",
+            second with some clients, and what the disk gets for each while they run: a volume \
+            still has to bring home what its journal holds at the end of a turn, which is counted \
+            only if it happens in a later turn. After the last round the server must go down in \
+            order, all of its pages must be sound, and pgbench's balances must agree. The ceiling \
+            is libeatmydata, with which nothing is durable.",
     paper_claim: "",
     goal: "As many transactions a second as ext4 ordered, or more.",
     sizes: &[],

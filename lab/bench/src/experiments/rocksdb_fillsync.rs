@@ -17,8 +17,10 @@ pub const EXPERIMENT: Experiment = Experiment {
     figure: "",
     about: "Puts of 100-byte values at random keys, each synchronous, into a new RocksDB and a new \
             LevelDB with their default settings: both grow a log file and `fdatasync` it. Median \
-            time of a put, and what the disk gets for each. On a model of an Intel 311 SSD \
-            (`ssd311`). The ceiling is libeatmydata, with which nothing is durable.",
+            time of a put, and what the disk gets for each while the program runs: a volume still \
+            has to bring home what its journal holds at the end of it, which is not counted. On a \
+            model of an Intel 311 SSD (`ssd311`). The ceiling is libeatmydata, with which nothing \
+            is durable.",
     paper_claim: "",
     goal: "Faster than ext4 ordered.",
     sizes: &[],

@@ -236,22 +236,22 @@ const TABLES: &[Quoted] = &[
     },
     Quoted {
         name: "sqlite-rates",
-        columns: &["kernel ext4", "volume", "volume and extension", "extension on ext4"],
+        columns: &["kernel ext4", "XFS", "volume", "volume and extension", "extension on ext4"],
         rows: &[
             line(
                 "SSD, WAL, 8 processes with 64 databases (3)",
                 MANY,
-                &[EXT4, VOLUME, BOTH, EXTENSION],
+                &[EXT4, XFS, VOLUME, BOTH, EXTENSION],
             ),
             line(
                 "TPC-C on the model of a Samsung 840 SSD, WAL: new orders a minute (4)",
                 tpcc("ssd840: WAL"),
-                &[EXT4, VOLUME, BOTH, NONE],
+                &[EXT4, XFS, VOLUME, BOTH, NONE],
             ),
             line(
                 "the same, PERSIST (4)",
                 tpcc("ssd840: rollback journal (PERSIST)"),
-                &[EXT4, VOLUME, BOTH, NONE],
+                &[EXT4, XFS, VOLUME, BOTH, NONE],
             ),
         ],
     },
@@ -426,20 +426,33 @@ const OF_DATABASES: &[Quoted] = &[
 ];
 
 /// Tables of the pages for developers.
-const OF_DEVELOPERS: &[Quoted] = &[Quoted {
-    name: "tpcc-deltas",
-    columns: &["OneJournal", "`delta=xor-lzo`", "`atomic_writes`", "SQLite extension on ext4"],
-    rows: &[
-        line("PERSIST, pages of 4 KiB: a change", deltas(PERSIST, PAGES_4K), IN_PERSIST),
-        line("all journal bytes", traffic(PERSIST, PAGES_4K), IN_PERSIST),
-        line("PERSIST, pages of 1 KiB: a change", deltas(PERSIST, PAGES_1K), IN_PERSIST),
-        line("all journal bytes", traffic(PERSIST, PAGES_1K), IN_PERSIST),
-        line("WAL, pages of 4 KiB: a change", deltas(WAL, PAGES_4K), IN_WAL),
-        line("all journal bytes", traffic(WAL, PAGES_4K), IN_WAL),
-        line("WAL, pages of 1 KiB: a change", deltas(WAL, PAGES_1K), IN_WAL),
-        line("all journal bytes", traffic(WAL, PAGES_1K), IN_WAL),
-    ],
-}];
+const OF_DEVELOPERS: &[Quoted] = &[
+    Quoted {
+        name: "tpcc-deltas",
+        columns: &["OneJournal", "`delta=xor-lzo`", "`atomic_writes`", "SQLite extension on ext4"],
+        rows: &[
+            line("PERSIST, pages of 4 KiB: a change", deltas(PERSIST, PAGES_4K), IN_PERSIST),
+            line("all journal bytes", traffic(PERSIST, PAGES_4K), IN_PERSIST),
+            line("PERSIST, pages of 1 KiB: a change", deltas(PERSIST, PAGES_1K), IN_PERSIST),
+            line("all journal bytes", traffic(PERSIST, PAGES_1K), IN_PERSIST),
+            line("WAL, pages of 4 KiB: a change", deltas(WAL, PAGES_4K), IN_WAL),
+            line("all journal bytes", traffic(WAL, PAGES_4K), IN_WAL),
+            line("WAL, pages of 1 KiB: a change", deltas(WAL, PAGES_1K), IN_WAL),
+            line("all journal bytes", traffic(WAL, PAGES_1K), IN_WAL),
+        ],
+    },
+    Quoted {
+        name: "nvram-latency",
+        columns: &["as in DJFS", "OneJournal delta", "whole blocks"],
+        rows: &[
+            line("+0 ns", latency("0"), ON_SLOW_NVRAM),
+            line("+10 ns", latency("10"), ON_SLOW_NVRAM),
+            line("+20 ns", latency("20"), ON_SLOW_NVRAM),
+            line("+30 ns", latency("30"), ON_SLOW_NVRAM),
+            line("+40 ns", latency("40"), ON_SLOW_NVRAM),
+        ],
+    },
+];
 
 const PERSIST: &str = "deltas: rollback journal (PERSIST)";
 const WAL: &str = "deltas: WAL";
@@ -456,6 +469,27 @@ const fn deltas(panel: &'static str, pages: &'static str) -> Place {
 const fn traffic(panel: &'static str, pages: &'static str) -> Place {
     Place::time("djfs-tpcc", panel, pages).metric("journal traffic", "%")
 }
+
+const ON_SLOW_NVRAM: &[&str] = &[
+    "as in DJFS, 4 regions, NVRAM",
+    "OneJournal delta, NVRAM",
+    "NVRAM journaling as in DJFS, NVRAM",
+];
+
+/// The case has so many nanoseconds more.
+const fn latency(more_ns: &'static str) -> Place {
+    Place::time("djfs-nvram-latency", "TPC-C, PERSIST", more_ns).metric("normalised tpmC", "")
+}
+
+/// The bytes that a write and its `fsync` of `djfs-fio` cost the disk.
+const fn home(panel: &'static str) -> Place {
+    let place = Place::time("djfs-fio", panel, "fsync every 1").metric("writes a second", "");
+    place.count("written KiB", "KiB")
+}
+
+const REGIONS: Place = home("ssd840: regions");
+/// With a journal that is not full in the end.
+const BURST: Place = home("ssd840");
 
 const UNSAFE: &str = "ext4 ordered, no double write (unsafe)";
 const NO_DOUBLE: &str = "OneJournal, no double write";
@@ -497,6 +531,14 @@ const fn plugin(value: &'static str) -> Place {
 const fn appends(processes: &'static str) -> Place {
     Place::time("group-commit", "ssd311: append 200 bytes and fsync", processes)
         .metric("syncs a second", "syncs/s")
+}
+
+/// A server that answers requests and does nothing.
+const EMPTY_SERVER: &str = "empty server";
+const READ_GIB: Place = Place::time("limits", "memory: 1 GiB", "read").metric("time of 1 GiB", "s");
+
+const fn write_and_sync(panel: &'static str) -> Place {
+    Place::time("limits", panel, "overwrite").metric("time of a write and its sync", "µs")
 }
 
 const fn on_network(panel: &'static str, case: &'static str) -> Place {
@@ -582,6 +624,8 @@ const GAINS: &[Gain] = &[
     gain("gain rocksdb nvram xfs", put("RocksDB"), (XFS, NVRAM)),
     gain("gain leveldb nvram xfs", put("LevelDB"), (XFS, NVRAM)),
     gain("gain leveldb plugin", plugin("100 bytes"), (PLUGIN[0], PLUGIN[1])),
+    gain("gain read over empty server", READ_GIB, (EMPTY_SERVER, EXT4)),
+    gain("gain empty server over read", READ_GIB, (VOLUME, EMPTY_SERVER)),
     gain("gain appends", appends("1"), (EXT4, VOLUME)),
     gain("gain appends xfs", appends("1"), (XFS, VOLUME)),
 ];
@@ -609,6 +653,23 @@ const fn times(name: &'static str, count: &'static str, system: &'static str) ->
 
 const ONE_UPDATE: Place = cases("ssd311: WAL in use, 1 op/txn", "update");
 const ORDER_SYNC: &str = "OneJournal, order=sync";
+const DOUBLEWRITE: Place = double("ssd840: MariaDB", "16 clients");
+const STOPS: Place = DOUBLEWRITE.metric("slowest quarter second", "%");
+/// Nothing is durable.
+const EATMYDATA: &str = "ext4 ordered, eatmydata";
+const PEAK: Place = Place::time("memory", "100-byte writes by 8 processes", "peak")
+    .metric("resident memory", "MiB");
+/// Two, four and eight regions, which go home when their room is needed, or at once.
+const LATE: [&str; 3] = [
+    "OneJournal delta, NVRAM, journal of 32 MiB, regions=2",
+    "OneJournal delta, NVRAM, journal of 32 MiB, regions=4",
+    "OneJournal delta, NVRAM, journal of 32 MiB, regions=8",
+];
+const EARLY: [&str; 3] = [
+    "OneJournal delta, NVRAM, journal of 32 MiB, regions=2, checkpoint=early",
+    "OneJournal delta, NVRAM, journal of 32 MiB, regions=4, checkpoint=early",
+    "OneJournal delta, NVRAM, journal of 32 MiB, regions=8, checkpoint=early",
+];
 const VALUES: &[One] = &[
     requests("requests 1000 updates", THOUSAND, VOLUME),
     requests("requests one update", ONE_UPDATE, VOLUME),
@@ -634,6 +695,26 @@ const VALUES: &[One] = &[
     one("fast disk delete volume", FAST_DELETE, VOLUME),
     one("picture ext4 bytes with a WAL", WAL_INSERT, EXT4),
     one("picture volume bytes with a WAL", WAL_INSERT, VOLUME),
+    one("requests time ssd", write_and_sync("ssd311: 4 KiB and fdatasync"), EMPTY_SERVER),
+    one("requests time disk", write_and_sync("loop: 4 KiB and fdatasync"), EMPTY_SERVER),
+    one("doublewrite ext4 bytes", DOUBLEWRITE.count("written KiB", "KiB"), EXT4),
+    one("doublewrite volume bytes", DOUBLEWRITE.count("written KiB", "KiB"), VOLUME),
+    one("stops ext4", STOPS, EXT4),
+    one("stops volume", STOPS, VOLUME),
+    one("memory peak", PEAK, VOLUME),
+    one("puts nvme", on_network("cloud: etcd", "puts a second").metric("puts a second", ""), NVME),
+    one("puts nvram", etcd("ssd840", "puts a second", ""), NVRAM),
+    one("pgbench nvme 1", network("1 client"), NVME),
+    one("pgbench nvme 16", network("16 clients"), NVME),
+    one("pgbench unsafe 1", clients("1"), EATMYDATA),
+    one("pgbench unsafe 16", clients("16"), EATMYDATA),
+    one("home burst early", BURST, ON_SLOW_NVRAM[0]),
+    one("home 2 late", REGIONS, LATE[0]),
+    one("home 4 late", REGIONS, LATE[1]),
+    one("home 8 late", REGIONS, LATE[2]),
+    one("home 2 early", REGIONS, EARLY[0]),
+    one("home 4 early", REGIONS, EARLY[1]),
+    one("home 8 early", REGIONS, EARLY[2]),
 ];
 
 const BEGIN: &str = "<!-- results: ";
