@@ -85,6 +85,8 @@ IN_DIRECTORY = {
     'rmdir': lambda dir: os.rmdir(dir + '/sub'),
     'set': lambda dir: os.setxattr(dir, 'user.a', b'1'), 'enter': os.chdir,
 }
+if tuple(map(int, os.uname().release.split('.')[:2])) < (6, 1):
+    del IN_DIRECTORY['unnamed']
 for mode in 0o000, 0o700, 0o311, 0o044, 0o730, 0o703, 0o1777, 0o3777, 0o1773, 0o2770:
     for uid, groups in USERS:
         for owner in OWNER, 0:

@@ -169,6 +169,11 @@ pub fn are_syncs_told() -> bool {
     is_linux_since(6, 18)
 }
 
+/// Whether the kernel lets a program make a file without a name on a volume (`O_TMPFILE`).
+pub fn has_unnamed_files() -> bool {
+    is_linux_since(6, 1)
+}
+
 /// A path as an argument.
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
