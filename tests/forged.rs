@@ -551,6 +551,8 @@ fn regression_a_path_that_leads_to_a_server_that_never_answers_keeps_no_command_
     let Some(scratch) = Scratch::new().filter(|_| is_root()) else { return };
     let silent = ClaimedMount::silent(&scratch.root().join("silent"));
     let (image, dir) = (scratch.image(), scratch.dir());
+    // Also if the server is that of the image's owner.
+    std::os::unix::fs::chown(&image, Some(OTHER_USER), None).unwrap();
     for path in [silent.dir.clone(), silent.dir.join("below")] {
         let journal = format!("journal={},journal_size=8M", path.display());
         for arguments in [
@@ -560,6 +562,10 @@ fn regression_a_path_that_leads_to_a_server_that_never_answers_keeps_no_command_
             &["set-journal", "--journal-size", "8M", text(&image), text(&path)],
             &["mkfs", "--force", "--journal", text(&path), text(&image)],
             &["fsck", "--journal", text(&path), text(&image)],
+            &["dump", "--journal", text(&path), text(&image)],
+            &["log", "ls", "--socket", text(&path.join("socket"))],
+            &["log", "gc", "--memory", text(&path)],
+            &["logd", "--dir", "/var/tmp/none/log", "--memory", text(&path)],
         ] {
             let ran = ends(arguments);
             assert_ne!(ran.code, Some(0), "{arguments:?}: {ran:?}");

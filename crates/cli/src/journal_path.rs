@@ -143,7 +143,10 @@ fn open(
 ) -> Result<Opened> {
     let found = match trust {
         Some(trust) => trust.look(path).map_err(target::opening)?,
-        None => Found::at(path, OFlags::empty()).ok(),
+        None => {
+            target::check_way(path)?;
+            Found::at(path, OFlags::empty()).ok()
+        }
     };
     let is_block =
         |found: Found| FileType::from_raw_mode(found.stat.st_mode) == FileType::BlockDevice;

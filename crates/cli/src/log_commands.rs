@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::output::{complain, plain, plain_path, print_line, print_text, say_json};
 use crate::process_looks::TELL_LIMIT;
-use crate::{CliError, Result, aside, error, mention, say};
+use crate::{CliError, Result, aside, error, mention, say, target};
 
 #[derive(Args)]
 pub struct LogArgs {
@@ -186,6 +186,7 @@ pub fn parse_mode(text: &str) -> std::result::Result<u32, String> {
 
 fn permit(dir: &Path, stream: &str, group: &str, mode: u32) -> Result<()> {
     let gid = group_number(group)?;
+    target::check_way(dir)?;
     let place = format!("--dir {}", plain_path(dir));
     match log::permit(dir, stream, gid, mode) {
         Err(error @ LogError::InUse(_)) => {
@@ -216,6 +217,7 @@ fn group_number(group: &str) -> Result<u32> {
 }
 
 fn collect(memory: &Path, force: &[PathBuf]) -> Result<()> {
+    target::check_way(memory)?;
     for Orphan { path, outcome } in log::collect_orphans(memory, force, is_open).map_err(failed)? {
         let path = plain_path(&path);
         match outcome {
@@ -286,15 +288,9 @@ fn explained(error: LogError, place: &str) -> CliError {
     CliError { text: format!("{}{what_to_do}", error.text), ..error }
 }
 
-/// Refuses a path through the server of another user, who may never answer, or on it.
-pub fn check_way(path: &Path) -> Result<()> {
-    match Trust::own().and_root().reach_trusted(path) {
-        Err(error) if error.raw_os_error().is_none() => Err(CliError::at(path, error)),
-        Ok(_) | Err(_) => Ok(()),
-    }
-}
-
 fn open(place: &Where) -> Result<Opened> {
+    let named = [&place.socket, &place.memory].into_iter().flatten();
+    named.into_iter().try_for_each(|path| target::check_way(path))?;
     if let Some(socket) = &place.socket {
         let log = Log::connect(socket).map_err(failed)?;
         return Ok(Opened { log, place: format!("--socket {}", plain_path(socket)) });

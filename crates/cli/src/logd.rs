@@ -106,9 +106,8 @@ impl LogdArgs {
 pub fn run(args: &LogdArgs) -> Result<u8> {
     messages::to_standard_error(tracing::Level::WARN);
     daemon::abort_on_panic();
-    for path in [&args.dir].into_iter().chain(&args.listen) {
-        log_commands::check_way(path)?;
-    }
+    let named = [&args.listen, &args.memory, &args.nvram].into_iter().flatten();
+    named.chain([&args.dir]).try_for_each(|path| target::check_way(path))?;
     // Before there are threads, so that none of them is ended by a signal.
     let mut signals = EndSignals::catch()?;
     // A stream needs a descriptor for each log file, and a client needs one for its connection.

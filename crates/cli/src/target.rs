@@ -178,6 +178,14 @@ pub fn trust(path: &Path, disk: &Disk) -> Result<Trust> {
     Ok(trust.and_root())
 }
 
+/// Refuses a path through the server of another user, who may never answer, or on it.
+pub fn check_way(path: &Path) -> Result<()> {
+    match Trust::own().and_root().reach_trusted(path) {
+        Err(error) if error.raw_os_error().is_none() => Err(CliError::at(path, error)),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// Ways to name a device by what is on it, as in fstab.
 const TAGS: [&str; 4] = ["UUID=", "LABEL=", "PARTUUID=", "PARTLABEL="];
 

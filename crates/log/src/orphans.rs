@@ -95,7 +95,7 @@ fn outcome_of(path: &Path) -> Result<Outcome> {
         Content::Nvram(log) => (log, true),
         Content::Unknown => return kept("it does not say which log it belongs to".into()),
     };
-    let root = match Folder::open(&log, Trust::own()) {
+    let root = match Folder::found(&log, Trust::own()) {
         Ok(root) => root,
         Err(e) if e.kind() == ErrorKind::NotFound => {
             let log = log.display();

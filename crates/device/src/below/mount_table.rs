@@ -77,6 +77,7 @@ impl MountEntry {
 pub fn own_mounts() -> io::Result<Vec<MountEntry>> {
     // A thread may have a namespace of its own.
     mounts_in(Path::new("/proc/thread-self/mountinfo"))
+        .or_else(|_| mounts_in(Path::new("/proc/self/mountinfo")))
 }
 
 /// The entries of the table in a file of `/proc`, one after the other: a user can make very many
@@ -106,19 +107,22 @@ pub fn mount_of(fd: impl AsFd) -> Option<MountEntry> {
     own_mounts().ok()?.into_iter().find(is_it)
 }
 
-/// Whether an open file is on a mount that was taken off, so that the table does not show it. The
-/// mount that contains the root directory of the process is not in the table either if that is a
-/// directory in it. Before Linux 5.8 the kernel does not tell.
+/// Whether an open file is on a mount that the table does not show, and which may be that of a FUSE
+/// server: it was taken off, or is of another namespace. The mount that contains the root directory
+/// of the process is not in the table either if that is a directory in it. Before Linux 5.8 the
+/// kernel does not tell.
 pub(crate) fn is_taken_off(fd: impl AsFd) -> bool {
-    let id = |found: rustix::io::Result<Statx>| {
-        let found = found.ok()?;
+    let id = |found: &Statx| {
         let mask = StatxFlags::from_bits_retain(found.stx_mask);
         mask.contains(StatxFlags::MNT_ID).then_some(found.stx_mnt_id)
     };
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let Some(opened) = id(statx(&fd, c"", flags, StatxFlags::MNT_ID)) else { return false };
-    let root = id(statx(CWD, c"/", AtFlags::STATX_DONT_SYNC, StatxFlags::MNT_ID));
-    root != Some(opened)
+    let Ok(found) = statx(&fd, c"", flags, StatxFlags::MNT_ID) else { return false };
+    let root = statx(CWD, c"/", AtFlags::STATX_DONT_SYNC, StatxFlags::MNT_ID);
+    let Some(opened) = id(&found) else { return false };
+    // Only root can mount one on a block device.
+    found.stx_dev_major == 0
+        && root.is_ok_and(|root| id(&root) != Some(opened))
         && own_mounts().is_ok_and(|mounts| mounts.iter().all(|mount| mount.id != opened))
 }
 

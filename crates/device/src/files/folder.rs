@@ -29,8 +29,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, open, openat, renameat, statat,
-    unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, StatxFlags, fstat, mkdirat, open, openat,
+    renameat, statx, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -278,12 +278,13 @@ impl Folder {
         Ok(Some(bytes))
     }
 
-    /// The attributes of `name`, of the link itself if it is one; `None` if it does not exist.
+    /// The attributes of `name`, of the link itself if it is one; `None` if it does not exist. An
+    /// error if something is mounted there, whose server is not asked.
     pub fn stat(&self, name: &str) -> io::Result<Option<Stat>> {
         check_name(name);
-        match statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => Ok(None),
-            found => Ok(Some(found?)),
+        match self.open_in(name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            opened => Ok(Some(fstat(opened?)?)),
         }
     }
 
@@ -452,17 +453,19 @@ fn check_name(name: &str) {
     assert!(!name.contains('/') && name != "..", "a name, not a path: {name}");
 }
 
-fn is_link(found: &Stat) -> bool {
-    FileType::from_raw_mode(found.st_mode) == FileType::Symlink
+/// Whether the name is that of a symbolic link. If something is mounted there, it is not asked.
+fn is_link(directory: impl AsFd, name: &OsStr) -> bool {
+    let how = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+    let found = statx(directory, name, how, StatxFlags::TYPE);
+    found.is_ok_and(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Symlink)
 }
 
 fn link(error: Errno, path: &Path) -> Error {
-    link_or(error, rustix::fs::lstat(path).is_ok_and(|found| is_link(&found)))
+    link_or(error, is_link(CWD, path.as_os_str()))
 }
 
 fn link_in(error: Errno, directory: impl AsFd, name: &OsStr) -> Error {
-    let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
-    link_or(error, found.is_ok_and(|found| is_link(&found)))
+    link_or(error, is_link(directory, name))
 }
 
 fn link_or(error: Errno, is_link: bool) -> Error {

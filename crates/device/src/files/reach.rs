@@ -35,7 +35,7 @@ pub(crate) struct Reached {
 
 impl Reached {
     /// What the path leads to.
-    pub(super) fn opened(self) -> io::Result<OwnedFd> {
+    pub(crate) fn opened(self) -> io::Result<OwnedFd> {
         match (self.file, self.name) {
             (Some(file), _) => Ok(file),
             (None, None) => Ok(self.directory),
@@ -68,7 +68,7 @@ impl Trust {
     }
 
     /// Follows `path`. `check` sees each symbolic link before it is read.
-    pub(super) fn walk(
+    pub(crate) fn walk(
         self,
         path: &Path,
         mut check: impl FnMut(&Link<'_>) -> io::Result<()>,

@@ -30,7 +30,8 @@ impl Trust {
     /// be told any more.
     pub(crate) fn check_server(self, opened: impl AsFd) -> io::Result<()> {
         let Some(mount) = mount_of(&opened) else {
-            let why = "is on a file system that was unmounted meanwhile; try again";
+            let why = "is on a file system that the mount table does not show: it was unmounted \
+                       meanwhile, or is of another mount namespace (nsenter -m)";
             return match is_taken_off(opened) {
                 true => Err(Error::new(ErrorKind::PermissionDenied, why)),
                 false => Ok(()),
@@ -57,12 +58,14 @@ impl Trust {
     }
 
     /// Whether something is called `name` in the directory `path`. Only the server of the directory
-    /// is asked. A directory that is refused because of who serves it counts as if it had
-    /// everything.
+    /// is asked. What [`Folder::open`](crate::Folder::open) refuses counts as if it had everything:
+    /// a link, another file, a server of another user.
     pub fn may_hold(self, path: &Path, name: &str) -> bool {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(opened) = open(path, flags, Mode::empty()) else { return false };
-        self.check_place(&opened).is_err() || has_name(&opened, name)
+        match open(path, flags, Mode::empty()) {
+            Ok(opened) => self.check_place(&opened).is_err() || has_name(&opened, name),
+            Err(errno) => matches!(errno, Errno::NOTDIR | Errno::LOOP),
+        }
     }
 }
 
@@ -205,7 +208,8 @@ mod tests {
         let why = opened.expect_err("refused").to_string();
         assert!(why.contains(served), "{why}");
         // It is there, and is not asked. A link is not followed.
-        assert!(us.may_hold(home.path(), "link"));
+        assert!(us.may_hold(home.path(), "link") && us.may_hold(&at("link"), "x"));
+        assert!(!refusal(Folder::open(&at("file"), us)).contains("not connected"));
         assert!(us.may_hold(home.path(), "file") && !us.may_hold(home.path(), "other"));
         // Its type is no text.
         fs::create_dir(at("nameless")).expect("made");
@@ -214,7 +218,7 @@ mod tests {
         let opened = open(at("nameless"), flags, Mode::empty()).expect("there");
         assert!(refusal(us.check_server(&opened)).contains("user 65534 serves"));
         unmount(at("nameless"), UnmountFlags::DETACH).expect("taken off");
-        assert!(refusal(us.check_server(&opened)).contains("unmounted meanwhile"));
+        assert!(refusal(us.check_server(&opened)).contains("table does not show"));
         us.check_server(open("/", flags, Mode::empty()).expect("there")).expect("root's");
     }
 
@@ -239,6 +243,7 @@ mod tests {
         assert!(refusal(folder.folder("inner")).contains(other));
         assert!(refusal(folder.open_or_make_folder("inner", 0o700)).contains(other));
         assert!(refusal(folder.file("file", Access::ReadOnly)).contains(other));
+        assert!(refusal(folder.stat("file")).contains(other));
         assert!(refusal(folder.open_or_make_file("file", 0o600)).contains(other));
         folder.file("other", Access::ReadWrite).expect("not mounted there");
         // The first directory is the caller's choice: a volume of a container, for example.

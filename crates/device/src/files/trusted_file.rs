@@ -72,10 +72,9 @@ impl Trust {
 
     /// Opens what is at a path that a file of a user names, with `O_PATH`. Root uses such files,
     /// and their owner chooses the path. So a link is followed only if root or a trusted user made
-    /// it, and a file system is entered only if root or the own user serves it: the server of
-    /// another one, also if that user is trusted, may never answer.
+    /// it, and a file system is entered only if root or the own user serves it.
     pub fn find(self, path: &Path) -> io::Result<OwnedFd> {
-        let (links, servers) = (self.and_root(), Trust::own());
+        let (links, servers) = (self.and_root(), self.servers());
         let file = servers.walk(path, |link| links.check_link(link))?.opened()?;
         servers.check_server(&file).map(|()| file)
     }
@@ -83,7 +82,7 @@ impl Trust {
     /// Follows the links of `path`. The file itself need not exist.
     pub(crate) fn follow(&self, path: &Path) -> Result<Followed> {
         let mut by = None;
-        let reached = self.walk(path, |link| {
+        let reached = self.servers().walk(path, |link| {
             self.check_link(link)?;
             if ![0, self.own].contains(&link.uid) {
                 by = Some(link.uid);
@@ -144,8 +143,14 @@ impl Trust {
         Ok(())
     }
 
+    /// The users whose servers are asked: root and the own one. The server of another one, also if
+    /// that user is trusted, may never answer.
+    fn servers(self) -> Trust {
+        Trust { owner: None, ..self }
+    }
+
     fn check_server_of(&self, path: &Path, fd: impl AsFd) -> Result<()> {
-        self.check_server(fd).map_err(|error| refused(path, error.kind(), error))
+        self.servers().check_server(fd).map_err(|error| refused(path, error.kind(), error))
     }
 
     fn check_owner(&self, path: &Path, last: &Followed, stat: &Stat) -> Result<()> {

@@ -8,6 +8,8 @@
 
 use std::path::Path;
 
+use device::{MountEntry, own_mounts};
+
 /// Largest READ that the kernel is to send, in bytes.
 pub(crate) const READ_BYTES_MAX: usize = 256 << 10;
 
@@ -18,8 +20,7 @@ const REQUEST_COUNT: usize = 8;
 /// absolute path without symbolic links). Asks nothing of the mount itself, which is not served
 /// yet.
 pub(crate) fn widen(dir: &Path) {
-    let Ok(table) = std::fs::read_to_string("/proc/self/mountinfo") else { return };
-    let Some(queue) = dir.to_str().and_then(|dir| queue_of_mount(&table, dir)) else { return };
+    let Some(queue) = queue_of(&own_mounts().unwrap_or_default(), dir) else { return };
     let path = format!("/sys/class/bdi/{queue}/read_ahead_kb");
     let kib = REQUEST_COUNT * READ_BYTES_MAX / 1024;
     if let Err(error) = std::fs::write(&path, kib.to_string()) {
@@ -28,18 +29,11 @@ pub(crate) fn widen(dir: &Path) {
 }
 
 /// Name in `/sys/class/bdi` of the newest mount on `dir`: `MAJOR:MINOR`, and for a `fuseblk` mount
-/// a suffix, since the name alone is the block device's own. Paths with spaces are escaped in the
-/// table and not found.
-fn queue_of_mount(table: &str, dir: &str) -> Option<String> {
-    let queue = |line: &str| {
-        let (mount, file_system) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ').skip(2);
-        let device = fields.next()?;
-        let is_fuseblk = file_system.starts_with("fuseblk");
-        let suffix = if is_fuseblk { "-fuseblk" } else { "" };
-        (fields.nth(1)? == dir).then(|| format!("{device}{suffix}"))
-    };
-    table.lines().rev().find_map(queue)
+/// a suffix, since the name alone is the block device's own.
+fn queue_of(mounts: &[MountEntry], dir: &Path) -> Option<String> {
+    let mount = mounts.iter().rev().find(|mount| mount.dir == dir)?;
+    let suffix = if mount.kind.starts_with("fuseblk") { "-fuseblk" } else { "" };
+    Some(format!("{}:{}{suffix}", mount.device.0, mount.device.1))
 }
 
 #[cfg(test)]
@@ -48,13 +42,14 @@ mod tests {
 
     #[test]
     fn the_newest_mount_on_a_directory_counts() {
-        let table = "22 1 8:1 / / rw - ext4 /dev/a rw\n\
-                     30 22 0:40 / /mnt rw - fuse.x x rw\n\
-                     31 30 7:3 / /mnt rw,relatime shared:1 - fuseblk.x /dev/loop3 rw\n";
-        assert_eq!(queue_of_mount(table, "/mnt").as_deref(), Some("7:3-fuseblk"));
-        assert_eq!(queue_of_mount(&table[..72], "/mnt").as_deref(), Some("0:40"));
-        assert_eq!(queue_of_mount(table, "/").as_deref(), Some("8:1"));
-        assert_eq!(queue_of_mount(table, "/other"), None);
-        assert_eq!(queue_of_mount("garbage", "/"), None);
+        let table = b"22 1 8:1 / / rw - ext4 /dev/a rw\n\
+                      30 22 0:40 / /mnt rw - fuse.x x rw\n\
+                      31 30 7:3 / /mnt rw,relatime shared:1 - fuseblk.x /dev/loop3 rw\n";
+        let mounts = device::parse_mounts(table);
+        let of = |mounts: &[MountEntry], dir: &str| queue_of(mounts, Path::new(dir));
+        assert_eq!(of(&mounts, "/mnt").as_deref(), Some("7:3-fuseblk"));
+        assert_eq!(of(&mounts[..2], "/mnt").as_deref(), Some("0:40"));
+        assert_eq!(of(&mounts, "/").as_deref(), Some("8:1"));
+        assert_eq!(of(&mounts, "/other"), None);
     }
 }

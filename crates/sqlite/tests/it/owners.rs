@@ -296,3 +296,24 @@ fn files_that_root_makes_meanwhile_are_the_owners() {
         }
     }
 }
+
+/// The log was moved, and a link leads to it now, which is not followed. It is not taken for a log
+/// that was removed.
+#[test]
+fn regression_a_log_behind_a_link_is_refused_and_not_given_up() {
+    load();
+    let place = Place::new(false);
+    let connection = place.wal("a.db");
+    connection.execute_batch("INSERT INTO t(v) VALUES ('logged')").expect("logged");
+    drop(connection);
+    let (log, moved) = (place.path(".onejournal"), place.path("moved"));
+    std::fs::rename(&log, &moved).expect("moved");
+    std::os::unix::fs::symlink(&moved, &log).expect("linked");
+    let write = |connection: rusqlite::Connection| {
+        connection.execute_batch("INSERT INTO t(v) VALUES ('lost')")
+    };
+    place.try_open("a.db", "").and_then(write).expect_err("a link");
+    std::fs::remove_file(&log).expect("removed");
+    std::fs::rename(&moved, &log).expect("moved back");
+    assert_eq!(count(&place.open("a.db")), 1);
+}
