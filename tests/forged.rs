@@ -535,6 +535,9 @@ fn regression_a_source_that_the_owner_of_an_image_names_keeps_no_command_waiting
     for arguments in [&["fsck", text(&image)][..], &["mkfs", "--force", text(&image)]] {
         ends(arguments).ended(0);
     }
+    // Also while it sees a view of the volume, which is a mount of the command.
+    system("debugfs", ["-w", "-R", "clri lost+found", text(&image)]).good();
+    ends(&["fsck", "-y", text(&image)]).ended(1);
     for mounted in [&claimed, &silent, &inner, &cover] {
         assert!(device::own_mounts().unwrap().iter().any(|entry| entry.dir == mounted.dir));
     }
