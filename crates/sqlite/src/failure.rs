@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use log::LogError;
+use rustix::io::Errno;
 
 use crate::ffi::*;
 
@@ -83,6 +84,15 @@ impl Failure {
         }
     }
 
+    /// Whether the reason is of this moment, such as too many open files.
+    pub fn is_of_system(&self) -> bool {
+        match self {
+            Failure::Log(LogError::System { source, .. }) => is_of_system(source),
+            Failure::Log(LogError::Io(e)) => is_of_system(&e.source),
+            _ => false,
+        }
+    }
+
     /// Whether a file that this user may not use is the reason.
     pub fn is_denied(&self) -> bool {
         let is_it = |e: &std::io::Error| e.kind() == std::io::ErrorKind::PermissionDenied;
@@ -112,4 +122,12 @@ impl Failure {
 /// Runs `f`. A panic, which is a bug, becomes `otherwise` and does not reach SQLite.
 pub fn guard<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
+}
+
+/// Whether the error is of this moment, such as too many open files, and says nothing of a path.
+pub fn is_of_system(error: &std::io::Error) -> bool {
+    let errno = error.raw_os_error();
+    [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO]
+        .map(Errno::raw_os_error)
+        .contains(&errno.unwrap_or_default())
 }

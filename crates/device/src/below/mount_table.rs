@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -110,20 +110,27 @@ pub fn mount_of(fd: impl AsFd) -> Option<MountEntry> {
 /// Whether an open file is on a mount that the table does not show, and which may be that of a FUSE
 /// server: it was taken off, or is of another namespace. The mount that contains the root directory
 /// of the process is not in the table either if that is a directory in it. Before Linux 5.8 the
-/// kernel does not tell.
-pub(crate) fn is_taken_off(fd: impl AsFd) -> bool {
+/// kernel does not tell. An error if the table cannot be read, except where there is none.
+pub(crate) fn is_taken_off(fd: impl AsFd) -> io::Result<bool> {
     let id = |found: &Statx| {
         let mask = StatxFlags::from_bits_retain(found.stx_mask);
         mask.contains(StatxFlags::MNT_ID).then_some(found.stx_mnt_id)
     };
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let Ok(found) = statx(&fd, c"", flags, StatxFlags::MNT_ID) else { return false };
+    let Ok(found) = statx(&fd, c"", flags, StatxFlags::MNT_ID) else { return Ok(false) };
     let root = statx(CWD, c"/", AtFlags::STATX_DONT_SYNC, StatxFlags::MNT_ID);
-    let Some(opened) = id(&found) else { return false };
+    let Some(opened) = id(&found) else { return Ok(false) };
     // Only root can mount one on a block device.
-    found.stx_dev_major == 0
-        && root.is_ok_and(|root| id(&root) != Some(opened))
-        && own_mounts().is_ok_and(|mounts| mounts.iter().all(|mount| mount.id != opened))
+    if found.stx_dev_major != 0 || !root.is_ok_and(|root| id(&root) != Some(opened)) {
+        return Ok(false);
+    }
+    match own_mounts() {
+        Ok(mounts) => Ok(mounts.iter().all(|mount| mount.id != opened)),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+            Ok(false)
+        }
+        Err(e) => Err(e),
+    }
 }
 
 /// The entries of a table. Lines that cannot be parsed are left out. A path need not be UTF-8.

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, fstatfs, open, openat,
+    AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, fstatfs, open, openat,
     openat2, statx,
 };
 use rustix::io::Errno;
@@ -32,7 +32,7 @@ impl Trust {
         let Some(mount) = mount_of(&opened) else {
             let why = "is on a file system that the mount table does not show: it was unmounted \
                        meanwhile, or is of another mount namespace (nsenter -m)";
-            return match is_taken_off(opened) {
+            return match is_taken_off(opened)? {
                 true => Err(Error::new(ErrorKind::PermissionDenied, why)),
                 false => Ok(()),
             };
@@ -64,7 +64,7 @@ impl Trust {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match open(path, flags, Mode::empty()) {
             Ok(opened) => self.check_place(&opened).is_err() || has_name(&opened, name),
-            Err(errno) => matches!(errno, Errno::NOTDIR | Errno::LOOP),
+            Err(errno) => !is_absent(errno),
         }
     }
 }
@@ -73,15 +73,24 @@ impl Trust {
 /// something is mounted, whose server is not asked.
 pub fn has_name(directory: impl AsFd, name: &str) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    matches!(open_on_same_mount(directory, name, flags), Ok(_) | Err(Errno::XDEV))
+    open_on_same_mount(directory, name, flags).map_or_else(|errno| !is_absent(errno), |_| true)
+}
+
+/// Whether an error says that nothing is there, for this user. Others, such as too many open files,
+/// say nothing.
+fn is_absent(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::ACCESS)
 }
 
 /// Whether a file system is mounted on an open directory. Before Linux 5.8 the kernel does not say
 /// so.
 fn is_mounted_on(opened: impl AsFd) -> bool {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    statx(opened, c"", flags, StatxFlags::empty())
-        .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+    statx(opened, c"", flags, StatxFlags::empty()).is_ok_and(|found| is_root_of_mount(&found))
+}
+
+fn is_root_of_mount(found: &Statx) -> bool {
+    found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
 }
 
 /// User and group of the process that serves the file system of an open file, if that is a user
@@ -98,7 +107,7 @@ pub fn server_of(opened: impl AsFd) -> Option<(u32, u32)> {
 
 /// Opens `name` in a directory. `EXDEV` if something is mounted there, which a user may have done
 /// who owns what is below the mount. Before Linux 5.6, and where a filter of system calls forbids
-/// `openat2`, what is mounted there is opened.
+/// `openat2`, it is looked at first.
 pub(super) fn open_on_same_mount(
     directory: impl AsFd,
     name: &str,
@@ -106,7 +115,13 @@ pub(super) fn open_on_same_mount(
 ) -> rustix::io::Result<OwnedFd> {
     let within = ResolveFlags::NO_XDEV;
     match openat2(&directory, name, how, Mode::empty(), within) {
-        Err(Errno::NOSYS | Errno::PERM) => openat(&directory, name, how, Mode::empty()),
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+            match statx(&directory, name, flags, StatxFlags::empty()) {
+                Ok(found) if is_root_of_mount(&found) => Err(Errno::XDEV),
+                _ => openat(&directory, name, how, Mode::empty()),
+            }
+        }
         opened => opened,
     }
 }
@@ -121,6 +136,8 @@ mod tests {
 
     use onejournal_testing::{again_words, can_mount_fuse, has_namespaces};
     use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
+
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     use super::*;
     use crate::access::Access;
@@ -192,7 +209,8 @@ mod tests {
             assert!(refusal(Folder::found(&at(name), both)).contains("not connected"), "{name}");
         }
         assert!(us.may_hold(&at("theirs"), "x") && both.may_hold(&at("theirs"), "x"));
-        assert!(!us.may_hold(&at("ours"), "x") && !us.may_hold(&at("none"), "x"));
+        // A server that has ended does not say that nothing is there.
+        assert!(us.may_hold(&at("ours"), "x") && !us.may_hold(&at("none"), "x"));
         // On the way to a file.
         symlink("theirs/file", at("link")).expect("made");
         for name in ["theirs/file", "theirs/..", "link"] {
@@ -220,6 +238,20 @@ mod tests {
         unmount(at("nameless"), UnmountFlags::DETACH).expect("taken off");
         assert!(refusal(us.check_server(&opened)).contains("table does not show"));
         us.check_server(open("/", flags, Mode::empty()).expect("there")).expect("root's");
+    }
+
+    #[test]
+    fn regression_too_many_open_files_do_not_mean_that_nothing_is_there() {
+        onejournal_testing::own_process!();
+        let home = tempfile::tempdir().expect("directory");
+        let may_hold = || Trust::own().may_hold(home.path(), "x");
+        assert!(!may_hold());
+        let limit = getrlimit(Resource::Nofile);
+        let none = Rlimit { current: Some(0), ..limit };
+        setrlimit(Resource::Nofile, none).expect("lowered");
+        let found = may_hold();
+        setrlimit(Resource::Nofile, limit).expect("raised");
+        assert!(found);
     }
 
     #[test]

@@ -237,7 +237,12 @@ impl ServiceDirectory {
         };
         is_there(&self.root)
             && is_there(self.memory.folder())
-            && matches!(self.memory.folder().stat(CONTROL), Ok(Some(_)))
+            && match self.memory.folder().stat(CONTROL) {
+                Ok(found) => found.is_some(),
+                // Something is mounted there. Other errors, such as too many open files, say
+                // nothing.
+                Err(e) => e.kind() != ErrorKind::PermissionDenied,
+            }
     }
 
     /// Removes the shared memory if no other process has joined and `is_done` says that nothing is

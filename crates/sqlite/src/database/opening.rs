@@ -289,7 +289,7 @@ impl Database {
     fn of_unknown_file(&self, attribute: &Attribute) -> Result<Found, Failure> {
         let plain = || Ok(Found::Plain(NO_IDENTITY.into()));
         let Attribute::Binding(binding) = attribute else { return plain() };
-        if self.place_of(binding) != Place::There {
+        if self.place_of(binding)? != Place::There {
             return plain();
         }
         let settings = self.log_of(binding);
@@ -362,7 +362,14 @@ impl Database {
             copied: &copied,
             is_owners,
             has_stream: &has_stream,
-            place: &|binding| self.place_of(binding),
+            place: match attribute {
+                Attribute::Binding(it)
+                    if it.file == file && log.is_none_or(|log| log.uuid() != it.log) =>
+                {
+                    self.place_of(it)?
+                }
+                _ => Place::Nowhere,
+            },
         }))
     }
 
@@ -379,21 +386,23 @@ impl Database {
     }
 
     /// Where the log of a binding is.
-    fn place_of(&self, binding: &Binding) -> Place {
+    fn place_of(&self, binding: &Binding) -> Result<Place, Failure> {
         let there = self.log_of(binding);
         if there.is_socket() {
-            return if there.is_there() { Place::There } else { Place::Nowhere };
+            let is_there = there.is_there().map_err(|e| Failure::CannotOpen(e.to_string()))?;
+            return Ok(if is_there { Place::There } else { Place::Nowhere });
         }
         match there.uuid() {
-            Ok(uuid) if uuid == binding.log => return Place::There,
-            Err(e) if e.is_denied() => return Place::Closed,
+            Ok(uuid) if uuid == binding.log => return Ok(Place::There),
+            Err(e) if e.is_denied() => return Ok(Place::Closed),
+            Err(e) if e.is_of_system() => return Err(e),
             Ok(_) | Err(_) => {}
         }
         let is_beside = binding.directory == Settings::beside(&self.path);
-        match is_beside && !there.exists() {
+        Ok(match is_beside && !there.exists() {
             true => Place::RemovedBeside,
             false => Place::Nowhere,
-        }
+        })
     }
 
     pub(crate) fn stamp(&self) -> Result<Stamp, Failure> {

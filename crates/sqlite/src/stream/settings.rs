@@ -7,7 +7,7 @@ use device::{Durability, Folder, Trust, cached_stat};
 use log::Options;
 use rustix::fs::FileType;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, is_of_system};
 
 /// Name of the log's directory beside the database.
 const DIRECTORY: &str = ".onejournal";
@@ -117,9 +117,13 @@ impl Settings {
         Settings { directory, is_socket, is_found, is_named, nvram, durability, ..self.clone() }
     }
 
-    /// Whether something is where an attribute says that the log is.
-    pub fn is_there(&self) -> bool {
-        self.trust().find(&self.directory).is_ok()
+    /// Whether something that may be used is where an attribute says that the log is.
+    pub fn is_there(&self) -> std::io::Result<bool> {
+        match self.trust().find(&self.directory) {
+            Ok(_) => Ok(true),
+            Err(e) if is_of_system(&e) => Err(e),
+            Err(_) => Ok(false),
+        }
     }
 
     /// The UUID of a log that an attribute names, if its directory is there and this user can look.

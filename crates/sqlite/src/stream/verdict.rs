@@ -44,8 +44,8 @@ pub struct Facts<'a> {
     pub is_owners: bool,
     /// Whether the log has a stream of this name.
     pub has_stream: &'a dyn Fn(&str) -> bool,
-    /// Where the log of a binding is.
-    pub place: &'a dyn Fn(&Binding) -> Place,
+    /// Where the log is that the attribute names, if that is another one than this.
+    pub place: Place,
 }
 
 /// Where the log is that a database's attribute names.
@@ -101,7 +101,7 @@ fn own(facts: &Facts<'_>, binding: &Binding) -> Verdict {
         return Verdict::Same(binding.stream.clone());
     }
     let has_stream = (facts.has_stream)(&binding.stream);
-    match (facts.place)(binding) {
+    match facts.place {
         Place::There => Verdict::Elsewhere(binding.clone()),
         _ if has_stream && facts.copied_from.contains(&binding.log) => {
             Verdict::CopiedWithLog(binding.stream.clone())
@@ -174,7 +174,7 @@ mod tests {
             copied: &owned(copied),
             is_owners,
             has_stream: &|name| name == "there",
-            place: &|_| place,
+            place,
         })
     }
 
