@@ -18,6 +18,11 @@ pub enum ValueKind {
     Repeated,
 }
 
+/// The kinds of values whose bytes are shown beside each other, each with its name in the results.
+/// Goals are about the first.
+pub const RANDOM_AND_TEXT: [(ValueKind, &str); 2] =
+    [(ValueKind::Random, "random"), (ValueKind::Text, "text")];
+
 /// What the values of a client are
 #[derive(Args, Debug, Clone, Copy)]
 pub struct ValuesArgs {
@@ -32,7 +37,12 @@ pub struct ValuesArgs {
 impl ValuesArgs {
     /// A client's values of random characters.
     pub fn random(seed: u64) -> ValuesArgs {
-        ValuesArgs { values: ValueKind::Random, seed }
+        ValuesArgs::of(ValueKind::Random, seed)
+    }
+
+    /// A client's values of some kind.
+    pub fn of(values: ValueKind, seed: u64) -> ValuesArgs {
+        ValuesArgs { values, seed }
     }
 
     /// A new generator.

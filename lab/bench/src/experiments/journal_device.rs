@@ -181,8 +181,8 @@ impl Bench<'_> {
                 check_perf: false,
                 environment: running.client.variables(),
             })?;
-            syncs.push((running.name.clone(), found.wal_fsync.mean_ns as f64 / 1e6));
-            Ok((found.puts_per_second, found.puts))
+            syncs.push((running.name.clone(), found.puts.wal_fsync.mean_ns as f64 / 1e6));
+            Ok((found.puts.per_second, found.puts.count))
         })?;
         for (name, sync_ms) in syncs {
             samples.add(&self.etcd_key(SYNC), &name, SYNC, sync_ms);

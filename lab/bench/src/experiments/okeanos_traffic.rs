@@ -20,8 +20,8 @@ pub const EXPERIMENT: Experiment = Experiment {
             or at random places of a file of 256 KiB (the paper: on ext3). Bytes that the \
             journal's device gets, for each request; the journal is on a device of its own. The \
             systems run side by side, because bytes are counted and not times. The records are \
-            random bytes, as in the other experiments of Okeanos: with words, which compress, \
-            only OneJournal's own modes would write less.",
+            random bytes, as in the other experiments of Okeanos; *text*: English words with the \
+            frequencies of prose, which compress.",
     paper_claim: "Up to requests of 4 KB, data journaling writes almost the same to the journal, \
             whatever the size. The traffic of ordered and writeback grows almost linearly with the \
             size. The figure shows ext3's modes.",
@@ -38,8 +38,16 @@ const SIZE_MIB: u32 = 384;
 const STREAMS: PaperSize = PaperSize::of("streams", 100, 100, 100);
 const SECONDS: PaperSize = PaperSize::of("seconds of a case and round", 300, 1, 1);
 const FILE_BYTES: u32 = 256 << 10;
-const APPEND: &str = "append";
-const RANDOM: &str = "random";
+const APPEND: Load = Load { place: "append", is_text: false };
+const RANDOM: Load = Load { place: "random", is_text: false };
+const APPEND_TEXT: Load = Load { place: "append", is_text: true };
+
+/// Where records go, and whether they are words.
+#[derive(Clone, Copy, PartialEq)]
+struct Load {
+    place: &'static str,
+    is_text: bool,
+}
 
 #[derive(Deserialize)]
 struct Written {
@@ -56,7 +64,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
                 format!("Journal traffic on {device}"),
                 TRAFFIC.name,
                 "bytes a request",
-                [APPEND, RANDOM].map(|place| panel(&device, place)).to_vec(),
+                [APPEND, RANDOM, APPEND_TEXT].map(|load| panel(&device, load)).to_vec(),
             )
             .log_x()
             .log_y(),
@@ -65,8 +73,9 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     Ok(())
 }
 
-fn panel(device: &Device, place: &str) -> String {
-    format!("{device}: {place}")
+fn panel(device: &Device, load: Load) -> String {
+    let text = if load.is_text { ", text" } else { "" };
+    format!("{device}: {}{text}", load.place)
 }
 
 fn on_device(
@@ -81,10 +90,10 @@ fn on_device(
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
         scale.say_round(round, device);
-        for place in [APPEND, RANDOM] {
+        for load in [APPEND, RANDOM, APPEND_TEXT] {
             for size in sizes {
-                let key = Key::at(panel(device, place), f64::from(*size));
-                side_by_side(lab, &running, place, *size, (samples, &key))?;
+                let key = Key::at(panel(device, load), f64::from(*size));
+                side_by_side(lab, &running, load, *size, (samples, &key))?;
             }
         }
         watch.end_round(&running, section)?;
@@ -96,7 +105,7 @@ fn on_device(
 fn side_by_side(
     lab: &Lab,
     running: &[Running],
-    place: &str,
+    load: Load,
     size: u32,
     (samples, key): (&mut Samples, &Key),
 ) -> Result<()> {
@@ -105,7 +114,7 @@ fn side_by_side(
         let dir = okeanos::fresh_dir(system, "traffic")?;
         system.speed_up()?;
         // Appends find a block that is there, as those of a log do.
-        let bytes = if place == RANDOM { FILE_BYTES } else { 10 };
+        let bytes = if load == RANDOM { FILE_BYTES } else { 10 };
         let client = lab.client("streams").arg("prepare").arg(&dir);
         let client = client.args(["--count", &STREAMS.full.to_string()]);
         system.client.apply(client.args(["--file-bytes", &bytes.to_string()])).run()?;
@@ -116,7 +125,8 @@ fn side_by_side(
     let before = running.iter().map(Running::counts).collect::<Result<Vec<_>>>()?;
     let mut clients = Vec::new();
     for (system, dir) in running.iter().zip(&dirs) {
-        let client = lab.client("streams").arg("write").arg(dir).args(["--place", place]);
+        let client = lab.client("streams").arg("write").arg(dir).args(["--place", load.place]);
+        let client = if load.is_text { client.arg("--text") } else { client };
         let client = client.args(["--count", &STREAMS.full.to_string()]);
         let client = client.args(["--record-bytes", &size.to_string()]);
         let client = client.args(["--seconds", &SECONDS.full.to_string()]);
@@ -151,9 +161,9 @@ fn side_by_side(
 
 fn judge(section: &mut Section, samples: &Samples, device: &Device, sizes: &[u32]) -> Result<()> {
     let of_paper = okeanos::of_paper();
-    for place in [APPEND, RANDOM] {
+    for load in [APPEND, RANDOM] {
         for size in [sizes[0], sizes[sizes.len() - 1]] {
-            let key = Key::at(panel(device, place), f64::from(size));
+            let key = Key::at(panel(device, load), f64::from(size));
             for system in [okeanos::ours()].iter().chain(&of_paper) {
                 let wanted = (*system == okeanos::ours() && size == sizes[0]).then_some(0.1);
                 section.verdicts.push(of_data_journaling(samples, &key, system, wanted)?);

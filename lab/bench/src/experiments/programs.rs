@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::error::Result;
 use crate::measure::{self, Key, Metric, Samples};
 use crate::programs;
-use crate::results::{Better, Outcome, Section, Verdict};
+use crate::results::{ALL_HOME_KIB, Better, Outcome, Section, Verdict};
 use crate::systems::{Asked, Running};
 
 /// Whether all of these programs are installed, each with its package. If not, the report says so.
@@ -76,6 +76,47 @@ pub fn round(
         samples.add(key, &running.name, metric, value);
         samples.count_asked(key, &running.name, metric, operations as usize, &asked);
         samples.count_named(key, &running.name, metric, 0, &counts);
+        Ok(())
+    })
+}
+
+/// A program of one turn on one file system.
+pub trait Turn {
+    /// Does what is measured: the measured value, and the number of operations by which the counts
+    /// are divided.
+    fn work(&mut self) -> Result<(f64, u64)>;
+
+    /// Ends it, so that it has no open file. What is returned removes its data.
+    fn close(self) -> Result<Removal>;
+}
+
+/// Removes the data of a program that has ended.
+pub type Removal = Box<dyn FnOnce() -> Result<()>>;
+
+/// Like [`round`], with programs that `start` without latency. One more count,
+/// [`ALL_HOME_KIB`], goes on until the program has ended and the file system is unmounted.
+pub fn round_until_home<T: Turn>(
+    rng: &mut Rng,
+    running: &[Running],
+    into: (&mut Samples, &Key, Metric),
+    mut start: impl FnMut(&Running) -> Result<T>,
+) -> Result<()> {
+    let (samples, key, metric) = into;
+    let mut order: Vec<&Running> = running.iter().collect();
+    measure::in_turns(rng, &mut order, |_, running| {
+        running.speed_up()?;
+        let mut turn = start(running)?;
+        running.sync()?;
+        running.slow_down()?;
+        let before = running.counts()?;
+        let ((value, operations), asked, counts) = during(running, || turn.work())?;
+        let remove = turn.close()?;
+        let home_kib = running.all_home(before)?.write_bytes as f64 / 1024.0;
+        remove()?;
+        samples.add(key, &running.name, metric, value);
+        samples.count_asked(key, &running.name, metric, operations as usize, &asked);
+        samples.count_named(key, &running.name, metric, 0, &counts);
+        samples.count_named(key, &running.name, metric, 0, &[(ALL_HOME_KIB, home_kib)]);
         Ok(())
     })
 }

@@ -52,14 +52,20 @@ pub struct EtcdArgs {
 /// What was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EtcdResult {
-    pub puts: u64,
-    pub puts_per_second: f64,
-    pub put: Latency,
-    /// Syncs of the write-ahead log during the puts, as etcd counts them.
-    pub wal_fsync: WalFsync,
+    pub puts: Puts,
     pub check_perf: Option<CheckPerf>,
     /// etcd's recommended disk benchmark; its verdict is about `sync.p99_ns`.
     pub disk: FioResult,
+}
+
+/// The puts of all clients.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Puts {
+    pub count: u64,
+    pub per_second: f64,
+    pub latency: Latency,
+    /// Syncs of the write-ahead log during the puts, as etcd counts them.
+    pub wal_fsync: WalFsync,
 }
 
 /// From `etcd_disk_wal_fsync_duration_seconds`.
@@ -86,19 +92,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub fn run(args: &EtcdArgs) -> Result<EtcdResult> {
     let disk = disk_benchmark(&args.dir, args.disk_kib, &args.environment)?;
     let member = Member::start(&args.dir, &args.environment)?;
-    let before = member.wal_histogram()?;
-    let (put, seconds) = put_all(member.client, args)?;
-    let wal_fsync = member.wal_histogram()?.since(&before)?;
+    let puts = member.put(args)?;
     let check_perf = if args.check_perf { Some(member.check_perf()?) } else { None };
-    member.stop()?;
-    Ok(EtcdResult {
-        puts: put.count,
-        puts_per_second: put.count as f64 / seconds,
-        put,
-        wal_fsync,
-        check_perf,
-        disk,
-    })
+    member.stop()?.remove()?;
+    Ok(EtcdResult { puts, check_perf, disk })
 }
 
 /// fio as etcd's documentation has it.
@@ -175,10 +172,29 @@ impl Member {
         parse_check_perf(&output)
     }
 
-    /// Stops it and removes its data.
-    pub fn stop(self) -> Result<()> {
+    /// Puts of all clients for a time.
+    pub fn put(&self, args: &EtcdArgs) -> Result<Puts> {
+        let before = self.wal_histogram()?;
+        let (latency, seconds) = put_all(self.client, args)?;
+        let wal_fsync = self.wal_histogram()?.since(&before)?;
+        let per_second = latency.count as f64 / seconds;
+        Ok(Puts { count: latency.count, per_second, latency, wal_fsync })
+    }
+
+    /// Stops it.
+    pub fn stop(self) -> Result<Data> {
         self.server.end_by(Signal::TERM)?;
-        fs::remove_dir_all(&self.data).map_err(Error::at(&self.data))
+        Ok(Data(self.data))
+    }
+}
+
+/// What a member leaves.
+pub struct Data(PathBuf);
+
+impl Data {
+    /// Removes it.
+    pub fn remove(self) -> Result<()> {
+        fs::remove_dir_all(&self.0).map_err(Error::at(&self.0))
     }
 }
 

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::latency::Latency;
-use super::postgres::{Cluster, ClusterSettings, program_dir};
+use super::postgres::{Cluster, ClusterSettings, Stopped, program_dir};
 use super::{Variable, pace, unparsable};
 use crate::error::{Error, Result};
 use crate::lab::interrupt;
+use crate::values::{ValueKind, Values};
 
 /// How often a changed setting is looked for before that is an error.
 const LOOK_COUNT_MAX: u32 = 100;
@@ -89,6 +90,8 @@ pub struct Setup<'a> {
     /// rest holds the new versions of its rows.
     pub fill_percent: u32,
     pub script: Script,
+    /// What the fillers of its rows are.
+    pub fillers: ValueKind,
     pub cluster: ClusterSettings<'a>,
 }
 
@@ -134,7 +137,8 @@ impl Session {
         let cluster = Cluster::create(dir, setup.cluster)?;
         let session = Session { cluster, script: setup.script };
         session.make(&["-I", "dt"], setup.fill_percent)?;
-        session.cluster.execute(&rows(setup.scale).each_ref().map(String::as_str))?;
+        let rows = rows(setup.scale, setup.fillers);
+        session.cluster.execute(&rows.each_ref().map(String::as_str))?;
         session.make(&["-I", "vp"], 0)?;
         Ok(session)
     }
@@ -178,6 +182,15 @@ impl Session {
 
     /// Runs the transactions for some time.
     pub fn round(&self, clients: u32, seconds: u64) -> Result<PgbenchResult> {
+        self.run(clients, ["-T", &seconds.to_string()], Duration::from_secs(seconds) + GRACE)
+    }
+
+    /// Runs so many transactions of each client.
+    pub fn transactions(&self, clients: u32, of_each: u64) -> Result<PgbenchResult> {
+        self.run(clients, ["-t", &of_each.to_string()], GRACE)
+    }
+
+    fn run(&self, clients: u32, length: [&str; 2], limit: Duration) -> Result<PgbenchResult> {
         let logs = TempDir::new().map_err(Error::io("a temporary folder"))?;
         let before = self.wal()?;
         let output = self
@@ -185,10 +198,11 @@ impl Session {
             .client("pgbench")
             .args(["-n", "-M", "prepared", "-c", &clients.to_string(), "-j", "1"])
             .args(["-b", self.script.name()])
-            .args(["-T", &seconds.to_string(), "-l", "--log-prefix"])
+            .args(length)
+            .args(["-l", "--log-prefix"])
             .arg(logs.path().join("log"))
             .arg("postgres")
-            .time_limit(Duration::from_secs(seconds) + GRACE)
+            .time_limit(limit)
             .run()?;
         let after = self.wal()?;
         let samples = read_logs(logs.path())?;
@@ -220,28 +234,56 @@ impl Session {
 
     /// Checks that no transaction was done by halves, stops the server, and removes the cluster.
     pub fn finish(self) -> Result<()> {
+        self.check()?;
+        self.stop()?.remove()
+    }
+
+    /// Checks that no transaction was done by halves. This reads all tables, and marks in their
+    /// pages which transactions have committed.
+    pub fn check(&self) -> Result<()> {
         let sums = self.cluster.numbers(self.script.sums())?;
         if sums.iter().any(|sum| *sum != sums[0]) {
             return Err(Error::other(format!("pgbench's balances differ: {sums:?}")));
         }
+        Ok(())
+    }
+
+    /// Stops the server.
+    pub fn stop(self) -> Result<Stopped> {
         self.cluster.stop()
+    }
+
+    /// Stops the server and starts it again, with something between.
+    pub fn restarted(
+        self,
+        settings: ClusterSettings<'_>,
+        between: impl FnOnce() -> Result<()>,
+    ) -> Result<Session> {
+        let script = self.script;
+        let stopped = self.stop()?;
+        between()?;
+        Ok(Session { cluster: stopped.start(settings)?, script })
     }
 }
 
 /// pgbench's rows. Its own fillers are blanks, which compress to nothing; these are 84 characters
-/// of base64 that do not compress.
-fn rows(scale: u32) -> [String; 3] {
-    let filler = |key: &str| {
-        format!(
-            "left(translate(encode(sha512(convert_to({key}::text, 'UTF8')), 'base64'), \
-             E'\\n', ''), 84)"
-        )
+/// of base64 that do not compress, or some text of so many characters.
+fn rows(scale: u32, fillers: ValueKind) -> [String; 3] {
+    const TEXTS: usize = 1024;
+    let filler = match fillers {
+        ValueKind::Random => "left(translate(encode(sha512(convert_to(i::text, 'UTF8')), \
+             'base64'), E'\\n', ''), 84)"
+            .to_owned(),
+        ValueKind::Text | ValueKind::Repeated => {
+            let mut values = Values::new(fillers, 1);
+            let texts: Vec<String> = (0..TEXTS).map(|_| values.next(84)).collect();
+            format!("(string_to_array('{}', '|'))[i % {TEXTS} + 1]", texts.join("|"))
+        }
     };
     let insert = |table: &str, columns: &str, values: &str, per_branch: u32| {
         format!(
-            "insert into pgbench_{table}({columns}, filler) select {values}, {} \
+            "insert into pgbench_{table}({columns}, filler) select {values}, {filler} \
              from generate_series(1, {}) as i",
-            filler("i"),
             u64::from(scale) * u64::from(per_branch)
         )
     };
@@ -259,8 +301,10 @@ fn parse(output: &str) -> Result<(u64, f64)> {
         let word = value.and_then(|value| value.split_whitespace().next());
         word.ok_or_else(|| unparsable("pgbench", name, output))
     };
-    let transactions = field("number of transactions actually processed: ")?;
+    // With a fixed number, it stands behind a slash.
+    let transactions = field("number of transactions actually processed: ")?.split('/').next();
     let transactions = transactions
+        .unwrap_or_default()
         .parse()
         .map_err(|_| unparsable("pgbench", "number of transactions", output))?;
     let rate = field("tps = ")?.parse().map_err(|_| unparsable("pgbench", "tps", output))?;
@@ -306,6 +350,8 @@ tps = 617.5 (without initial connection time)
     #[test]
     fn numbers_of_a_report() {
         assert_eq!(parse(OUTPUT).unwrap(), (1234, 617.5));
+        let fixed = OUTPUT.replace("1234", "1234/1234");
+        assert_eq!(parse(&fixed).unwrap(), (1234, 617.5));
         let failed = OUTPUT.replace("transactions: 0", "transactions: 2");
         assert!(parse(&failed).is_err());
         assert!(parse("").is_err());

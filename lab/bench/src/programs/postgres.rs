@@ -59,14 +59,20 @@ impl Cluster {
     pub fn create(dir: &Path, settings: ClusterSettings<'_>) -> Result<Cluster> {
         let programs = program_dir()?;
         let data = dir.join("postgres");
-        let socket = TempDir::new().map_err(Error::io("a temporary folder"))?;
         fs::create_dir(&data).map_err(Error::at(&data))?;
-        for path in [&data, socket.path()] {
-            server::give_to(USER, path)?;
-        }
+        server::give_to(USER, &data)?;
         let options = ["-k", "-A", "trust", "-U", USER, "-E", "UTF8", "--no-locale", "-D"];
         let initdb = as_server(&programs.join("initdb")).args(settings.initdb);
         initdb.args(options).arg(&data).run()?;
+        Stopped { programs, data }.start(settings)
+    }
+
+    fn serve(
+        Stopped { programs, data }: Stopped,
+        settings: ClusterSettings<'_>,
+    ) -> Result<Cluster> {
+        let socket = TempDir::new().map_err(Error::io("a temporary folder"))?;
+        server::give_to(USER, socket.path())?;
         let server = Variable::add(settings.environment, as_server(&programs.join("postgres")))
             .arg("-D")
             .arg(&data)
@@ -114,11 +120,29 @@ impl Cluster {
         numbers.map_err(|_| unparsable("psql", "numbers", &output))
     }
 
-    /// Stops the server (a *fast* shutdown), checks that it shut down in order and that all pages
-    /// are valid, and removes the cluster.
-    pub fn stop(self) -> Result<()> {
-        let Cluster { programs, data, socket: _socket, server } = self;
-        server.end_by(Signal::INT)?;
+    /// Stops the server (a *fast* shutdown).
+    pub fn stop(self) -> Result<Stopped> {
+        self.server.end_by(Signal::INT)?;
+        Ok(Stopped { programs: self.programs, data: self.data })
+    }
+}
+
+/// A cluster whose server has stopped.
+pub struct Stopped {
+    programs: PathBuf,
+    data: PathBuf,
+}
+
+impl Stopped {
+    /// Starts the server.
+    pub fn start(self, settings: ClusterSettings<'_>) -> Result<Cluster> {
+        Cluster::serve(self, settings)
+    }
+
+    /// Checks that the server shut down in order and that all pages are valid, and removes the
+    /// cluster.
+    pub fn remove(self) -> Result<()> {
+        let Stopped { programs, data } = self;
         let state = as_server(&programs.join("pg_controldata")).arg("-D").arg(&data).run()?;
         let is_down = |line: &str| {
             line.starts_with("Database cluster state:") && line.ends_with(" shut down")

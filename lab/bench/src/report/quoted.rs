@@ -20,7 +20,7 @@ use super::markdown;
 use super::number::{shown, whole};
 use super::place::Place;
 use crate::error::{Error, Result};
-use crate::results::{SectionFile, Verdict};
+use crate::results::{ALL_HOME_KIB, SectionFile, Verdict};
 
 const EXT4: &str = "ext4 ordered";
 const XFS: &str = "XFS";
@@ -52,6 +52,7 @@ const fn line(what: &'static str, place: Place, systems: &'static [&'static str]
 
 const WAL_INSERT: Place = Place::bytes("WAL in use, random", "insert");
 const WAL_UPDATE: Place = Place::bytes("WAL in use, random", "update");
+const WAL_INSERT_TEXT: Place = Place::bytes("WAL in use, text", "insert");
 const WAL_UPDATE_TEXT: Place = Place::bytes("WAL in use, text", "update");
 const PACED: Place = Place::bytes("WAL in use, a commit every 0.25 s, random", "insert");
 const PACED_UPDATE: Place = Place::bytes("WAL in use, a commit every 0.25 s, random", "update");
@@ -109,7 +110,8 @@ const TABLES: &[Quoted] = &[
         columns: &["kernel ext4", "XFS", "volume", "SQLite extension on ext4"],
         rows: &[
             line("Bytes written for a commit of SQLite, WAL, insert of one row", WAL_INSERT, FOUR),
-            line("the same, a commit every 0.25 s", PACED, FOUR),
+            line("the same, values of English words", WAL_INSERT_TEXT, FOUR),
+            line("the same, random values, a commit every 0.25 s", PACED, FOUR),
             line("WAL, update of a random row", WAL_UPDATE, FOUR),
             line("the same, values of English words", WAL_UPDATE_TEXT, FOUR),
             line("DELETE mode, update of a random row, random values", DELETE_UPDATE, FOUR),
@@ -152,7 +154,12 @@ const TABLES: &[Quoted] = &[
                 NO_EXTENSION,
             ),
             line("PostgreSQL 15 (`pgbench`), 16 clients, SATA SSD", PGBENCH, NO_EXTENSION),
-            line("the same on a network disk", network("16 clients"), NO_EXTENSION),
+            line(
+                "the same: bytes written for a transaction, all brought home",
+                home_of_transaction("ssd840: a fixed number, random"),
+                NO_EXTENSION,
+            ),
+            line("PostgreSQL 15, 16 clients, network disk", network("16 clients"), NO_EXTENSION),
             line(
                 "MariaDB 10.11, doublewrite buffer, redo log of 4 MB, 16 clients, SATA SSD",
                 double("ssd840: MariaDB", "16 clients"),
@@ -262,6 +269,16 @@ const TABLES: &[Quoted] = &[
             line("SSD, 1 client", clients("1"), &[EXT4, XFS, VOLUME, NVRAM]),
             line("SSD, 16 clients", PGBENCH, &[EXT4, XFS, VOLUME, NVRAM]),
             line("SSD, 64 clients", clients("64"), &[EXT4, XFS, VOLUME, NVRAM]),
+            line(
+                "SSD, 16 clients: bytes written for a transaction, all brought home",
+                home_of_transaction("ssd840: a fixed number, random"),
+                &[EXT4, XFS, VOLUME, NVRAM],
+            ),
+            line(
+                "the same, values of English words",
+                home_of_transaction("ssd840: a fixed number, text"),
+                &[EXT4, XFS, VOLUME, NVRAM],
+            ),
             line("network disk, 1 client", network("1 client"), &[EXT4, XFS, VOLUME, NVME]),
             line("network disk, 16 clients", network("16 clients"), &[EXT4, XFS, VOLUME, NVME]),
         ],
@@ -367,6 +384,17 @@ const OF_DATABASES: &[Quoted] = &[
                 etcd("hdd", "disk benchmark, p99", "ms"),
                 WITH_NVRAM,
             ),
+            line(
+                "SSD: bytes written for a put, all brought home",
+                home_of_puts("ssd840"),
+                WITH_NVRAM,
+            ),
+            line("the same, values of English words", home_of_puts("ssd840: text"), WITH_NVRAM),
+            line(
+                "hard disk: bytes written for a put, all brought home",
+                home_of_puts("hdd"),
+                WITH_NVRAM,
+            ),
         ],
     },
     Quoted {
@@ -376,6 +404,8 @@ const OF_DATABASES: &[Quoted] = &[
             line("RocksDB", put("RocksDB"), WITH_NVRAM),
             line("LevelDB", put("LevelDB"), WITH_NVRAM),
             line("flushes (RocksDB)", put("RocksDB").count("flushes", ""), WITH_NVRAM),
+            line("bytes written, all brought home (RocksDB)", home_of_put("ssd311"), WITH_NVRAM),
+            line("the same, values of English words", home_of_put("ssd311: text"), WITH_NVRAM),
         ],
     },
     Quoted {
@@ -522,6 +552,20 @@ const fn etcd(panel: &'static str, case: &'static str, unit: &'static str) -> Pl
 
 const fn put(database: &'static str) -> Place {
     Place::time("rocksdb-fillsync", "ssd311", database).metric("put", "µs")
+}
+
+const fn home_of_puts(panel: &'static str) -> Place {
+    etcd(panel, "puts a second", "").count(ALL_HOME_KIB, "KiB")
+}
+
+const fn home_of_put(panel: &'static str) -> Place {
+    let place = Place::time("rocksdb-fillsync", panel, "RocksDB").metric("put", "µs");
+    place.count(ALL_HOME_KIB, "KiB")
+}
+
+const fn home_of_transaction(panel: &'static str) -> Place {
+    let place = Place::time("pgbench", panel, "16 clients").metric("transactions a second", "tx/s");
+    place.count(ALL_HOME_KIB, "KiB")
 }
 
 const fn plugin(value: &'static str) -> Place {

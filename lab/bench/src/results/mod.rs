@@ -12,3 +12,6 @@ pub use schema::{
     Better, Disturbance, LeftOut, Outcome, Plot, PlotKind, Row, SCHEMA, Section, SectionFile, Size,
     Verdict,
 };
+
+/// The name of a count of [`Row`]: KiB that reached the devices until everything was home.
+pub const ALL_HOME_KIB: &str = "all home, KiB";

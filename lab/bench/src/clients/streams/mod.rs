@@ -8,7 +8,7 @@
 //! all, and the counts show that. Latency is measured from the beginning of the call and,
 //! separately, from when the record was due.
 //!
-//! Records are random bytes, so that no layer below can compress them.
+//! Records are random bytes, so that no layer below can compress them, or English words.
 
 mod files;
 mod pace;
@@ -71,6 +71,9 @@ struct WriteArgs {
     place: Destination,
     #[arg(long, value_enum, default_value = "dsync")]
     sync: SyncCall,
+    /// Records of English words in place of random bytes
+    #[arg(long)]
+    text: bool,
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

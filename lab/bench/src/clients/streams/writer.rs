@@ -13,8 +13,9 @@ use super::{Destination, SyncCall, WriteArgs, files};
 use crate::clients::{nanos, random_bytes, sleep_until};
 use crate::error::{Error, Result};
 use crate::programs::latency::Latency;
+use crate::values::{ValueKind, Values};
 
-/// Records are taken from this many random bytes, plus the size of one record.
+/// Records are taken from this many bytes, plus the size of one record.
 const POOL_BYTES: usize = 1 << 20;
 /// Stack size of a thread, which makes only a few nested calls.
 const STACK_BYTES: usize = 128 << 10;
@@ -48,7 +49,11 @@ struct Outcome {
 
 /// Runs all streams.
 pub fn run(args: &WriteArgs) -> Result<Written> {
-    let pool = random_bytes(POOL_BYTES + args.record_bytes as usize, args.seed);
+    let pool_bytes = POOL_BYTES + args.record_bytes as usize;
+    let pool = match args.text {
+        true => Values::new(ValueKind::Text, args.seed).next(pool_bytes).into_bytes(),
+        false => random_bytes(pool_bytes, args.seed),
+    };
     let opened = (0..args.count).map(|number| open(args, number)).collect::<Result<Vec<_>>>()?;
     // In the future, so that all threads are there.
     let start = Instant::now() + START_DELAY + START_DELAY_PER_STREAM * args.count;

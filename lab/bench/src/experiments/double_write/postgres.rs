@@ -67,7 +67,13 @@ fn start(running: &Running, branches: u32) -> Result<Session> {
     let environment = running.client.variables();
     let cluster = ClusterSettings { initdb: &INITDB, server: &SERVER, environment: &environment };
     let script = Script::SimpleUpdate;
-    let setup = Setup { scale: branches, fill_percent: FILL_PERCENT, script, cluster };
+    let setup = Setup {
+        scale: branches,
+        fill_percent: FILL_PERCENT,
+        script,
+        cluster,
+        ..Default::default()
+    };
     let session = Session::start(&running.dir, &setup)?;
     session.checkpoint()?;
     running.sync()?;
