@@ -1,13 +1,16 @@
 //! What a commit asks of the device on each file system of the kernel: bytes and flushes.
 
 use super::experiment::{Experiment, XLOG};
+use super::programs;
 use super::scale::{PaperSize, Scale};
 use super::sqlite_clients::transactions;
 use crate::error::{Error, Result};
 use crate::lab::{Device, DeviceCounts, Lab, interrupt};
 use crate::measure::{self, Key, Metric, Samples, Watch, statistics};
+use crate::programs::fillsync::{self, Asked, Database, FillsyncArgs, Order};
 use crate::results::{Plot, Section, Verdict};
 use crate::systems::{self, Btrfs, Ext4, F2fs, Nilfs2, OneJournal, Running, Site, System, Xfs};
+use crate::values::{ValueKind, Values};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "file-systems",
@@ -17,7 +20,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "What one commit asks of the device, everything brought home: a transaction of one row \
             of SQLite (a table of 20,000 rows, values of 100 random characters, or English words \
             (*text*), `synchronous=FULL`, inserts in the order of the keys and updates at random), \
-            and an append of 100 bytes, 4 KiB or 100 KB of random bytes with its `fdatasync`. \
+            an append of 100 bytes, 4 KiB or 100 KB of random bytes with its `fdatasync`, and a \
+            synchronous put of 100 bytes into LevelDB with its own log, in sequential order of \
+            keys (`fillseq`) and at random keys (`fillrandom`), of random bytes or English words. \
             *WAL in use*: the WAL has been written again from its beginning, with SQLite's own \
             checkpoints. Two runs differ only in the number of commits; each ends with the file \
             system unmounted. The difference of their requests, divided by the difference of their \
@@ -29,13 +34,12 @@ pub const EXPERIMENT: Experiment = Experiment {
             updates in DELETE mode are few here, 300 after 100; `sqlite-bytes` counts 1,500 after \
             200. A page that several of them change is brought home once, so a volume writes more \
             for each here: 0.64 pages come home for an update, and 0.23 there (computed for the \
-            540 pages of the table). \
-            LevelDB is not run. The nearest row to its log is the append of 100 bytes.",
+            540 pages of the table).",
     paper_claim: "1,000 records of about 134 bytes of LevelDB's log: 16,420 KB written on ext4, \
             8,136 KB on F2FS; 1,000 inserts of SQLite with a WAL: 23.8 MB and 10.8 MB. That WAL \
             was new and grew, to 2.7 MB; here it is in use.",
     goal: "",
-    sizes: &[&WAL_COMMITS, &DELETE_COMMITS, &APPENDS, &LONG_APPENDS],
+    sizes: &[&WAL_COMMITS, &DELETE_COMMITS, &APPENDS, &LONG_APPENDS, &PUTS],
     run,
 };
 
@@ -49,6 +53,10 @@ const WAL_COMMITS: PaperSize = PaperSize::of("transactions with a WAL", 1000, 10
 const DELETE_COMMITS: PaperSize = PaperSize::own("transactions in DELETE mode", 300, 50);
 const APPENDS: PaperSize = PaperSize::of("appends of up to 4 KiB", 1000, 500, 50);
 const LONG_APPENDS: PaperSize = PaperSize::own("appends of 100 KB", 100, 20);
+const PUTS: PaperSize = PaperSize::of("puts into LevelDB", 1000, 1000, 100);
+/// As few as its program makes.
+const PUTS_SHORT: usize = 500;
+const TEXT_BYTES: usize = 1 << 20;
 /// Transactions after which a WAL is in use.
 const WAL_SHORT: usize = 500;
 const OURS: &str = "OneJournal";
@@ -60,6 +68,8 @@ enum Work {
     Row(&'static str, &'static str, &'static str),
     /// So many bytes at the end of a file.
     Append(u32),
+    /// A record of LevelDB, of random bytes or words.
+    Put(Order, ValueKind),
 }
 
 struct Case {
@@ -74,8 +84,10 @@ struct Case {
 const WAL: &str = "SQLite, WAL in use";
 const DELETE: &str = "SQLite, DELETE";
 const APPEND: &str = "append and fdatasync";
+const LEVELDB: &str = "LevelDB, put";
+const PANELS: [&str; 4] = [WAL, DELETE, APPEND, LEVELDB];
 
-fn cases(scale: &Scale) -> [Case; 9] {
+fn cases(scale: &Scale) -> [Case; 12] {
     let of = |panel, name, work, (short, more): (usize, &PaperSize)| Case {
         panel,
         name,
@@ -87,6 +99,7 @@ fn cases(scale: &Scale) -> [Case; 9] {
     let delete = (scale.pick(50, 100), &DELETE_COMMITS);
     let append = (scale.pick(50, 100), &APPENDS);
     let long_append = (scale.pick(10, 20), &LONG_APPENDS);
+    let put = (PUTS_SHORT, &PUTS);
     [
         of(WAL, "insert", Work::Row("WAL", "insert", "random"), wal),
         of(WAL, "update", Work::Row("WAL", "update", "random"), wal),
@@ -97,6 +110,9 @@ fn cases(scale: &Scale) -> [Case; 9] {
         of(APPEND, "100 bytes", Work::Append(100), append),
         of(APPEND, "4 KiB", Work::Append(4096), append),
         of(APPEND, "100 KB", Work::Append(100_000), long_append),
+        of(LEVELDB, "fillseq", Work::Put(Order::Fillseq, ValueKind::Random), put),
+        of(LEVELDB, "fillrandom", Work::Put(Order::Fillrandom, ValueKind::Random), put),
+        of(LEVELDB, "fillrandom, text", Work::Put(Order::Fillrandom, ValueKind::Text), put),
     ]
 }
 
@@ -118,7 +134,10 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         section.leave_out("the experiment", &why);
         return Ok(());
     }
-    let cases = cases(scale);
+    let has_leveldb =
+        programs::is_part_there(section, "LevelDB", fillsync::need(&[Database::Leveldb]));
+    let is_there = |case: &Case| has_leveldb || !matches!(case.work, Work::Put(..));
+    let cases: Vec<Case> = cases(scale).into_iter().filter(is_there).collect();
     // Bytes and flushes do not depend on the latency of a device.
     for device in scale.devices(&["zero"]) {
         let mut rng = scale.rng();
@@ -132,8 +151,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
             watch.end_round(&running, section)?;
             systems::stop(running)?;
         }
-        let panels: Vec<String> =
-            [WAL, DELETE, APPEND].map(|panel| panel_name(&device, panel)).to_vec();
+        let panels: Vec<String> = PANELS.map(|panel| panel_name(&device, panel)).to_vec();
         let bytes = Plot::bars("Bytes for a commit", BYTES.name, panels.clone());
         section.plots.push(bytes.log_y());
         let flushes = Plot::bars("Flushes for a commit", BYTES.name, panels);
@@ -193,6 +211,7 @@ impl Case {
         interrupt::check()?;
         let dir = system.dir.join("commits");
         std::fs::create_dir(&dir).map_err(Error::at(&dir))?;
+        let mut open = None;
         let counts = system.until_home(|| match self.work {
             Work::Row(journal_mode, operation, values) => {
                 let client = system.client.apply_to_sqlite(lab.client("sqlite"));
@@ -212,7 +231,27 @@ impl Case {
                 let client = client.args(["--new-bytes", "--record-bytes", &bytes.to_string()]);
                 client.args(["--records", &commits.to_string()]).run().map(drop)
             }
+            Work::Put(order, kind) => {
+                let text = lab.memory().join("text");
+                let words = Values::new(ValueKind::Text, seed).next(TEXT_BYTES);
+                std::fs::write(&text, words).map_err(Error::at(&text))?;
+                let program = open.insert(Asked::start(&FillsyncArgs {
+                    database: Database::Leveldb,
+                    dir: dir.clone(),
+                    puts: commits as u64,
+                    value_bytes: 100,
+                    order,
+                    values: (kind == ValueKind::Text).then_some(text),
+                    plain: true,
+                    nvram: None,
+                    environment: system.client.variables(),
+                })?);
+                program.put().map(drop)
+            }
         })?;
+        if let Some(program) = open {
+            program.finish()?;
+        }
         std::fs::remove_dir_all(&dir).map_err(Error::at(&dir))?;
         Ok(counts)
     }
