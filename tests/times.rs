@@ -4,7 +4,7 @@
 
 use crate::support;
 
-use support::{Peer, Scratch, text};
+use support::{Peer, Scratch, is_linux_since, text};
 
 /// For a peer: `r` has the changes after which a time was earlier than that of the change before,
 /// of `COUNT` changes.
@@ -93,7 +93,12 @@ fn changes_have_times_in_their_order(order: &str) {
     let elsewhere = support::tmpfs_dir();
     let change = CHANGE.replace("COUNT", "1500").replace("ELSEWHERE", text(elsewhere.path()));
     let earlier = peer.good(&change);
-    assert_eq!(earlier, serde_json::json!([]), "order={order}");
+    let earlier: Vec<String> = serde_json::from_value(earlier).expect("lines");
+    // There the kernel gives no new times to a file that an allocation does not lengthen.
+    let is_known =
+        |line: &String| order == "sync" && !is_linux_since(6, 1) && line.starts_with("allocate ");
+    let unknown: Vec<&String> = earlier.iter().filter(|line| !is_known(line)).collect();
+    assert!(unknown.is_empty(), "order={order}: {unknown:?}");
     peer.good("for file in files: file.close()");
     let seen = peer.good(COLLECT);
     drop(peer);

@@ -53,6 +53,25 @@ def _delete_partitions(number: int, device: int) -> None:
             linux.delete_partition(device, int(partition[1]))
 
 
+def delete_forgotten_partitions() -> None:
+    """Deletes the partitions of loop devices that are not attached. A test that is killed forgets
+    them, and while they are there, no label of the device's next file is found."""
+    for directory in glob.glob("/sys/block/loop*/loop*p*"):
+        number = int(directory.split("/")[3][len("loop"):])
+        if os.path.exists(f"/sys/block/loop{number}/loop"):
+            continue
+        try:
+            device = os.open(f"/dev/loop{number}", os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            _delete_partitions(number, device)
+        except OSError:
+            continue
+        finally:
+            os.close(device)
+
+
 def detach(number: int, limit_seconds: float = 10) -> bool:
     """Detaches a loop device, its partitions first; false if it is still in use after a while.
 

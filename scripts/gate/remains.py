@@ -193,3 +193,4 @@ def remove_earlier(say: Callable[[str], None]) -> None:
         os.close(locked)
     for scratch in record.unborn():
         remove_tree(scratch)
+    loops.delete_forgotten_partitions()

@@ -30,17 +30,17 @@ class Line(NamedTuple):
     systems: tuple[str, ...] = _SYSTEMS
 
 
-# As in README, without the lines that need a server or a virtual machine, and each line once for
-# the disk that is measured. The laboratory shrinks the archive (README: 10,000 files) and the file
-# that is read (512 MiB).
+# As in README, without the lines that need a server, a virtual machine or a full run, and each line
+# once for the disk that is measured. The laboratory shrinks the archive (README: 10,000 files) and
+# the file that is read (512 MiB).
 LINES = (
     Line("bytes of a commit, WAL, insert of one row", "sqlite-bytes",
          "WAL in use, random", "insert", _BYTES),
-    Line("the same, a commit every 0.25 s", "sqlite-bytes",
+    Line("the same insert, random values, a commit every 0.25 s", "sqlite-bytes",
          "WAL in use, a commit every 0.25 s, random", "insert", _BYTES),
     Line("bytes of a commit, WAL, update of a random row", "sqlite-bytes",
          "WAL in use, random", "update", _BYTES),
-    Line("the same, values of English words", "sqlite-bytes",
+    Line("the same update, values of English words", "sqlite-bytes",
          "WAL in use, text", "update", _BYTES),
     Line("bytes of a commit, DELETE mode, update of a random row", "sqlite-bytes", "DELETE, random",
          "update", _BYTES),

@@ -105,6 +105,22 @@ class Runs(Scratch):
                 self.assertEqual(parameter.value(), "N")
 
     @unittest.skipUnless(has_loops(), "needs root and /dev/loop-control")
+    def test_a_partition_of_a_loop_device_that_is_detached_goes_away(self):
+        image = self.directory / "image"
+        image.write_bytes(bytes(1 << 20))
+        command = ["losetup", "-f", "--show", str(image)]
+        device = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        device = device.strip()
+        partition = Path("/sys/block", Path(device).name, Path(device).name + "p1")
+        subprocess.run(["addpart", device, "1", "8", "8"], check=True)
+        remains.remove_earlier(lambda _: None)
+        self.assertTrue(partition.exists(), "the device is in use")
+        subprocess.run(["losetup", "-d", device], check=True)
+        self.assertTrue(partition.exists())
+        remains.remove_earlier(lambda _: None)
+        self.assertFalse(partition.exists())
+
+    @unittest.skipUnless(has_loops(), "needs root and /dev/loop-control")
     def test_loop_devices_and_immutable_files_are_removed(self) -> None:
         with self.run_record() as run:
             tmp = run.scratch / run.marker

@@ -58,6 +58,7 @@ const PACED: Place = Place::bytes("WAL in use, a commit every 0.25 s, random", "
 const PACED_UPDATE: Place = Place::bytes("WAL in use, a commit every 0.25 s, random", "update");
 const WAL_GROWS: Place = Place::bytes("WAL that grows, random", "insert");
 const DELETE_UPDATE: Place = Place::bytes("DELETE, random", "update");
+const DELETE_UPDATE_TEXT: Place = Place::bytes("DELETE, text", "update");
 const REUSED: Place = one_row("ssd311: WAL", "update");
 const COMMIT_DELETE: Place = one_row("ssd311: DELETE", "update");
 const IN_USE: Place = one_row("ssd311: WAL", "insert");
@@ -110,10 +111,10 @@ const TABLES: &[Quoted] = &[
         columns: &["kernel ext4", "XFS", "volume", "SQLite extension on ext4"],
         rows: &[
             line("Bytes written for a commit of SQLite, WAL, insert of one row", WAL_INSERT, FOUR),
-            line("the same, values of English words", WAL_INSERT_TEXT, FOUR),
-            line("the same, random values, a commit every 0.25 s", PACED, FOUR),
+            line("the same insert, values of English words", WAL_INSERT_TEXT, FOUR),
+            line("the same insert, random values, a commit every 0.25 s", PACED, FOUR),
             line("WAL, update of a random row", WAL_UPDATE, FOUR),
-            line("the same, values of English words", WAL_UPDATE_TEXT, FOUR),
+            line("the same update, values of English words", WAL_UPDATE_TEXT, FOUR),
             line("DELETE mode, update of a random row, random values", DELETE_UPDATE, FOUR),
             line(
                 "Time of a commit, DELETE mode, update of one row, SATA SSD",
@@ -210,10 +211,12 @@ const TABLES: &[Quoted] = &[
             line("the same, a commit every 0.25 s", PACED, ALL),
             line("WAL, update of a random row", WAL_UPDATE, ALL),
             line("the same, a commit every 0.25 s", PACED_UPDATE, ALL),
+            line("WAL, insert, values of English words", WAL_INSERT_TEXT, ALL),
             line("WAL, update, values of English words", WAL_UPDATE_TEXT, ALL),
             line("WAL that grows, insert", WAL_GROWS, ALL),
             line("DELETE, insert", Place::bytes("DELETE, random", "insert"), ALL),
             line("DELETE, update of a random row", DELETE_UPDATE, ALL),
+            line("DELETE, update, values of English words", DELETE_UPDATE_TEXT, ALL),
         ],
     },
     Quoted {
@@ -292,6 +295,9 @@ const TABLES: &[Quoted] = &[
             line("WAL, update of a random row", WAL_UPDATE, FOUR),
             line("the same, a commit every 0.25 s", PACED_UPDATE, FOUR),
             line("DELETE, update of a random row", DELETE_UPDATE, FOUR),
+            line("WAL, insert of one row, English words", WAL_INSERT_TEXT, FOUR),
+            line("WAL, update of a random row, English words", WAL_UPDATE_TEXT, FOUR),
+            line("DELETE, update of a random row, English words", DELETE_UPDATE_TEXT, FOUR),
         ],
     },
     Quoted {

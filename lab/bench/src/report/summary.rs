@@ -129,7 +129,8 @@ const LOST: [Line; 15] = [
         "MariaDB 10.11 with its doublewrite buffer, redo log of 4 MB, 16 clients, SATA SSD",
         Place::time("double-write", "ssd840: MariaDB", "16 clients")
             .metric("transactions a second", "transactions/s"),
-    ),
+    )
+    .over_xfs(),
     Line::of(
         "Unpacking an archive of 10,000 small files, a disk in memory",
         Place::time("bulk", "small files", "unpack").metric("time", "s"),
