@@ -3,7 +3,9 @@
 
 use crate::support;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -405,13 +407,17 @@ impl Stuck {
             return None;
         }
         let mounted = Mounted::new(|opcode| opcode == Opcode::Flush)?;
-        let script = "open(my $file, '<', '/proc/self/fd/0/file') or die $!; exec 'true'";
+        // It gets stuck when it is told to, because `spawn` stops it before.
+        let script = "open(my $file, '<', '/proc/self/fd/0/file') or die $!; \
+                      open(my $go, '<&=', 1) or die $!; sysread($go, $_, 1); exec 'true'";
         let mut command = Command::new("perl");
         // The way to the directory may be closed to that user.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::open(mounted.path(), flags, Mode::empty()).unwrap();
-        command.args(["-e", script]).stdin(dir);
+        let (mut go, told) = UnixStream::pair().unwrap();
+        command.args(["-e", script]).stdin(dir).stdout(OwnedFd::from(told));
         let child = spawn(command.uid(OTHER_USER).gid(OTHER_USER)).unwrap();
+        go.write_all(b"!").unwrap();
         let stuck = Stuck { mounted, child };
         wait_until("it is not stuck", || stuck.mounted.held_count() > 0);
         Some(stuck)
