@@ -85,7 +85,7 @@ IN_DIRECTORY = {
     'rmdir': lambda dir: os.rmdir(dir + '/sub'),
     'set': lambda dir: os.setxattr(dir, 'user.a', b'1'), 'enter': os.chdir,
 }
-if tuple(map(int, os.uname().release.split('.')[:2])) < (6, 1):
+if not is_linux_since(6, 1):
     del IN_DIRECTORY['unnamed']
 for mode in 0o000, 0o700, 0o311, 0o044, 0o730, 0o703, 0o1777, 0o3777, 0o1773, 0o2770:
     for uid, groups in USERS:
@@ -277,7 +277,7 @@ CALLS = {
     'read': with_file(os.O_RDONLY, lambda fd: None),
 }
 # Before, ext4's fallocate takes no privileges; the volume's does.
-if tuple(map(int, os.uname().release.split('.')[:2])) < (5, 18):
+if not is_linux_since(5, 18):
     del CALLS['allocate'], CALLS['punch'], CALLS['zero']
 os.chmod('.', 0o777)
 with open('source', 'w') as file:
@@ -343,7 +343,7 @@ fn chown_of_neither_owner_nor_group_takes_no_bits() {
 const ADMINISTRATION: &str = r#"
 import fcntl
 # Before, ext4 does not know the call; the volume does.
-has_label = tuple(map(int, os.uname().release.split('.')[:2])) >= (5, 17)
+has_label = is_linux_since(5, 17)
 os.chmod('.', 0o777)
 open('f', 'w').close()
 os.chmod('f', 0o666)

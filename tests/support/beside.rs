@@ -9,7 +9,8 @@ use super::{Scratch, TempMount, check_clean, python, run, system, text};
 use onejournal_testing::has_program;
 
 /// What every program begins with: `d` is the directory, `tell` prints a line of the table,
-/// `as_user` runs a function in a process of another user.
+/// `as_user` runs a function in a process of another user, `is_linux_since(6, 1)` looks at the
+/// kernel's version.
 const PRELUDE: &str = r#"
 import ctypes, errno, mmap, os, sqlite3, stat, struct, sys
 d = sys.argv[1]
@@ -18,6 +19,8 @@ os.umask(0)
 os.chdir(d)
 libc = ctypes.CDLL(None, use_errno=True)
 libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+def is_linux_since(*version):
+    return tuple(map(int, os.uname().release.split('.')[:2])) >= version
 def tell(*words):
     print(*words, flush=True)
 def outcome(f, *arguments):

@@ -10,7 +10,7 @@ use crate::measure::{self, Key, Metric, Samples, Watch};
 use crate::programs::etcd::{self, EtcdArgs, Member};
 use crate::results::{ALL_HOME_KIB, Outcome, Plot, Section, Verdict};
 use crate::systems::{self, Ext4, OneJournal, Running, Site, System, Xfs};
-use crate::values::{RANDOM_AND_TEXT, ValueKind, ValuesArgs};
+use crate::values::{RANDOM_AND_TEXT, ValuesArgs};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "etcd",
@@ -70,6 +70,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     Ok(())
 }
 
+/// The key of a metric with random values.
 fn key(device: &Device, metric: Metric) -> Key {
     Key::case(device.to_string(), metric.name)
 }
@@ -95,11 +96,8 @@ fn on_device(
             samples.add(&disk, &running.name, DISK, disk_ms);
             Ok(())
         })?;
-        for (kind, values) in RANDOM_AND_TEXT {
-            let of = |metric: Metric| match kind {
-                ValueKind::Random => key(device, metric),
-                _ => Key::case(format!("{device}: {values}"), metric.name),
-            };
+        for values in RANDOM_AND_TEXT {
+            let of = |metric: Metric| Key::case(programs::panel(device, values), metric.name);
             let syncs = RefCell::new(Vec::new());
             let start = |running: &Running| {
                 let args = EtcdArgs {
@@ -107,7 +105,7 @@ fn on_device(
                     clients: CLIENTS,
                     seconds: scale.pick(1, 2),
                     value_bytes: 256,
-                    values: ValuesArgs::of(kind, lab.next_seed()),
+                    values: ValuesArgs::of(values.0, lab.next_seed()),
                     disk_kib: 0,
                     check_perf: false,
                     environment: running.client.variables(),

@@ -10,7 +10,7 @@ use crate::measure::{self, Key, Metric, Samples, Watch, statistics};
 use crate::programs::fillsync::{self, Asked, Database, FillsyncArgs, Order};
 use crate::results::{Plot, Section, Verdict};
 use crate::systems::{self, Btrfs, Ext4, F2fs, Nilfs2, OneJournal, Running, Site, System, Xfs};
-use crate::values::{ValueKind, Values};
+use crate::values::ValueKind;
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "file-systems",
@@ -56,7 +56,6 @@ const LONG_APPENDS: PaperSize = PaperSize::own("appends of 100 KB", 100, 20);
 const PUTS: PaperSize = PaperSize::of("puts into LevelDB", 1000, 1000, 100);
 /// As few as its program makes.
 const PUTS_SHORT: usize = 500;
-const TEXT_BYTES: usize = 1 << 20;
 /// Transactions after which a WAL is in use.
 const WAL_SHORT: usize = 500;
 const OURS: &str = "OneJournal";
@@ -232,16 +231,17 @@ impl Case {
                 client.args(["--records", &commits.to_string()]).run().map(drop)
             }
             Work::Put(order, kind) => {
-                let text = lab.memory().join("text");
-                let words = Values::new(ValueKind::Text, seed).next(TEXT_BYTES);
-                std::fs::write(&text, words).map_err(Error::at(&text))?;
+                let values = match kind {
+                    ValueKind::Text => Some(fillsync::file_of_words(lab.memory(), seed)?),
+                    _ => None,
+                };
                 let program = open.insert(Asked::start(&FillsyncArgs {
                     database: Database::Leveldb,
                     dir: dir.clone(),
                     puts: commits as u64,
                     value_bytes: 100,
                     order,
-                    values: (kind == ValueKind::Text).then_some(text),
+                    values,
                     plain: true,
                     nvram: None,
                     environment: system.client.variables(),

@@ -4,10 +4,12 @@ use fastrand::Rng;
 use serde_json::Value;
 
 use crate::error::Result;
+use crate::lab::Device;
 use crate::measure::{self, Key, Metric, Samples};
 use crate::programs;
 use crate::results::{ALL_HOME_KIB, Better, Outcome, Section, Verdict};
 use crate::systems::{Asked, Running};
+use crate::values::ValueKind;
 
 /// Whether all of these programs are installed, each with its package. If not, the report says so.
 pub fn are_installed(section: &mut Section, programs: &[(&str, &str)]) -> bool {
@@ -78,6 +80,14 @@ pub fn round(
         samples.count_named(key, &running.name, metric, 0, &counts);
         Ok(())
     })
+}
+
+/// The panel of a device; random values need no word.
+pub fn panel(device: &Device, (kind, values): (ValueKind, &str)) -> String {
+    match kind {
+        ValueKind::Random => device.to_string(),
+        _ => format!("{device}: {values}"),
+    }
 }
 
 /// A program of one turn on one file system.

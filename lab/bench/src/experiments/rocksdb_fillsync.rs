@@ -9,7 +9,7 @@ use crate::programs::fillsync::{self, Asked, Database, FillsyncArgs, Order};
 use crate::results::{ALL_HOME_KIB, Plot, Section};
 use crate::systems::client::Eatmydata;
 use crate::systems::{self, Ext4, OneJournal, Site, System, Xfs};
-use crate::values::{RANDOM_AND_TEXT, ValueKind, Values};
+use crate::values::{RANDOM_AND_TEXT, ValueKind};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "rocksdb-fillsync",
@@ -30,7 +30,6 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const TIME: Metric = Metric::lower("put", "µs");
 const SIZE_MIB: u32 = 384;
-const TEXT_BYTES: usize = 1 << 20;
 const DATABASES: [(Database, &str); 2] =
     [(Database::Rocksdb, "RocksDB"), (Database::Leveldb, "LevelDB")];
 
@@ -53,7 +52,7 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
     let puts = scale.pick(500, 2000);
     section.set("puts of a round", puts);
     for device in scale.devices(&["ssd311"]) {
-        let panels = RANDOM_AND_TEXT.map(|(_, values)| panel(&device, values));
+        let panels = RANDOM_AND_TEXT.map(|values| programs::panel(&device, values));
         section.plots.push(Plot::bars("Time of a put", TIME.name, panels[..1].to_vec()));
         let bytes = Plot::bars("KiB written for a put, all home", TIME.name, panels.to_vec());
         section.plots.push(bytes.of_count(ALL_HOME_KIB));
@@ -61,13 +60,6 @@ fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -
         judge(section, samples, &device)?;
     }
     Ok(())
-}
-
-fn panel(device: &Device, values: &str) -> String {
-    match values {
-        "random" => device.to_string(),
-        values => format!("{device}: {values}"),
-    }
 }
 
 fn on_device(
@@ -79,16 +71,14 @@ fn on_device(
     samples: &mut Samples,
 ) -> Result<()> {
     let running = systems::start(lab, &recipes(), &Site::new(device, SIZE_MIB), section)?;
-    let text = lab.memory().join("text");
-    let words = Values::new(ValueKind::Text, lab.next_seed()).next(TEXT_BYTES);
-    std::fs::write(&text, words).map_err(Error::at(&text))?;
+    let text = fillsync::file_of_words(lab.memory(), lab.next_seed())?;
     let mut rng = scale.rng();
     let mut watch = Watch::begin(lab, &running)?;
     for round in 0..scale.rounds() {
         scale.say_round(round, device);
-        for (kind, values) in RANDOM_AND_TEXT {
+        for values in RANDOM_AND_TEXT {
             for (database, name) in DATABASES {
-                let key = Key::case(panel(device, values), name);
+                let key = Key::case(programs::panel(device, values), name);
                 programs::round_until_home(&mut rng, &running, (samples, &key, TIME), |running| {
                     let asked = Asked::start(&FillsyncArgs {
                         database,
@@ -96,7 +86,7 @@ fn on_device(
                         puts,
                         value_bytes: 100,
                         order: Order::Fillrandom,
-                        values: (kind == ValueKind::Text).then(|| text.clone()),
+                        values: (values.0 == ValueKind::Text).then(|| text.clone()),
                         plain: true,
                         nvram: None,
                         environment: running.client.variables(),

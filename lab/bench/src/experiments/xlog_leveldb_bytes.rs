@@ -13,7 +13,6 @@ use crate::programs::fillsync::{self, Asked, Database, FillsyncArgs, Order};
 use crate::results::{Plot, Section, Verdict};
 use crate::systems::client::Eatmydata;
 use crate::systems::{self, Ext4, F2fs, OneJournal, Running, Site, System};
-use crate::values::{ValueKind, Values};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "xlog-leveldb-bytes",
@@ -59,7 +58,6 @@ const SEQUENTIAL: Paper =
 const RANDOM: Paper = Paper { written: "122.6", speed: "10.7", ..SEQUENTIAL };
 const NOT_IN_PAPER: Paper = Paper { logging: "", written: "", written_by_xlog: "", speed: "" };
 const OF_RAW_RECORDS: &str = "1.5 (raw records)";
-const TEXT_BYTES: usize = 1 << 20;
 const WANTED: f64 = 1.6;
 
 /// An order of keys, and whether the values are words.
@@ -153,9 +151,7 @@ fn on_device(
     let mut sides: Vec<(&Running, LogPlace)> = files.chain(streams).collect();
     let names = places.map(|place| side_name(&running[0], place));
     section.systems.extend(names);
-    let text = lab.memory().join("text");
-    let words = Values::new(ValueKind::Text, lab.next_seed()).next(TEXT_BYTES);
-    std::fs::write(&text, words).map_err(Error::at(&text))?;
+    let text = fillsync::file_of_words(lab.memory(), lab.next_seed())?;
     let (mut rng, mut watch) = (scale.rng(), Watch::begin(lab, &running)?);
     for round in 0..scale.rounds() {
         scale.say_round(round, device);

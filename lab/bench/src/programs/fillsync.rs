@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 use super::{Variable, unparsable};
 use crate::error::{Error, Result};
 use crate::lab::{Child, Program};
+use crate::values::{ValueKind, Values};
 
 const TIME_LIMIT: Duration = Duration::from_secs(1800);
+const WORDS_BYTES: usize = 1 << 20;
 
 /// Puts into LevelDB or RocksDB in a directory
 #[derive(Debug, Clone, Args)]
@@ -93,6 +95,14 @@ pub struct PutTimes {
 /// An error when the plugins of these databases are not built.
 pub fn need(databases: &[Database]) -> Result<()> {
     databases.iter().try_for_each(|database| find(*database).map(drop))
+}
+
+/// Makes a file of English words in `dir`, for [`FillsyncArgs::values`].
+pub fn file_of_words(dir: &Path, seed: u64) -> Result<PathBuf> {
+    let path = dir.join("words");
+    let words = Values::new(ValueKind::Text, seed).next(WORDS_BYTES);
+    std::fs::write(&path, words).map_err(Error::at(&path))?;
+    Ok(path)
 }
 
 /// Runs the plugin's program.

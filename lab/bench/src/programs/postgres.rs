@@ -67,26 +67,6 @@ impl Cluster {
         Stopped { programs, data }.start(settings)
     }
 
-    fn serve(
-        Stopped { programs, data }: Stopped,
-        settings: ClusterSettings<'_>,
-    ) -> Result<Cluster> {
-        let socket = TempDir::new().map_err(Error::io("a temporary folder"))?;
-        server::give_to(USER, socket.path())?;
-        let server = Variable::add(settings.environment, as_server(&programs.join("postgres")))
-            .arg("-D")
-            .arg(&data)
-            .args(["-c", "listen_addresses=", "-c", "max_connections=300"])
-            .arg("-c")
-            .arg(format!("unix_socket_directories={}", socket.path().display()))
-            .args(settings.server.iter().flat_map(|setting| ["-c", setting]))
-            .time_limit(STOP_LIMIT)
-            .start()?;
-        let mut cluster = Cluster { programs, data, socket, server };
-        cluster.wait_until_ready()?;
-        Ok(cluster)
-    }
-
     fn wait_until_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + READY_LIMIT;
         while self.client("pg_isready").arg("-q").run().is_err() {
@@ -136,7 +116,21 @@ pub struct Stopped {
 impl Stopped {
     /// Starts the server.
     pub fn start(self, settings: ClusterSettings<'_>) -> Result<Cluster> {
-        Cluster::serve(self, settings)
+        let Stopped { programs, data } = self;
+        let socket = TempDir::new().map_err(Error::io("a temporary folder"))?;
+        server::give_to(USER, socket.path())?;
+        let server = Variable::add(settings.environment, as_server(&programs.join("postgres")))
+            .arg("-D")
+            .arg(&data)
+            .args(["-c", "listen_addresses=", "-c", "max_connections=300"])
+            .arg("-c")
+            .arg(format!("unix_socket_directories={}", socket.path().display()))
+            .args(settings.server.iter().flat_map(|setting| ["-c", setting]))
+            .time_limit(STOP_LIMIT)
+            .start()?;
+        let mut cluster = Cluster { programs, data, socket, server };
+        cluster.wait_until_ready()?;
+        Ok(cluster)
     }
 
     /// Checks that the server shut down in order and that all pages are valid, and removes the
