@@ -183,6 +183,54 @@ fn a_user_mounts_and_unmounts_what_fstab_permits() {
     assert!(out.contains("allowed to read and write it"), "{out}");
 }
 
+/// What tests/inherited.rs looks for after a mount by root.
+#[test]
+fn a_user_s_daemon_has_what_the_page_says_of_its_caller_s_surroundings() {
+    let _alone = alone();
+    let Some(world) = World::new().filter(|_| has_program("setpriv") && has_program("fusermount3"))
+    else {
+        return;
+    };
+    let script = "
+        cat >caller <<'END'
+            echo 300 >/proc/self/oom_score_adj
+            renice -n 5 -p $$ >own/err
+            umask 027
+            ulimit -S -f 2000
+            exec 9>own/lock
+            flock 9
+            LANG=de_DE exec ./program mount \"$@\" own/image own/mnt
+END
+        look() {
+            until pid=$(as_user ./program stat own/mnt | sed -n 's/.*process \\([0-9]*\\),.*/\\1/p')
+                test \"$pid\"; do sleep 0.1; done
+            echo \"$1: score $(cat /proc/$pid/oom_score_adj),\" \
+                \"nice $(ps -o ni= -p $pid | tr -d ' '),\" \
+                $(grep Umask /proc/$pid/status) \
+                \"files $(grep 'Max file size' /proc/$pid/limits | awk '{ print $4, $5 }'),\" \
+                \"lock $(ls -l /proc/$pid/fd | grep -c own/lock),\" \
+                \"LANG $(tr '\\0' '\\n' </proc/$pid/environ | grep -c LANG)\"
+        }
+        as_user sh caller </dev/null
+        look daemon
+        as_user ./program umount own/mnt
+        as_user sh caller -f >own/out </dev/null &
+        look foreground
+        as_user ./program umount own/mnt
+        wait";
+    let out = world.shell(&format!("{PREPARE_USER}{script}")).good();
+    let looks: Vec<&str> = out.lines().filter(|line| line.contains(": score ")).collect();
+    // Without privilege no process gets a better nice value.
+    assert_eq!(
+        looks,
+        [
+            "daemon: score 0, nice 5, Umask: 0027 files unlimited unlimited, lock 0, LANG 0",
+            "foreground: score 300, nice 5, Umask: 0027 files unlimited unlimited, lock 1, LANG 1",
+        ],
+        "{out}"
+    );
+}
+
 /// The image has a program of root with set-user-ID and a device for all, which a user cannot make.
 /// The user passes options that root did not write in fstab, to mount(8) and to the helper, which
 /// may refuse them.

@@ -50,7 +50,33 @@ const COARSE_TIMES: Gap = Gap {
     when: When::Older,
     text: "times of files are in steps of the kernel's clock, of 1 to 10 ms",
 };
-const GAPS: [Gap; 4] = [UNHEARD, NO_WAIT, NO_WAIT_IN_CHATTR, COARSE_TIMES];
+const WAITING_CLOSE: Gap = Gap {
+    since: (6, 18),
+    when: When::Older,
+    text: "close waits while the file is synced through another descriptor",
+};
+const NO_BIRTH: Gap =
+    Gap { since: (6, 6), when: When::Older, text: "statx does not tell when a file was made" };
+const NO_UNNAMED_FILES: Gap = Gap {
+    since: (6, 1),
+    when: When::Older,
+    text: "no file can be made without a name (O_TMPFILE)",
+};
+const OLD_TIMES: Gap = Gap {
+    since: (6, 1),
+    when: When::OrderSync,
+    text: "fallocate may give no new times to a file that it does not lengthen (order=sync)",
+};
+const GAPS: [Gap; 8] = [
+    UNHEARD,
+    WAITING_CLOSE,
+    NO_WAIT,
+    NO_WAIT_IN_CHATTR,
+    COARSE_TIMES,
+    NO_BIRTH,
+    NO_UNNAMED_FILES,
+    OLD_TIMES,
+];
 
 impl Gap {
     /// Whether a mount has it on a kernel of this version; `None`: the version is not known.
@@ -137,15 +163,17 @@ mod tests {
 
     #[test]
     fn gaps_follow_from_version_order_and_user() {
-        let all = vec![(6, 18), (6, 16), (6, 16), (6, 13)];
-        assert_eq!(found((6, 1), "sync", 0, true), (all.clone(), 2));
-        assert_eq!(found((6, 1), "sync", 0, false), (all, 1));
-        assert_eq!(found((6, 1), "history", 0, true), (vec![(6, 18), (6, 16), (6, 13)], 1));
-        assert_eq!(found((6, 15), "sync", 0, true), (vec![(6, 18), (6, 16), (6, 16)], 2));
-        assert_eq!(found((6, 16), "sync", 0, true), (vec![(6, 18)], 1));
+        let (new, old) = ((6, 18), [(6, 13), (6, 6)]);
+        let of_5_15 = [&[new, new, (6, 16), (6, 16)], &old[..], &[(6, 1), (6, 1)]].concat();
+        assert_eq!(found((5, 15), "sync", 0, true), (of_5_15.clone(), 2));
+        assert_eq!(found((5, 15), "sync", 0, false), (of_5_15, 1));
+        let of_6_1 = [&[new, new, (6, 16)], &old[..]].concat();
+        assert_eq!(found((6, 1), "history", 0, true), (of_6_1, 1));
+        assert_eq!(found((6, 15), "sync", 0, true), (vec![new, new, (6, 16), (6, 16)], 2));
+        assert_eq!(found((6, 16), "sync", 0, true), (vec![new, new], 1));
         assert_eq!(found((6, 18), "sync", 1, true), (vec![], 0));
         // A stable kernel may have what came later.
-        assert_eq!(found((6, 12), "history", 1, true), (vec![(6, 16), (6, 13)], 0));
+        assert_eq!(found((6, 12), "history", 1, true), (vec![new, (6, 16), (6, 13)], 0));
         assert_eq!(found((7, 2), "sync", 0, false), (vec![(6, 18)], 0), "a user's mount");
     }
 

@@ -3,6 +3,7 @@
 import importlib.machinery
 import importlib.util
 import pathlib
+import tempfile
 import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "kernel-matrix-check"
@@ -52,6 +53,21 @@ class Versions(unittest.TestCase):
     def test_each_version_that_a_page_names_has_a_row(self):
         text = pathlib.Path(CHECK.PAGE).read_text(encoding="utf-8")
         self.assertEqual(list(CHECK.versions_without_a_row(text)), [])
+
+    def test_each_page_for_users_that_names_a_version_is_linked_from_a_row(self):
+        text = pathlib.Path(CHECK.PAGE).read_text(encoding="utf-8")
+        self.assertEqual(list(CHECK.sentences_without_a_row(text, CHECK.files(CHECK.USERS))), [])
+
+    def test_a_page_without_a_link_from_a_row_of_its_version_is_found(self):
+        row = "| Linux 6.9 | a fact | [none](limits.md#times) | `a-fact` |\n"
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "page.md"
+            path.write_text("Measured on Linux 6.8. Since Linux 6.9 all is well.", encoding="utf-8")
+            found = list(CHECK.sentences_without_a_row(row, [path]))
+            self.assertEqual(len(found), 1)
+            self.assertIn("Linux 6.9", found[0])
+            row = row.replace("limits.md", str(path))
+            self.assertEqual(list(CHECK.sentences_without_a_row(row, [path])), [])
 
     def test_versions_in_sentences_are_found(self):
         text = "Linux 6.9 has it. On 7.2 it waits, before 5.14 not. 6.5 ms; Linux 6.1.2."
