@@ -1,6 +1,6 @@
 //! Untorn writes, mounted: what the mount and its files say about them, the declaration that a file
 //! needs them, and everything that would break it. That they are never torn is tested in
-//! `write_requests.rs`, `crates/ext4/tests/untorn.rs` and by crash enumeration.
+//! `write_requests.rs`, `crates/ext4/tests/it/untorn.rs` and by crash enumeration.
 
 use crate::support;
 

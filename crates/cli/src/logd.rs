@@ -27,7 +27,8 @@ pub struct LogdArgs {
     #[arg(long, value_name = "SOCKET", value_parser = parse_socket)]
     listen: Option<PathBuf>,
     /// Who may connect, as the permissions of the socket
-    #[arg(long, value_name = "MODE", default_value = "666", value_parser = log_commands::parse_mode)]
+    #[arg(long, value_name = "MODE", default_value = "666")]
+    #[arg(value_parser = log_commands::parse_mode)]
     mode: u32,
     /// Directory on NVRAM for the lanes of a new log
     #[arg(long, value_name = "DIR")]

@@ -144,6 +144,7 @@ fn log_row(log: &SeenLog) -> [String; 7] {
 
 fn log_json(log: &SeenLog) -> Value {
     let streams = log.look.as_ref().map(|look| &look.streams);
+    let nvram = log.look.as_ref().and_then(|look| look.nvram.as_ref());
     json!({
         "dir": log.dir.to_string_lossy(),
         "daemon_pid": log.daemon_pid,
@@ -151,7 +152,7 @@ fn log_json(log: &SeenLog) -> Value {
         "client_pids": log.pids,
         "client_count": log.client_count(),
         "durability": log.look.as_ref().map(|look| look.durability.name()),
-        "nvram": log.look.as_ref().and_then(|look| look.nvram.as_ref()).map(|path| path.to_string_lossy()),
+        "nvram": nvram.map(|path| path.to_string_lossy()),
         "pool_bytes": log.look.as_ref().map(|look| look.pool_bytes),
         "stream_count": streams.map(|streams| streams.count),
         "file_bytes": streams.map(|streams| streams.file_bytes),

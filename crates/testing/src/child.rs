@@ -8,9 +8,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 /// Starts a program, and returns when the child has let go of its copies of this process's files.
 ///
-/// [`Command::spawn`] may return before, because posix_spawn waits only until the child has its own
-/// memory. Until the child has let go of them, a mount with a file that was open is busy. Files
-/// that are opened during the call may be copied, too: the caller prevents that with a lock.
+/// The standard library's `spawn` may return before, because posix_spawn waits only until the child
+/// has its own memory. Until the child has let go of them, a mount with a file that was open is
+/// busy. Files that are opened during the call may be copied, too: the caller prevents that with a
+/// lock.
 ///
 /// Exec only puts the files on a list, which the kernel works off before the child comes to its
 /// first instruction. It does so also before it stops a process. So the child is stopped and

@@ -67,13 +67,16 @@ pub struct ProbeArgs {
     #[arg(long)]
     json: bool,
     /// Write nothing: print how much is written to the disk, until interrupted
-    #[arg(long, conflicts_with_all = ["seconds", "size", "destroy", "force", "program", "protected_cache"])]
+    #[arg(long, conflicts_with_all = ["seconds", "size", "destroy", "force"])]
+    #[arg(conflicts_with_all = ["program", "protected_cache"])]
     watch: bool,
     /// With --watch: seconds from one line to the next
-    #[arg(long, value_name = "SECONDS", default_value = "10", requires = "watch", value_parser = parse_interval)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", requires = "watch")]
+    #[arg(value_parser = parse_interval)]
     interval: f64,
     /// With --watch: end after this number of intervals
-    #[arg(long, value_name = "COUNT", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "COUNT", requires = "watch")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// With --watch: the rated endurance of the disk in terabytes written, as its data sheet says
     #[arg(long, value_name = "TERABYTES", requires = "watch", value_parser = parse_terabytes)]

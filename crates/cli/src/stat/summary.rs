@@ -240,10 +240,10 @@ mod tests {
     #[test]
     fn ratios_say_what_they_are_made_of() {
         let used = counters(
-            r#"{"durability":"process","read_only":true,"last_error":"a write failed","app_bytes":2000000,
-                "fsyncs":2000,"device_flushes":60,"opening_flushes":70,"device_bytes_written":4000000,
-                "stalls":2,"stall_ns":5000000,
-                "journal_target":"/j","journal_medium":{"kind":"nvram","fences":2030,"bytes_stored":3000}}"#,
+            r#"{"durability":"process","read_only":true,"last_error":"a write failed",
+                "app_bytes":2000000,"fsyncs":2000,"device_flushes":60,"opening_flushes":70,"device_bytes_written":4000000,
+                "stalls":2,"stall_ns":5000000,"journal_target":"/j",
+                "journal_medium":{"kind":"nvram","fences":2030,"bytes_stored":3000}}"#,
         );
         assert_eq!(
             line(&used, "write amplification"),

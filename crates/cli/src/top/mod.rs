@@ -38,10 +38,12 @@ pub struct TopArgs {
     #[arg(short = 'b', long)]
     batch: bool,
     /// End after this number of samples
-    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Seconds from one sample to the next
-    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "2", value_parser = crate::parse_interval)]
+    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "2")]
+    #[arg(value_parser = crate::parse_interval)]
     delay: f64,
 }
 

@@ -26,7 +26,7 @@ impl HugeMemory {
     /// At least `len_bytes` zero bytes; `None` if they cannot be mapped.
     pub(crate) fn zeroed(len_bytes: usize) -> Option<HugeMemory> {
         let len_bytes = len_bytes.max(1).checked_next_multiple_of(HUGE_PAGE_BYTES)?;
-        // One more, so that a boundary is inside; what is around is given back.
+        // One page more, so that a whole huge page is inside; the rest is unmapped.
         let mapped_bytes = len_bytes.checked_add(HUGE_PAGE_BYTES)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: no address is asked for, so the mapping replaces no memory that is in use.

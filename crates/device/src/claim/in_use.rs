@@ -131,7 +131,7 @@ fn is_mount_of(entry: &MountEntry, disk: &Backing, through: Option<u64>, users: 
     }
     if entry.device.0 != 0 {
         let backing = Backing::of_device(entry.device_number());
-        // What is a file on that device is no use of the device's own bytes.
+        // A mount of a file on that device does not use the device's own bytes.
         return backing.is_ok_and(|backing| backing.overlaps(disk));
     }
     // Another user can name any source.

@@ -156,7 +156,7 @@ impl Service {
     /// Drains what dead processes left, and forgets the streams that others removed.
     pub(crate) fn sweep(&self) {
         let lanes = self.open_lanes();
-        // A stream that was removed takes nothing; nor does one that failed, which stays.
+        // The check fails for a removed stream, which is forgotten, and a failed one, which stays.
         for lane in lanes.iter().filter(|lane| lane.check().is_err()) {
             // Looked at again next time.
             let _ = self.forget_removed(lane.identity().stream);

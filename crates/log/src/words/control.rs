@@ -389,8 +389,8 @@ impl Control {
     }
 
     pub(super) fn take_pending_word(&self, index: usize, indexes: &mut Vec<usize>) {
-        // The look costs no exclusive access to the cache line. A bit that it misses is its
-        // waiter's, who tries to lead next.
+        // The look costs no exclusive access to the cache line. If it misses a bit, the waiter that
+        // set the bit tries to lead next.
         if self.0.peek(at::PENDING + index) == 0 {
             return;
         }

@@ -17,7 +17,7 @@ pub(super) struct Forgets {
     seen: Mutex<Seen>,
     changed: Condvar,
     stall_timeout: Duration,
-    /// Waiting at a time at most: a thread that waits reads no FORGET.
+    /// The number of threads that may wait at a time: a thread that waits reads no FORGET.
     waiter_limit: usize,
 }
 
@@ -82,7 +82,8 @@ impl Forgets {
     /// the deadline, if none is to come, or if as many threads as may wait do so already.
     fn wait_beyond(&self, seen_count: u64, deadline: Instant, is_to_come: bool) -> bool {
         let mut seen = self.seen.lock();
-        // The file of one that is under way is no deleted file any more.
+        // A FORGET that has begun is to come, too. The caller does not know of it, because its file
+        // is not in the list of deleted files any more.
         let is_to_come = is_to_come || seen.begun_count > seen.done_count;
         let is_none = |seen: &Seen| seen.done_count <= seen_count;
         if is_none(&seen) {

@@ -159,7 +159,8 @@ impl Database {
     pub fn release(&self, main: Real) -> Result<(), Failure> {
         let released = self.with_log(|log, stream| {
             // Only a holder of SQLite's locks ends a period, so this needs no lease.
-            if matches!(StreamHeader::read(&stream.header()?), SharedHeader::Whole(shared) if !shared.has_pages) {
+            let header = StreamHeader::read(&stream.header()?);
+            if matches!(header, SharedHeader::Whole(shared) if !shared.has_pages) {
                 return Ok(());
             }
             let _lease = self.lease(stream)?;
@@ -167,7 +168,8 @@ impl Database {
             if is_due(stream)? || hear_doubt(log, stream)? {
                 return Err(is_in_part());
             }
-            if !matches!(StreamHeader::read(&stream.header()?), SharedHeader::Whole(shared) if shared.has_pages) {
+            let header = StreamHeader::read(&stream.header()?);
+            if !matches!(header, SharedHeader::Whole(shared) if shared.has_pages) {
                 return Ok(());
             }
             if faults::is(Fault::SkipsRelease) {

@@ -239,7 +239,9 @@ mod tests {
 
         /// Wherever writes go, the kept bytes are what the file holds.
         #[test]
-        fn as_the_file(writes in proptest::collection::vec((0..40_usize, 1..30_usize, 0..9_u8), 1..20)) {
+        fn as_the_file(
+            writes in proptest::collection::vec((0..40_usize, 1..30_usize, 0..9_u8), 1..20)
+        ) {
             let (mut pending, mut file) = (Pending::default(), [0; 80]);
             for (value, (at, count, how)) in (1..).zip(writes) {
                 let at = if how < 6 { pending.written().end.min(49) as usize } else { at };

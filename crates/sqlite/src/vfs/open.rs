@@ -499,7 +499,12 @@ pass!(sleep, xSleep, (microseconds: c_int) -> c_int, 0);
 pass!(current_time, xCurrentTime, (out: *mut f64) -> c_int, SQLITE_ERROR);
 pass!(get_last_error, xGetLastError, (count: c_int, out: *mut c_char) -> c_int, 0);
 pass!(current_time_int64, xCurrentTimeInt64, (out: *mut i64) -> c_int, SQLITE_ERROR);
-pass!(set_system_call, xSetSystemCall, (name: *const c_char, call: Option<Syscall>) -> c_int, SQLITE_NOTFOUND);
+pass!(
+    set_system_call,
+    xSetSystemCall,
+    (name: *const c_char, call: Option<Syscall>) -> c_int,
+    SQLITE_NOTFOUND
+);
 pass!(get_system_call, xGetSystemCall, (name: *const c_char) -> Option<Syscall>, None);
 pass!(next_system_call, xNextSystemCall, (name: *const c_char) -> *const c_char, std::ptr::null());
 

@@ -144,7 +144,8 @@ mod tests {
             }
             for (at, len) in reads {
                 let end = at as usize + len;
-                let pad = |bytes: &[u8]| [bytes, &vec![0; end.max(bytes.len()) - bytes.len()]].concat();
+                let zeros = |bytes: &[u8]| vec![0; end.saturating_sub(bytes.len())];
+                let pad = |bytes: &[u8]| [bytes, &zeros(bytes)].concat();
                 let mut to = pad(&before)[at as usize..end].to_vec();
                 pages.read(at, &mut to);
                 prop_assert_eq!(&to, &pad(&wanted)[at as usize..end]);

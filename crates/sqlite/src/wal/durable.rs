@@ -49,7 +49,9 @@ pub fn make_durable(
 /// is tried until all frames that count are written again.
 pub fn sync_file(stream: &Stream, header: &Header, wal: Real) -> Result<(), Failure> {
     let found = find_header(stream)?;
-    if matches!(found, SharedHeader::Whole(shared) if shared.salts == header.salts && shared.is_unsynced)
+    if let SharedHeader::Whole(shared) = found
+        && shared.salts == header.salts
+        && shared.is_unsynced
     {
         let what = "after a sync that failed, syncing";
         return Err(Failure::Sqlite { code: SQLITE_IOERR_FSYNC, what });

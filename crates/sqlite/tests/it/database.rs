@@ -139,7 +139,9 @@ fn the_structs_are_sqlites() {
             assert_eq!(size_of::<ours::$name>(), size_of::<theirs::$name>());
         };
     }
-    same!(sqlite3_vfs: szOsFile, mxPathname, zName, xOpen, xDelete, xAccess, xSleep, xNextSystemCall);
-    same!(sqlite3_io_methods: xClose, xWrite, xSync, xLock, xFileControl, xShmMap, xFetch, xUnfetch);
+    same!(sqlite3_vfs: szOsFile, mxPathname, zName, xOpen, xDelete, xAccess, xSleep);
+    same!(sqlite3_vfs: xNextSystemCall);
+    same!(sqlite3_io_methods: xClose, xWrite, xSync, xLock, xFileControl, xShmMap);
+    same!(sqlite3_io_methods: xFetch, xUnfetch);
     same!(sqlite3_file: pMethods);
 }

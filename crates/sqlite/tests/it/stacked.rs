@@ -65,7 +65,11 @@ pass!(check_reserved_lock, xCheckReservedLock, (out: *mut c_int) -> c_int);
 pass!(file_control, xFileControl, (operation: c_int, argument: *mut c_void) -> c_int);
 pass!(sector_size, xSectorSize, () -> c_int);
 pass!(device_characteristics, xDeviceCharacteristics, () -> c_int);
-pass!(shm_map, xShmMap, (region: c_int, size: c_int, extend: c_int, out: *mut *mut c_void) -> c_int);
+pass!(
+    shm_map,
+    xShmMap,
+    (region: c_int, size: c_int, extend: c_int, out: *mut *mut c_void) -> c_int
+);
 pass!(shm_lock, xShmLock, (offset: c_int, count: c_int, flags: c_int) -> c_int);
 pass!(shm_barrier, xShmBarrier, () -> ());
 pass!(shm_unmap, xShmUnmap, (delete: c_int) -> c_int);
