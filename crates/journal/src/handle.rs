@@ -14,28 +14,12 @@ use crate::context::Context;
 use crate::data_checks::DataChecks;
 use crate::limits::Limits;
 use crate::ring::Ring;
-use crate::running::{InPlaceGuard, Logged, Ordered, Running};
+use crate::running::{Change, InPlaceGuard, Logged, Ordered, Route, Running};
 use crate::stats::Counters;
 use crate::{BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, JournalError, Result, Tid};
 
 /// A map of changes with room for more is not reused.
 const SPARE_CHANGES_MAX: usize = 64;
-
-/// Where a changed block is written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Route {
-    Journal,
-    InPlace,
-}
-
-/// A block that the open handle has changed.
-pub(crate) struct Change {
-    block: BlockRef,
-    route: Route,
-    form: Form,
-    owner: BlockOwner,
-    is_fresh: bool,
-}
 
 /// The parts of the engine that a handle uses.
 #[derive(Clone, Copy)]

@@ -7,8 +7,23 @@ use std::time::Instant;
 use device::sync::{Condvar, Mutex};
 
 use crate::block_map::BlockMap;
-use crate::handle::Change;
 use crate::{BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, Tid};
+
+/// Where a changed block is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    Journal,
+    InPlace,
+}
+
+/// A block that the open handle has changed.
+pub(crate) struct Change {
+    pub block: BlockRef,
+    pub route: Route,
+    pub form: Form,
+    pub owner: BlockOwner,
+    pub is_fresh: bool,
+}
 
 /// A block that a transaction changed and logs.
 #[derive(Clone)]
