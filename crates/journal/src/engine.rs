@@ -37,7 +37,7 @@
 //! | a shard of the cache; distributions | its entries | - |
 //!
 //! The two `progress` locks are never held together. Each is held together with `regions` in one
-//! case, in which two facts must agree; `commit.rs` and `checkpoint.rs` say which.
+//! case, in which two facts must agree; `committer.rs` and `checkpoint.rs` say which.
 
 use std::sync::Arc;
 
@@ -45,20 +45,16 @@ use device::BlockDevice;
 use device::sync::Mutex;
 
 use crate::abort::Wake;
-use crate::blocks::Blocks;
-use crate::checkpoint::Checkpointer;
 use crate::commit::{self, Committer};
 use crate::context::Context;
-use crate::data_checks::DataChecks;
-use crate::handle::{self, Handle};
-use crate::header::Header;
-use crate::home::Home;
-use crate::in_place::InPlace;
-use crate::limits::Limits;
-use crate::options::DeltaCodec;
-use crate::ring::Ring;
-use crate::running::Running;
-use crate::{JournalError, Medium, Options, Result, Space, Tid};
+use crate::error::{JournalError, Result};
+use crate::home::{Blocks, Checkpointer, Home};
+use crate::medium::{Medium, Space};
+use crate::options::Options;
+use crate::record::codec::DeltaCodec;
+use crate::ring::{Header, Limits, Ring};
+use crate::transaction::{DataChecks, Handle, InPlace, Running, handle};
+use crate::types::Tid;
 
 /// The parts of an open journal.
 pub(crate) struct Engine {

@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use device::BlockDevice;
 use device::sync::{Condvar, Mutex};
 
+use crate::commit::Distribution;
 use crate::engine::Engine;
+use crate::error::{JournalError, Result};
 use crate::faults;
 use crate::format::REGIONS_OFFSET;
-use crate::handle::Handle;
-use crate::header::{FoundHeader, Header, REGION_COUNT_MAX};
-use crate::limits::divide_into_regions;
+use crate::medium::Space;
+use crate::observer::BlockOwner;
 use crate::options::Options;
+use crate::ring::{FoundHeader, Header, REGION_COUNT_MAX, divide_into_regions};
 use crate::stats::Stats;
-use crate::{
-    BlockOwner, BlockRef, Distribution, HomeBlock, InPlaceGuard, JournalError, Result, Space, Tid,
-};
+use crate::transaction::{Handle, InPlaceGuard};
+use crate::types::{BlockRef, HomeBlock, Tid};
 
 /// An open journal.
 ///

@@ -1,0 +1,33 @@
+//! The encodings of a delta, and what each of them needs from the journal.
+
+use crate::types::BLOCK_BYTES;
+
+/// The encodings of a delta.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeltaCodec {
+    /// Changed byte runs as after-images: [`super::runs`].
+    Runs,
+    /// As `Runs`; and blocks that would be logged whole copy bytes of whole blocks that their
+    /// region already holds: [`super::copy`]. A record with many such blocks is smaller, and
+    /// takes longer to encode.
+    Copies,
+    /// DJFS' own encoding (XOR, LZO), with the whole block first in each region:
+    /// [`super::xor_lzo`].
+    XorLzo,
+    /// None: where the others encode a delta, the record has the whole block, as JBD2's. No record
+    /// is compressed, and each fills whole blocks.
+    Whole,
+}
+
+impl DeltaCodec {
+    /// The step of a new incarnation on a medium with this step.
+    pub(crate) fn step_bytes(self, of_medium: usize) -> usize {
+        if self == DeltaCodec::Whole { BLOCK_BYTES } else { of_medium }
+    }
+
+    /// Whether the encoding depends on the region that the record will be in. Then the region is
+    /// chosen before the record is encoded, with room for the largest record.
+    pub(crate) fn needs_region(self) -> bool {
+        self == DeltaCodec::XorLzo
+    }
+}
