@@ -27,8 +27,7 @@
 //! | `UnderWay` (`InPlace`) | the order of announced writes in place | - |
 //! | `InPlaceCount` (of a transaction) | the writes in place that its commit waits for | - |
 //! | `state` (`DataChecks`) | which transactions have checked data | - |
-//! | `record_buf` (`Committer`) | the buffer of the commit in flight; never contended | phases 3 to 5 |
-//! | `held` (`Committer`) | the blocks that the active region holds, for copies; never contended | phases 3 and 4 |
+//! | `memory` (`Committer`) | the buffer of the commit in flight, and the blocks that the active region holds, for copies; never contended | phases 3 to 5 |
 //! | `header_writing` (`Ring`) | the order of headers | writes of a header |
 //! | `flushes` (`Home` and `Space`) | the order of flushes of one cache | flushes, and durable writes that may flush |
 //! | `progress` (`Committer`) | commit in flight, what is committed, who waits | - |
@@ -51,7 +50,6 @@ use crate::error::{JournalError, Result};
 use crate::home::{Blocks, Checkpointer, Home};
 use crate::medium::{Medium, Space};
 use crate::options::Options;
-use crate::record::codec::DeltaCodec;
 use crate::ring::{Header, Limits, Ring};
 use crate::transaction::{DataChecks, Handle, InPlace, Running, handle};
 use crate::types::Tid;
@@ -81,8 +79,8 @@ impl Engine {
         header: Header,
     ) -> Engine {
         let (limits, memory) = (Limits::new(&header, &options.memory), options.memory);
-        let is_whole = options.delta_codec == DeltaCodec::Whole;
-        let packs = options.pack && !is_whole && matches!(space.medium(), Medium::Block(_));
+        let may_pack = options.pack && options.delta_codec.may_pack();
+        let packs = may_pack && matches!(space.medium(), Medium::Block(_));
         let flushes = space.flushes_of(&device);
         let context = Arc::new(Context::new(options));
         let is_one_device =

@@ -16,9 +16,8 @@
 //! Lock: `progress`. It protects whether a commit is in flight, what is committed, and which
 //! callers wait. It is taken before `regions`, and held together with `regions` only in
 //! [`Committer::checkpoint_all`]. While that function holds it and no commit is in flight, every
-//! record that has a place is committed, so the active region may be filled. `record_buf` belongs
-//! to the commit in flight, which takes it before `regions`; so does `held`, which comes after
-//! `record_buf`.
+//! record that has a place is committed, so the active region may be filled. `memory` belongs to
+//! the commit in flight, which takes it before `regions`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,15 +35,13 @@ use crate::format::record_seed;
 use crate::home::{Checkpointer, Home};
 use crate::observer::WrittenAs;
 use crate::options::CheckpointPolicy;
-use crate::record::codec::DeltaCodec;
-use crate::record::codec::copy::{Place, Sources};
-use crate::record::{self, Committing, Contents, DataCheck, Encoded, Encoding, RecordBuf};
+use crate::record::{self, Committing, Contents, DataCheck, Encoded, Encoding, Held, RecordBuf};
 use crate::ring::{Header, Limits, RecordSpan, Regions, Ring};
 use crate::stats::Counters;
 use crate::transaction::{
     DataChecks, InPlace, InPlaceCount, InPlaceEnd, Running, Source, WriteOut,
 };
-use crate::types::{HomeBlock, Tid};
+use crate::types::Tid;
 
 /// The parts of the engine that a commit uses.
 pub(crate) struct Parts {
@@ -62,8 +59,7 @@ pub(crate) struct Committer {
     parts: Parts,
     limits: Limits,
     format: RecordFormat,
-    record_buf: Mutex<RecordBuf>,
-    held: Mutex<Held>,
+    memory: Mutex<Memory>,
     progress: Mutex<Progress>,
     /// Signalled when a commit has ended, and by an abort.
     ended: Condvar,
@@ -81,26 +77,10 @@ struct RecordFormat {
     packs: bool,
 }
 
-/// What the region that was written last holds, for copies. It belongs to the commit in flight.
-struct Held {
-    /// The region's first transaction, which tells it from all others.
-    first_tid: Option<Tid>,
-    sources: Sources,
-}
-
-impl Held {
-    /// Forgets everything if another region is active, or none.
-    fn look_at(&mut self, first_tid: Option<Tid>) {
-        if first_tid.is_none() || first_tid != self.first_tid {
-            self.forget();
-        }
-    }
-
-    fn forget(&mut self) {
-        if !faults::is(Fault::CopyAcrossRegions) {
-            self.sources.clear();
-        }
-    }
+/// What commits reuse.
+struct Memory {
+    record_buf: RecordBuf,
+    held: Held,
 }
 
 struct Progress {
@@ -180,13 +160,13 @@ impl Committer {
             step_bytes: header.step_bytes,
             packs,
         };
-        let sources = Sources::new(parts.context.options.memory.transaction_blocks);
+        let options = &parts.context.options;
+        let held = Held::new(options.delta_codec, options.memory.transaction_blocks);
         Committer {
             parts,
             limits,
             format,
-            record_buf: Mutex::new(RecordBuf::new()),
-            held: Mutex::new(Held { first_tid: None, sources }),
+            memory: Mutex::new(Memory { record_buf: RecordBuf::new(), held }),
             progress: Mutex::new(progress),
             ended: Condvar::new(),
             gathered: Condvar::new(),
@@ -286,10 +266,10 @@ impl Committer {
         };
         self.parts.in_place.write_out(fresh)?;
         let checks = self.settle_in_place(&transaction, out, in_place.as_deref())?;
-        let mut record_buf = self.record_buf.lock();
-        let (encoded, place) = self.lay_out(&transaction, &checks, &mut record_buf)?;
+        let Memory { record_buf, held } = &mut *self.memory.lock();
+        let (encoded, place) = self.lay_out(&transaction, &checks, record_buf, held)?;
         self.write(&transaction, &checks, &place, &encoded)?;
-        self.hold(&transaction, &place, &encoded);
+        held.add((place.region_tid, place.region_at), &transaction, &encoded);
         self.publish(&transaction, &encoded, started.elapsed());
         let tid = transaction.tid;
         self.keep_spare_blocks(transaction);
@@ -358,6 +338,7 @@ impl Committer {
         transaction: &Committing,
         checks: &[DataCheck],
         record_buf: &'a mut RecordBuf,
+        held: &mut Held,
     ) -> Result<(Encoded<'a>, RecordSpan)> {
         let Parts { context, ring, .. } = &self.parts;
         let no_revokes = BTreeSet::new();
@@ -365,14 +346,6 @@ impl Committer {
             if self.must_revoke(transaction)? { &transaction.revokes } else { &no_revokes };
         let (block_count, revoke_count) = (transaction.blocks.len(), revokes.len());
         assert!(self.limits.record_fits(block_count, revoke_count), "a record fits into a region");
-        let codec = context.options.delta_codec;
-        if codec.needs_region() {
-            let max_bytes = record::max_bytes(block_count, revoke_count);
-            drop(self.choose_region(max_bytes.next_multiple_of(self.format.step_bytes) as u64)?);
-        }
-        let is_whole_in_region = |block: HomeBlock| {
-            faults::is(Fault::XorWithoutBase) || ring.lock().is_whole_in_active(block)
-        };
         let contents = Contents {
             tid: transaction.tid,
             time_ns: (context.options.now_ns)(),
@@ -380,64 +353,48 @@ impl Committer {
             revokes,
             checks,
         };
-        let mut held = self.held.lock();
-        let first_tid = ring.lock().first_tid_of_active();
-        held.look_at(first_tid);
-        let mut encode = |sources: &Sources| -> u64 {
-            let encoding = Encoding {
-                incarnation: self.format.incarnation,
-                checksum_seed: self.format.checksum_seed,
-                step_bytes: self.format.step_bytes,
-                delta_codec: codec,
-                pack: self.format.packs,
-                is_whole_in_region: &is_whole_in_region,
-                sources,
-            };
-            record::encode(&contents, &encoding, record_buf);
-            record_buf.encoded().bytes.len() as u64
-        };
-        let mut record_bytes = encode(&held.sources);
-        // Only this commit leaves the active region, and only in `choose_region`.
-        let limit = context.options.memory.dirty_blocks;
-        let leaves =
-            codec == DeltaCodec::Copies && ring.lock().must_leave_active(record_bytes, limit);
-        if leaves {
-            held.forget();
-            record_bytes = encode(&held.sources);
-        }
-        drop(held);
         Counters::add_alone(&context.counters.revokes, revokes.len());
-        let mut regions = self.choose_region(record_bytes)?;
-        let stays = leaves || regions.first_tid_of_active() == first_tid;
-        assert!(stays || codec != DeltaCodec::Copies, "a record with copies goes where it has to");
-        let place = regions.reserve(record_bytes);
+        let mut regions = self.encode(&contents, record_buf, held)?;
+        let encoded = record_buf.encoded();
+        let place = regions.reserve(encoded.bytes.len() as u64);
         drop(regions);
         if !place.is_reached {
             ring.reach(place.end_offset)?;
         }
-        Ok((record_buf.encoded(), place))
+        Ok((encoded, place))
     }
 
-    /// The blocks that the record holds as they are can be copied by later records of its region.
-    fn hold(&self, transaction: &Committing, place: &RecordSpan, encoded: &Encoded<'_>) {
-        let Parts { context, ring, .. } = &self.parts;
-        if context.options.delta_codec != DeltaCodec::Copies {
-            return;
-        }
-        let regions = ring.lock();
-        let (start, first_tid) = (regions.start_of_active(), regions.first_tid_of_active());
-        drop(regions);
-        let mut held = self.held.lock();
-        held.first_tid = first_tid;
-        // A larger region is not addressed to its end.
-        let Ok(record) = u32::try_from((place.offset - start) / 8) else { return };
-        let blocks: Vec<_> = transaction.blocks.values().collect();
-        for (index, offset) in encoded.blocks_as_they_are() {
-            let Ok(mut offset) = u32::try_from(offset) else { return };
-            if faults::is(Fault::CopyBesideSource) {
-                offset += 8;
+    /// Encodes the record. Returns, with the regions locked, when the active region has room for
+    /// it. A record that copies from a region is encoded again if it has to leave that region.
+    fn encode(
+        &self,
+        contents: &Contents<'_>,
+        record_buf: &mut RecordBuf,
+        held: &mut Held,
+    ) -> Result<MutexGuard<'_, Regions>> {
+        let (ring, step_bytes) = (&self.parts.ring, self.format.step_bytes);
+        let delta_codec = self.parts.context.options.delta_codec;
+        let max_bytes = record::max_bytes(contents.blocks.len(), contents.revokes.len());
+        let mut room_bytes = delta_codec.room_bytes(max_bytes.next_multiple_of(step_bytes));
+        loop {
+            // Only this commit leaves the active region, and only in `choose_region`.
+            let region = self.choose_region(room_bytes as u64)?.first_tid_of_active();
+            let sources = held.of_region(region);
+            let encoding = Encoding {
+                incarnation: self.format.incarnation,
+                checksum_seed: self.format.checksum_seed,
+                step_bytes,
+                delta_codec,
+                pack: self.format.packs,
+                is_whole_in_region: &|block| ring.lock().is_whole_in_active(block),
+                sources,
+            };
+            record::encode(contents, &encoding, record_buf);
+            room_bytes = record_buf.encoded().bytes.len();
+            let regions = self.choose_region(room_bytes as u64)?;
+            if sources.is_empty() || regions.first_tid_of_active() == region {
+                return Ok(regions);
             }
-            held.sources.add(blocks[index].version.clone(), Place { record, offset });
         }
     }
 

@@ -6,6 +6,7 @@
 use super::codec::copy::{ReadSource, Sources};
 use super::codec::extent::Ranges;
 use super::codec::{CodecError, DeltaCodec, copy, extent, runs, xor_lzo};
+use crate::faults::{self, Fault};
 use crate::format::{FORM_BLOCK, FORM_COPY, FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_LZO};
 use crate::types::{BLOCK_BYTES, BlockBytes};
 
@@ -75,8 +76,8 @@ pub(crate) struct Change<'a> {
     pub version: &'a BlockBytes,
     /// The previous version as recovery will have it. `None`: unknown, so the record must be whole.
     pub base: Option<&'a BlockBytes>,
-    /// Whether the region of the record already has a whole record of the block. Only codecs that
-    /// [need their region](DeltaCodec::needs_region) ask this.
+    /// Whether the region of the record already has a whole record of the block. Only
+    /// [`DeltaCodec::XorLzo`] asks this.
     pub is_whole_in_region: &'a dyn Fn() -> bool,
     /// What the record's region holds. Only [`DeltaCodec::Copies`] looks at it.
     pub sources: &'a Sources,
@@ -90,7 +91,7 @@ impl Change<'_> {
         let encoded = match (self.form, self.base, codec) {
             (Form::Block, _, _) => None,
             (Form::Delta, Some(base), DeltaCodec::XorLzo) => {
-                let may = (self.is_whole_in_region)();
+                let may = faults::is(Fault::XorWithoutBase) || (self.is_whole_in_region)();
                 let xor = || xor_lzo::encode(base, version, limit, out);
                 may.then(xor).flatten().map(|_| FORM_XOR_LZO)
             }

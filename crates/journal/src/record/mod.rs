@@ -5,6 +5,7 @@ mod contents;
 mod decode;
 mod encode;
 pub(crate) mod form;
+mod held;
 #[cfg(test)]
 mod tests;
 
@@ -15,3 +16,4 @@ pub use decode::{Record, Tag};
 pub(crate) use encode::{Encoded, Encoding, PACK_LIMIT_BYTES, RecordBuf, encode, max_bytes};
 pub(crate) use form::FORM_COUNT;
 pub use form::{Form, form_name};
+pub(crate) use held::Held;

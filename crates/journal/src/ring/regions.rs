@@ -59,6 +59,10 @@ struct Region {
 /// The place of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordSpan {
+    /// The first transaction of its region, which tells the region from all others.
+    pub region_tid: Tid,
+    /// From the start of the region.
+    pub region_at: u64,
     /// In the space.
     pub offset: u64,
     /// Where the record ends.
@@ -224,9 +228,11 @@ impl Regions {
             region.first_tid = tid;
         }
         region.head_bytes += record_bytes;
+        let region_tid = region.first_tid;
         self.placed = Some(tid);
         let (offset, end_offset) = (start + head_bytes, start + head_bytes + record_bytes);
-        RecordSpan { offset, end_offset, is_reached: self.is_reached(end_offset) }
+        let is_reached = self.is_reached(end_offset);
+        RecordSpan { region_tid, region_at: head_bytes, offset, end_offset, is_reached }
     }
 
     /// Whether a record of this many bytes must not go to the active region: the region is filled
@@ -274,11 +280,6 @@ impl Regions {
     pub(crate) fn first_tid_of_active(&self) -> Option<Tid> {
         let active = self.region(self.active);
         (active.usage != RegionUse::Free).then_some(active.first_tid)
-    }
-
-    /// Where the active region begins, in bytes from the start of the space.
-    pub(crate) fn start_of_active(&self) -> u64 {
-        self.header.region_offset(self.active)
     }
 
     /// Index of the active region.

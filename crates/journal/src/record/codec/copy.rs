@@ -73,9 +73,14 @@ impl Sources {
         Sources { count_max, blocks: Vec::new(), table: Vec::new() }
     }
 
+    /// Whether no block is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
     /// Forgets all blocks, because another region begins.
     pub fn clear(&mut self) {
-        if !self.blocks.is_empty() {
+        if !self.is_empty() {
             self.blocks.clear();
             self.table.fill(Slot::EMPTY);
         }
@@ -206,7 +211,7 @@ pub fn encode(
     budget_bytes: usize,
     out: &mut Vec<u8>,
 ) -> Option<usize> {
-    if sources.blocks.is_empty() {
+    if sources.is_empty() {
         return None;
     }
     let start = out.len();

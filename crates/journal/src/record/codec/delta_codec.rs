@@ -25,9 +25,18 @@ impl DeltaCodec {
         if self == DeltaCodec::Whole { BLOCK_BYTES } else { of_medium }
     }
 
-    /// Whether the encoding depends on the region that the record will be in. Then the region is
-    /// chosen before the record is encoded, with room for the largest record.
-    pub(crate) fn needs_region(self) -> bool {
-        self == DeltaCodec::XorLzo
+    /// The room that a region must have before a record is encoded for it, if the largest record
+    /// of the transaction has `record_bytes_max`.
+    pub(crate) fn room_bytes(self, record_bytes_max: usize) -> usize {
+        match self {
+            // In another region the record would have whole blocks, and another size.
+            DeltaCodec::XorLzo => record_bytes_max,
+            DeltaCodec::Runs | DeltaCodec::Copies | DeltaCodec::Whole => 0,
+        }
+    }
+
+    /// Whether payloads may be compressed.
+    pub(crate) fn may_pack(self) -> bool {
+        self != DeltaCodec::Whole
     }
 }
