@@ -28,7 +28,7 @@
 //!   journal              the calls of users, opening, closing, the background threads
 //!   engine               the parts of the engine, put together
 //!   commit/ recovery/    one durable write for all callers; scan, revoke, replay
-//!   transaction/         what handles have published, and data in place with their checks
+//!   transaction/         changes of handles, and data in place with their checks
 //!   home/                versions in memory, the home device, checkpoints
 //!   ring/                the regions, the headers that change them, bounds of both
 //!   context              what all parts use

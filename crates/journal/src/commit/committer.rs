@@ -28,37 +28,26 @@ use device::sync::{Condvar, Mutex, MutexGuard};
 use super::distribution::{Distribution, Distributions};
 use super::gathering::Gathering;
 use crate::abort::Wake;
-use crate::context::Context;
 use crate::error::Result;
 use crate::faults::{self, Fault};
-use crate::format::record_seed;
-use crate::home::{Checkpointer, Home};
 use crate::observer::WrittenAs;
 use crate::options::CheckpointPolicy;
-use crate::record::{self, Committing, Contents, DataCheck, Encoded, Encoding, Held, RecordBuf};
-use crate::ring::{Header, Limits, RecordSpan, Regions, Ring};
-use crate::stats::Counters;
-use crate::transaction::{
-    DataChecks, InPlace, InPlaceCount, InPlaceEnd, Running, Source, WriteOut,
+use crate::record::{
+    self, Committing, Contents, DataCheck, Encoded, Encoding, Expect, Held, RecordBuf,
 };
+use crate::ring::{Header, RecordSpan, Regions};
+use crate::stats::Counters;
+use crate::transaction::{InPlace, InPlaceCount, InPlaceEnd, Parts, Running, Source, WriteOut};
 use crate::types::Tid;
-
-/// The parts of the engine that a commit uses.
-pub(crate) struct Parts {
-    pub context: Arc<Context>,
-    pub home: Arc<Home>,
-    pub ring: Arc<Ring>,
-    pub checkpointer: Arc<Checkpointer>,
-    pub in_place: Arc<InPlace>,
-    pub checks: Arc<DataChecks>,
-    pub running: Arc<Mutex<Running>>,
-}
 
 /// Commits transactions, one at a time.
 pub(crate) struct Committer {
-    parts: Parts,
-    limits: Limits,
-    format: RecordFormat,
+    parts: Arc<Parts>,
+    in_place: Arc<InPlace>,
+    /// What all records have in common.
+    common: Expect,
+    /// Whether payloads are compressed.
+    packs: bool,
     memory: Mutex<Memory>,
     progress: Mutex<Progress>,
     /// Signalled when a commit has ended, and by an abort.
@@ -68,16 +57,7 @@ pub(crate) struct Committer {
     distributions: Distributions,
 }
 
-/// What all records of this incarnation share.
-struct RecordFormat {
-    incarnation: u64,
-    checksum_seed: u32,
-    step_bytes: usize,
-    /// Whether payloads are compressed.
-    packs: bool,
-}
-
-/// What commits reuse.
+/// Memory that the next commit reuses.
 struct Memory {
     record_buf: RecordBuf,
     held: Held,
@@ -146,7 +126,12 @@ struct Closed<'a> {
 
 impl Committer {
     /// `header` begins the incarnation.
-    pub(crate) fn new(parts: Parts, limits: Limits, header: &Header, packs: bool) -> Committer {
+    pub(crate) fn new(
+        parts: Arc<Parts>,
+        in_place: Arc<InPlace>,
+        header: &Header,
+        packs: bool,
+    ) -> Committer {
         let progress = Progress {
             committed: Tid(header.tail_tid.0 - 1),
             is_in_flight: false,
@@ -154,18 +139,13 @@ impl Committer {
             gathering: Gathering::default(),
             gathered_count: None,
         };
-        let format = RecordFormat {
-            incarnation: header.incarnation,
-            checksum_seed: record_seed(&header.uuid, header.incarnation),
-            step_bytes: header.step_bytes,
-            packs,
-        };
         let options = &parts.context.options;
         let held = Held::new(options.delta_codec, options.memory.transaction_blocks);
         Committer {
             parts,
-            limits,
-            format,
+            in_place,
+            common: header.expect(),
+            packs,
             memory: Mutex::new(Memory { record_buf: RecordBuf::new(), held }),
             progress: Mutex::new(progress),
             ended: Condvar::new(),
@@ -264,7 +244,7 @@ impl Committer {
             self.parts.home.flush_if_written()?;
             return Ok(CommitOutcome::NothingToCommit);
         };
-        self.parts.in_place.write_out(fresh)?;
+        self.in_place.write_out(fresh)?;
         let checks = self.settle_in_place(&transaction, out, in_place.as_deref())?;
         let Memory { record_buf, held } = &mut *self.memory.lock();
         let (encoded, place) = self.lay_out(&transaction, &checks, record_buf, held)?;
@@ -294,14 +274,14 @@ impl Committer {
         let next = Running::after(&mut running);
         self.parts.checks.close(running.tid);
         let mut closed = std::mem::replace(&mut *running, next);
-        let fresh = self.parts.in_place.take_fresh_runs(&mut closed);
+        let fresh = self.in_place.take_fresh_runs(&mut closed);
         let transaction = Arc::new(Committing {
             tid: closed.tid,
             blocks: closed.blocks,
             revokes: closed.revokes,
         });
         self.parts.ring.lock().begin_commit(transaction.clone());
-        let out = self.parts.in_place.take_out(closed.ordered, Source::Buffered, None);
+        let out = self.in_place.take_out(closed.ordered, Source::Buffered, None);
         Some(Closed { transaction, fresh, out, in_place: closed.in_place })
     }
 
@@ -316,7 +296,7 @@ impl Committer {
     ) -> Result<Vec<DataCheck>> {
         let is_buffered = out.is_some();
         let abort = &self.parts.context.abort;
-        self.parts.in_place.write_out(out)?;
+        self.in_place.write_out(out)?;
         if in_place.is_some_and(|writes| writes.wait_for_zero() == InPlaceEnd::OneIsLost) {
             abort.latch(&"a thread panicked while it wrote in place, which is a bug");
         }
@@ -340,12 +320,12 @@ impl Committer {
         record_buf: &'a mut RecordBuf,
         held: &mut Held,
     ) -> Result<(Encoded<'a>, RecordSpan)> {
-        let Parts { context, ring, .. } = &self.parts;
+        let Parts { context, limits, ring, .. } = &*self.parts;
         let no_revokes = BTreeSet::new();
         let revokes =
             if self.must_revoke(transaction)? { &transaction.revokes } else { &no_revokes };
         let (block_count, revoke_count) = (transaction.blocks.len(), revokes.len());
-        assert!(self.limits.record_fits(block_count, revoke_count), "a record fits into a region");
+        assert!(limits.record_fits(block_count, revoke_count), "a record fits into a region");
         let contents = Contents {
             tid: transaction.tid,
             time_ns: (context.options.now_ns)(),
@@ -372,20 +352,20 @@ impl Committer {
         record_buf: &mut RecordBuf,
         held: &mut Held,
     ) -> Result<MutexGuard<'_, Regions>> {
-        let (ring, step_bytes) = (&self.parts.ring, self.format.step_bytes);
+        let (ring, common) = (&self.parts.ring, &self.common);
         let delta_codec = self.parts.context.options.delta_codec;
         let max_bytes = record::max_bytes(contents.blocks.len(), contents.revokes.len());
-        let mut room_bytes = delta_codec.room_bytes(max_bytes.next_multiple_of(step_bytes));
+        let mut room_bytes = delta_codec.room_bytes(max_bytes.next_multiple_of(common.step_bytes));
         loop {
             // Only this commit leaves the active region, and only in `choose_region`.
             let region = self.choose_region(room_bytes as u64)?.first_tid_of_active();
             let sources = held.of_region(region);
             let encoding = Encoding {
-                incarnation: self.format.incarnation,
-                checksum_seed: self.format.checksum_seed,
-                step_bytes,
+                incarnation: common.incarnation,
+                checksum_seed: common.checksum_seed,
+                step_bytes: common.step_bytes,
                 delta_codec,
-                pack: self.format.packs,
+                pack: self.packs,
                 is_whole_in_region: &|block| ring.lock().is_whole_in_active(block),
                 sources,
             };
@@ -401,11 +381,11 @@ impl Committer {
     /// Whether the record contains the transaction's revokes. If they do not fit into it, brings
     /// everything home instead.
     fn must_revoke(&self, transaction: &Committing) -> Result<bool> {
-        let Parts { ring, checkpointer, .. } = &self.parts;
+        let Parts { limits, ring, checkpointer, .. } = &*self.parts;
         if faults::is(Fault::RevokesDropped) {
             return Ok(false);
         }
-        if self.limits.record_fits(transaction.blocks.len(), transaction.revokes.len()) {
+        if limits.record_fits(transaction.blocks.len(), transaction.revokes.len()) {
             return Ok(true);
         }
         ring.lock().close_active();
@@ -430,15 +410,15 @@ impl Committer {
         let claimed = record::claimed_tid(encoded.bytes);
         assert!(claimed == Some(transaction.tid), "the record is that of the transaction");
         if checks.is_empty() || faults::is(Fault::CommitNotDurable) {
-            return self.parts.ring.write_record(place, encoded.bytes);
+            return self.parts.ring.write_record(place, encoded.bytes, true);
         }
-        let Parts { home, ring, .. } = &self.parts;
-        home.flush_after(|| ring.write_record_unflushed(place, encoded.bytes))
+        let Parts { home, ring, .. } = &*self.parts;
+        home.flush_after(|| ring.write_record(place, encoded.bytes, false))
     }
 
     /// Phase 5: the transaction is committed. Its callers return when the commit ends.
     fn publish(&self, transaction: &Committing, encoded: &Encoded<'_>, took: Duration) {
-        let Parts { context, ring, .. } = &self.parts;
+        let Parts { context, ring, .. } = &*self.parts;
         Counters::add_alone(&context.counters.commits, 1);
         Counters::add_alone(&context.counters.journal_bytes, encoded.bytes.len());
         context.counters.add_by_form(encoded.changes);
@@ -484,7 +464,7 @@ impl Committer {
 
     /// Fills the active region, and enters the next one as soon as it is free.
     fn leave_active(&self, mut regions: MutexGuard<'_, Regions>) -> Result<()> {
-        let Parts { context, ring, checkpointer, .. } = &self.parts;
+        let Parts { context, ring, checkpointer, .. } = &*self.parts;
         regions.close_active();
         let left = regions.active();
         ring.ask_for_checkpoint();
@@ -503,7 +483,7 @@ impl Committer {
     /// Returns, with the regions locked, when they are as asked for. If a checkpoint has to bring
     /// that about, this is a stall.
     fn wait_until(&self, is_met: impl Fn(&Regions) -> bool) -> Result<MutexGuard<'_, Regions>> {
-        let Parts { context, ring, checkpointer, .. } = &self.parts;
+        let Parts { context, ring, checkpointer, .. } = &*self.parts;
         let mut stalled = None;
         let regions = loop {
             // Looked at under the lock, or the notification of an abort could be missed.
@@ -534,7 +514,7 @@ impl Committer {
     /// Closes the active region, however full it is, and brings everything home. Waits for the
     /// commit in flight first, whose record has a place in the active region and is not committed.
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
-        let Parts { context, ring, checkpointer, .. } = &self.parts;
+        let Parts { context, ring, checkpointer, .. } = &*self.parts;
         let mut progress = self.progress.lock();
         while progress.is_in_flight {
             progress = self.ended.wait(progress);

@@ -4,5 +4,5 @@ mod committer;
 mod distribution;
 mod gathering;
 
-pub(crate) use committer::{Committer, Parts};
+pub(crate) use committer::Committer;
 pub use distribution::Distribution;

@@ -13,17 +13,13 @@ use crate::types::{BLOCK_BYTES, BlockRef, HomeBlock};
 /// The volume's blocks as handles and readers see them.
 pub(crate) struct Blocks {
     home: Arc<Home>,
-    cache: Cache,
+    pub cache: Cache,
 }
 
 impl Blocks {
     /// Keeps about `clean_limit` clean blocks in memory.
     pub(crate) fn new(home: Arc<Home>, clean_limit: usize) -> Blocks {
         Blocks { home, cache: Cache::new(clean_limit) }
-    }
-
-    pub(crate) fn cache(&self) -> &Cache {
-        &self.cache
     }
 
     /// The newest published version. It stays in memory.

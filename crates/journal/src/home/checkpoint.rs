@@ -26,7 +26,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::faults::{self, Fault};
 use crate::observer::WrittenAs;
-use crate::ring::{Regions, Ring};
+use crate::ring::Ring;
 use crate::stats::Counters;
 use crate::types::{BLOCK_BYTES, BlockRef, HomeBlock, Tid};
 
@@ -134,9 +134,9 @@ impl Checkpointer {
         let mut regions = self.ring.lock();
         let mut owners = Vec::with_capacity(written.len());
         for (block, tid) in written {
-            owners.push(regions.owner_of(block));
+            owners.push(regions.live().owner_of(block));
             if let Some(version) = regions.note_home(block, tid) {
-                self.blocks.cache().unpin(block, &version);
+                self.blocks.cache.unpin(block, &version);
             }
         }
         let header = regions.header_without_tail();
@@ -168,8 +168,12 @@ impl Checkpointer {
         assert!(progress.is_running, "blocks go home in a checkpoint");
         assert!(progress.writing_home.is_empty(), "one batch goes home at a time");
         let regions = self.ring.lock();
-        let going = blocks.iter().filter_map(|block| {
-            let (version, tid) = version_to_bring_home(&regions, *block, region_index)?;
+        let is_left = |block: &&HomeBlock| {
+            faults::is(Fault::DeltaWithoutBase)
+                && regions.live().is_logged_outside(**block, region_index)
+        };
+        let going = blocks.iter().filter(|block| !is_left(block)).filter_map(|block| {
+            let (version, tid) = regions.version_to_bring_home(*block, region_index)?;
             Some(((*block, version.clone()), tid))
         });
         let (versions, tids): (Vec<_>, Vec<_>) = going.unzip();
@@ -177,15 +181,4 @@ impl Checkpointer {
         progress.writing_home = versions.iter().map(|(block, _)| *block).collect();
         Batch { versions, tids }
     }
-}
-
-fn version_to_bring_home(
-    regions: &Regions,
-    block: HomeBlock,
-    region_index: u32,
-) -> Option<(&BlockRef, Tid)> {
-    if faults::is(Fault::DeltaWithoutBase) && regions.is_logged_outside(block, region_index) {
-        return None;
-    }
-    regions.version_to_bring_home(block, region_index)
 }

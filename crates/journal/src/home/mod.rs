@@ -1,4 +1,4 @@
-//! The volume's blocks: the newest versions in memory, the home device, and the way there.
+//! The volume's blocks: the newest versions in memory, the home device, and checkpoints.
 
 mod blocks;
 mod cache;

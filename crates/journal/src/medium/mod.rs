@@ -1,4 +1,4 @@
-//! Where a journal is: a medium, the space on it, and the label of a medium of its own.
+//! The place of a journal: a medium, the space on it, and the label of a medium of its own.
 
 mod flushes;
 mod label;

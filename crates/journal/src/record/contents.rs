@@ -1,4 +1,4 @@
-//! What a record is made of.
+//! The contents of a record: changed blocks, revokes, checks of data in place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -103,7 +103,7 @@ pub(crate) fn claimed_tid(bytes: &[u8]) -> Option<Tid> {
     Some(Tid(descriptor.tid.get()))
 }
 
-/// What a record of this journal must agree with.
+/// What all records of an incarnation agree with.
 pub(crate) struct Expect {
     pub incarnation: u64,
     pub checksum_seed: u32,

@@ -133,9 +133,7 @@ pub(crate) fn encode(contents: &Contents<'_>, encoding: &Encoding<'_>, buf: &mut
         payload_end += change.len();
         changes.push((form, TAG_BYTES + change.len()));
     }
-    for home in contents.revokes {
-        tags.put(&U64::new(home.0));
-    }
+    contents.revokes.iter().for_each(|home| tags.put(&U64::new(home.0)));
     for check in contents.checks {
         tags.put(&RawCheck {
             home: U64::new(check.home.0),

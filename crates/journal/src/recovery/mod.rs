@@ -1,4 +1,4 @@
-//! What a crash has left: found, and brought home.
+//! Finds the records that a crash has left, and brings their blocks home.
 
 mod recover;
 mod region_bytes;

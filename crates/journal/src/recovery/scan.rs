@@ -10,7 +10,6 @@ use std::rc::Rc;
 
 use super::region_bytes::RegionBytes;
 use crate::error::Result;
-use crate::format::record_seed;
 use crate::medium::Space;
 use crate::memory::MemoryLimits;
 use crate::record::{self, Decoded, Record};
@@ -66,11 +65,7 @@ pub(crate) fn scan_regions<'a>(
 ) -> Result<(Scan, RegionBytes<'a>)> {
     let header = Header::read(space, uuid)?;
     header.check_surroundings(space)?;
-    let expect = record::Expect {
-        incarnation: header.incarnation,
-        checksum_seed: record_seed(uuid, header.incarnation),
-        step_bytes: header.step_bytes,
-    };
+    let expect = header.expect();
     let regions = RegionBytes::new(space, header, memory.recovery_cached_bytes());
     let mut reader = Reader { header, expect, regions };
     let scan = reader.scan()?;

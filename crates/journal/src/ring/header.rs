@@ -25,8 +25,10 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::error::{JournalError, Result};
 use crate::format::{
     FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES, REGIONS_OFFSET, RawHeader,
+    record_seed,
 };
 use crate::medium::{Medium, NVRAM_STEP_BYTES, Space};
+use crate::record::Expect;
 use crate::types::Tid;
 
 /// An incarnation has at most this many regions. Recovery keeps one entry of memory for each.
@@ -83,6 +85,15 @@ impl Header {
     pub fn is_of_incarnation(&self, incarnation: u64) -> bool {
         self.incarnation == incarnation
             || self.clean && self.incarnation == incarnation_after_recovery(incarnation)
+    }
+
+    /// What records of this incarnation agree with.
+    pub(crate) fn expect(&self) -> Expect {
+        Expect {
+            incarnation: self.incarnation,
+            checksum_seed: record_seed(&self.uuid, self.incarnation),
+            step_bytes: self.step_bytes,
+        }
     }
 
     /// Offset of a region in the space, in bytes.

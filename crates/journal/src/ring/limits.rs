@@ -12,7 +12,8 @@ const PADDING_MAX: usize = 4096;
 /// The bounds of one incarnation of the journal.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
-    transaction_blocks: usize,
+    /// Blocks of the largest transaction.
+    pub transaction_blocks: usize,
     /// Bytes of the largest record.
     record_bytes: usize,
 }
@@ -27,11 +28,6 @@ impl Limits {
             "a region holds what a handle may need"
         );
         Limits { transaction_blocks, record_bytes }
-    }
-
-    /// Blocks of the largest transaction.
-    pub(crate) fn transaction_blocks(&self) -> usize {
-        self.transaction_blocks
     }
 
     /// Whether a record of this many blocks and revokes fits into a region, whatever the blocks

@@ -1,4 +1,4 @@
-//! The ring of regions: in memory, and as the headers on the medium have it.
+//! The ring of regions, in memory and in the headers on the medium.
 
 mod header;
 mod limits;

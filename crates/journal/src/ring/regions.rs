@@ -25,7 +25,6 @@ use std::sync::Arc;
 
 use super::header::Header;
 use super::live::{LiveRecords, NewRecord};
-use crate::observer::BlockOwner;
 use crate::options::CheckpointPolicy;
 use crate::record::{Committing, form};
 use crate::types::{BlockRef, HomeBlock, Tid};
@@ -61,7 +60,7 @@ struct Region {
 pub(crate) struct RecordSpan {
     /// The first transaction of its region, which tells the region from all others.
     pub region_tid: Tid,
-    /// From the start of the region.
+    /// Where the record begins, in bytes from the start of the region.
     pub region_at: u64,
     /// In the space.
     pub offset: u64,
@@ -345,6 +344,10 @@ impl Regions {
 
     // Records.
 
+    pub(crate) fn live(&self) -> &LiveRecords {
+        &self.live
+    }
+
     /// Whether the journal holds a record of the block, or will get one.
     pub(crate) fn is_logged(&self, block: HomeBlock) -> bool {
         self.first_logged_block_in(&(block.0..block.0 + 1)).is_some()
@@ -372,11 +375,6 @@ impl Regions {
         self.live.is_whole_in(block, self.active)
     }
 
-    /// Whether the newest record of the block is in another region.
-    pub(crate) fn is_logged_outside(&self, block: HomeBlock, region_index: u32) -> bool {
-        self.live.is_logged_outside(block, region_index)
-    }
-
     /// The blocks that must go home before the region can be freed, by home location.
     pub(crate) fn blocks_to_bring_home(&self, region_index: u32) -> Vec<HomeBlock> {
         assert!(self.filled_tail() == Some(region_index), "the filled tail is brought home");
@@ -401,11 +399,6 @@ impl Regions {
     /// See [`LiveRecords::note_home`].
     pub(crate) fn note_home(&mut self, block: HomeBlock, tid: Tid) -> Option<BlockRef> {
         self.live.note_home(block, tid)
-    }
-
-    /// The owner of the data that the block holds by its newest committed record.
-    pub(crate) fn owner_of(&self, block: HomeBlock) -> BlockOwner {
-        self.live.owner_of(block)
     }
 
     fn next_of(&self, index: u32) -> u32 {
@@ -455,6 +448,7 @@ mod tests {
 
     use super::*;
     use crate::format::{FORM_BLOCK, FORM_DELTA};
+    use crate::observer::BlockOwner;
     use crate::record::{Form, Logged};
     use crate::types::BLOCK_BYTES;
 

@@ -83,25 +83,20 @@ impl Ring {
         Ok(())
     }
 
-    /// Writes a record to its place and returns when it is durable.
-    pub(crate) fn write_record(&self, place: &RecordSpan, bytes: &[u8]) -> Result<()> {
-        self.check_place(place, bytes);
-        if faults::is(Fault::CommitNotDurable) {
-            return self.space.write(place.offset, bytes);
-        }
-        self.space.write_durable(place.offset, bytes)
-    }
-
-    /// Writes a record to its place. It is durable after a flush.
-    pub(crate) fn write_record_unflushed(&self, place: &RecordSpan, bytes: &[u8]) -> Result<()> {
-        self.check_place(place, bytes);
-        self.space.write(place.offset, bytes)
-    }
-
-    fn check_place(&self, place: &RecordSpan, bytes: &[u8]) {
+    /// Writes a record to its place, `durably` or so that the next flush makes it durable.
+    pub(crate) fn write_record(
+        &self,
+        place: &RecordSpan,
+        bytes: &[u8],
+        durably: bool,
+    ) -> Result<()> {
         let len_bytes = bytes.len() as u64;
         assert!(place.offset >= REGIONS_OFFSET, "a record is in a region");
         assert!(place.end_offset - place.offset == len_bytes, "a record fills its place");
+        if durably && !faults::is(Fault::CommitNotDurable) {
+            return self.space.write_durable(place.offset, bytes);
+        }
+        self.space.write(place.offset, bytes)
     }
 
     /// Makes durable, in both slots, that the data in place of this transaction and of earlier ones

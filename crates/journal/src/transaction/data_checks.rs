@@ -44,7 +44,7 @@ use crate::types::{HomeBlock, Tid};
 pub(crate) struct DataChecks {
     context: Arc<Context>,
     /// Whether data and journal are on one device. If not, `state` is neither used nor locked.
-    is_possible: bool,
+    pub is_possible: bool,
     state: Mutex<State>,
     /// Signalled when a record with checks is durable, and by an abort.
     changed: Condvar,
@@ -121,11 +121,6 @@ impl DataChecks {
         let running = Collected::new(first);
         let state = State { running, closed: None, writing: None, newest: None };
         DataChecks { context, is_possible, state: Mutex::new(state), changed: Condvar::new() }
-    }
-
-    /// Whether data and journal are on one device.
-    pub(crate) fn are_possible(&self) -> bool {
-        self.is_possible
     }
 
     /// Whether `block_count` more blocks of the transaction may be checked. If not, the transaction

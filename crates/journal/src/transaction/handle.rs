@@ -1,6 +1,5 @@
 //! A handle: one operation's changes, published all at once or not at all.
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,36 +7,23 @@ use std::time::Instant;
 
 use device::sync::MutexGuard;
 
-use super::data_checks::DataChecks;
-use super::running::{Change, InPlaceGuard, Ordered, Route, Running};
+use super::parts::Parts;
+use super::running::{Change, InPlaceGuard, Ordered, Route, Running, remove_range};
 use crate::block_map::BlockMap;
-use crate::context::Context;
 use crate::error::{JournalError, Result};
-use crate::home::Blocks;
 use crate::observer::BlockOwner;
 use crate::record::{Form, Logged};
-use crate::ring::{Limits, Ring};
 use crate::stats::Counters;
 use crate::types::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock, Tid};
 
 /// A map of changes with room for more is not reused.
 const SPARE_CHANGES_MAX: usize = 64;
 
-/// The parts of the engine that a handle uses.
-#[derive(Clone, Copy)]
-pub(crate) struct Parts<'a> {
-    pub context: &'a Context,
-    pub blocks: &'a Blocks,
-    pub ring: &'a Ring,
-    pub checks: &'a DataChecks,
-    pub limits: &'a Limits,
-}
-
 /// An open handle on the running transaction. Only one is open at a time.
 ///
 /// Changes are private until [`Handle::stop`]; dropping the handle instead undoes them.
 pub struct Handle<'a> {
-    parts: Parts<'a>,
+    parts: &'a Parts,
     running: MutexGuard<'a, Running>,
     changes: BlockMap<Change>,
     freed: Vec<Range<u64>>,
@@ -65,7 +51,7 @@ fn log(running: &mut Running, block: HomeBlock, change: Change, before: Option<B
 
 impl<'a> Handle<'a> {
     pub(crate) fn new(
-        parts: Parts<'a>,
+        parts: &'a Parts,
         mut running: MutexGuard<'a, Running>,
         credit_count: usize,
     ) -> Handle<'a> {
@@ -205,14 +191,14 @@ impl<'a> Handle<'a> {
     /// written with `Journal::write_in_place` after the handle has stopped.
     pub fn begin_in_place(&mut self) -> InPlaceGuard {
         self.parts.checks.add_unchecked(self.running.tid);
-        self.running.guard_in_place(None)
+        self.running.guard(None, 0)
     }
 
     /// [`Handle::begin_in_place`] for blocks that no file had before this transaction, which are
     /// written with `Journal::write_fresh_in_place` only.
     pub fn begin_fresh_in_place(&mut self) -> InPlaceGuard {
         let tid = self.running.tid;
-        self.running.guard_in_place(Some(tid))
+        self.running.guard(Some(tid), 0)
     }
 
     /// The blocks were freed. After this transaction has committed, their versions are no longer
@@ -236,7 +222,7 @@ impl<'a> Handle<'a> {
         self.keep_logged_blocks_journaled();
         let running = &mut *self.running;
         for (block, change) in self.changes.drain() {
-            let before = self.parts.blocks.cache().publish(block, change.block.clone());
+            let before = self.parts.blocks.cache.publish(block, change.block.clone());
             match change.route {
                 Route::Journal => log(running, block, change, before),
                 Route::InPlace => {
@@ -282,7 +268,7 @@ impl<'a> Handle<'a> {
         remove_range(&mut running.blocks, &blocks);
         remove_range(&mut running.ordered, &blocks);
         self.parts.ring.lock().logged_blocks_in(&range, &mut running.revokes);
-        self.parts.blocks.cache().forget(range);
+        self.parts.blocks.cache.forget(range);
     }
 
     /// Refuses a block that the handle has no credit for: an operation must ask for enough credits.
@@ -292,15 +278,10 @@ impl<'a> Handle<'a> {
         }
         debug_assert!(false, "a handle used more than its {} credits", self.credit_count);
         let used = self.changes.len() + self.running.blocks.len();
-        if used < self.parts.limits.transaction_blocks() {
+        if used < self.parts.limits.transaction_blocks {
             return Ok(());
         }
         let text = format!("an operation changed more than {} blocks", self.changes.len());
         Err(JournalError::TooSmall(text))
     }
-}
-
-fn remove_range<T>(map: &mut BTreeMap<HomeBlock, T>, blocks: &Range<HomeBlock>) {
-    let gone: Vec<HomeBlock> = map.range(blocks.clone()).map(|(block, _)| *block).collect();
-    gone.iter().for_each(|block| drop(map.remove(block)));
 }

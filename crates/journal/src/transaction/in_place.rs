@@ -15,30 +15,21 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::sync::Mutex;
-
-use super::data_checks::{DataChecks, Way};
-use super::running::{InPlaceGuard, Ordered, Running};
+use super::data_checks::Way;
+use super::parts::Parts;
+use super::running::{InPlaceGuard, Ordered, Running, remove_range};
 use super::under_way::{InPlaceWrite, Source, UnderWay};
-use crate::context::Context;
 use crate::error::Result;
 use crate::faults::{self, Fault};
-use crate::home::{Blocks, Checkpointer, Home, runs_of};
+use crate::home::runs_of;
 use crate::observer::{BlockOwner, WrittenAs};
 use crate::record::{DataCheck, Logged};
-use crate::ring::Ring;
 use crate::stats::Counters;
 use crate::types::{BLOCK_BYTES, HomeBlock, Tid};
 
 /// Writes data in place.
 pub(crate) struct InPlace {
-    context: Arc<Context>,
-    blocks: Arc<Blocks>,
-    home: Arc<Home>,
-    ring: Arc<Ring>,
-    checkpointer: Arc<Checkpointer>,
-    running: Arc<Mutex<Running>>,
-    checks: Arc<DataChecks>,
+    parts: Arc<Parts>,
     /// Writes that have not ended.
     under_way: UnderWay,
 }
@@ -55,21 +46,8 @@ pub(crate) struct WriteOut<'a> {
 }
 
 impl InPlace {
-    pub(crate) fn new(
-        context: Arc<Context>,
-        blocks: Arc<Blocks>,
-        home: Arc<Home>,
-        ring: Arc<Ring>,
-        checkpointer: Arc<Checkpointer>,
-        running: Arc<Mutex<Running>>,
-        checks: Arc<DataChecks>,
-    ) -> InPlace {
-        let under_way = UnderWay::default();
-        InPlace { context, blocks, home, ring, checkpointer, running, checks, under_way }
-    }
-
-    pub(crate) fn checks_data(&self) -> bool {
-        self.checks.are_possible()
+    pub(crate) fn new(parts: Arc<Parts>) -> InPlace {
+        InPlace { parts, under_way: UnderWay::default() }
     }
 
     /// [`InPlace::write`] of blocks that no file had before, by the transaction of `guard`. Its
@@ -80,8 +58,8 @@ impl InPlace {
         start: HomeBlock,
         data: &[u8],
     ) -> Result<()> {
-        let tid = guard.fresh_of().expect("the guard is one for fresh blocks");
-        let is_checked = self.checks.may_add(tid, (data.len() / BLOCK_BYTES) as u64);
+        let tid = guard.fresh_of.expect("the guard is one for fresh blocks");
+        let is_checked = self.parts.checks.may_add(tid, (data.len() / BLOCK_BYTES) as u64);
         let check = is_checked.then(|| (tid, DataCheck::of(start, data)));
         self.write_with(start, data, check)
     }
@@ -102,25 +80,24 @@ impl InPlace {
         check: Option<(Tid, DataCheck)>,
     ) -> Result<()> {
         assert!(data.len().is_multiple_of(BLOCK_BYTES), "data in place comes in whole blocks");
-        self.context.abort.check()?;
+        self.parts.context.abort.check()?;
         let range = start.0..start.0 + (data.len() / BLOCK_BYTES) as u64;
-        let mut running = self.running.lock();
+        let mut running = self.parts.running.lock();
         let blocks = HomeBlock(range.start)..HomeBlock(range.end);
         let journaled = running.blocks.range(blocks.clone()).next().map(|(block, _)| *block);
-        let buffered: Vec<HomeBlock> = running.ordered.range(blocks).map(|(b, _)| *b).collect();
-        buffered.iter().for_each(|block| drop(running.ordered.remove(block)));
+        remove_range(&mut running.ordered, &blocks);
         let write = self.under_way.announce(Source::Caller, vec![range.clone()]);
-        check.iter().for_each(|(tid, check)| self.checks.add(*tid, *check));
+        check.iter().for_each(|(tid, check)| self.parts.checks.add(*tid, *check));
         drop(running);
-        let journaled = journaled.or_else(|| self.ring.lock().first_logged_block_in(&range));
+        let journaled = journaled.or_else(|| self.parts.ring.lock().first_logged_block_in(&range));
         assert!(journaled.is_none(), "{journaled:?} is written in place, but it is in the journal");
         self.wait_for_earlier(&write);
         self.clear_way(&range, check.map(|(tid, _)| tid))?;
-        self.checkpointer.wait_until_not_writing(range.clone().map(HomeBlock));
-        self.context.abort.on_failure(self.home.write(start, data))?;
-        self.blocks.cache().forget(range);
-        Counters::add(&self.context.counters.in_place_bytes, data.len());
-        self.home.note_written_in_place();
+        self.parts.checkpointer.wait_until_not_writing(range.clone().map(HomeBlock));
+        self.parts.context.abort.on_failure(self.parts.home.write(start, data))?;
+        self.parts.blocks.cache.forget(range);
+        Counters::add(&self.parts.context.counters.in_place_bytes, data.len());
+        self.parts.home.note_written_in_place();
         Ok(())
     }
 
@@ -128,8 +105,8 @@ impl InPlace {
     /// still be writing data of the owner that they have taken. A commit waits for them, and a
     /// flush has to wait for them.
     pub(crate) fn write_buffered(&self, owner: Option<BlockOwner>) -> Result<()> {
-        self.context.abort.check()?;
-        let mut running = self.running.lock();
+        self.parts.context.abort.check()?;
+        let mut running = self.parts.running.lock();
         let data = match owner {
             None => std::mem::take(&mut running.ordered),
             Some(owner) => take_of(&mut running.ordered, owner),
@@ -147,12 +124,7 @@ impl InPlace {
         if !faults::is(Fault::TakenByOthersNotAwaited) {
             self.under_way.wait_for_others(owner);
         }
-        self.context.abort.on_failure(self.home.flush_if_written())
-    }
-
-    /// Makes the in-place data that were written before this call durable.
-    pub(crate) fn flush_written(&self) -> Result<()> {
-        self.home.flush_if_written()
+        self.parts.context.abort.on_failure(self.parts.home.flush_if_written())
     }
 
     /// Takes buffered data out of the running transaction. The transaction in `guarding` commits
@@ -168,22 +140,25 @@ impl InPlace {
         }
         let write = self.under_way.announce(source, runs_of(data.keys()));
         let guarding = guarding.filter(|_| !faults::is(Fault::WriteOutNotAwaited));
-        let _guard = guarding.map(|running| self.guard(running, data.len()));
+        let _guard = guarding.map(|running| {
+            self.parts.checks.add_unchecked(running.tid);
+            running.guard(None, data.len())
+        });
         Some(WriteOut { data, write, checked: None, _guard })
     }
 
     /// Takes long runs of fresh blocks out of what a transaction logs. Its record may get checks of
     /// them. The caller holds the handle lock, and has closed the transaction.
     pub(crate) fn take_fresh_runs(&self, closing: &mut Running) -> Option<WriteOut<'_>> {
-        if !self.checks_data() {
+        if !self.parts.checks.is_possible {
             return None;
         }
         let is_fresh = |logged: &Logged| logged.is_fresh || faults::is(Fault::HeldRunsInPlace);
         let fresh = closing.blocks.iter().filter(|(_, logged)| is_fresh(logged));
         let mut runs = runs_of(fresh.map(|(block, _)| block));
-        runs.retain(|run| run.end - run.start >= self.context.options.in_place_run_blocks);
+        runs.retain(|run| run.end - run.start >= self.parts.context.options.in_place_run_blocks);
         if !runs.is_empty() {
-            let ring = self.ring.lock();
+            let ring = self.parts.ring.lock();
             runs.retain(|run| ring.first_logged_block_in(run).is_none());
         }
         if runs.is_empty() {
@@ -194,7 +169,7 @@ impl InPlace {
             let block_count = u32::try_from(run.end - run.start).expect("a transaction is smaller");
             // The checksum is computed when the handle lock is free again.
             let check = DataCheck { home: HomeBlock(run.start), block_count, checksum: 0 };
-            self.checks.add(closing.tid, check);
+            self.parts.checks.add(closing.tid, check);
             for block in run.clone().map(HomeBlock) {
                 let Logged { version, owner, .. } =
                     closing.blocks.remove(&block).expect("the run is of these blocks");
@@ -216,35 +191,31 @@ impl InPlace {
                 let checksum = blocks.fold(0, |checksum, (_, data)| {
                     crc32c::crc32c_append(checksum, data.version.as_ref())
                 });
-                self.checks.complete(tid, HomeBlock(run.start), checksum);
+                self.parts.checks.complete(tid, HomeBlock(run.start), checksum);
             }
             self.clear_way(&run, out.checked)?;
         }
-        self.checkpointer.wait_until_not_writing(out.data.keys().copied());
+        self.parts.checkpointer.wait_until_not_writing(out.data.keys().copied());
         let blocks: Vec<_> = out.data.iter().map(|(b, data)| (*b, data.version.clone())).collect();
-        let written_bytes = self.context.abort.on_failure(self.home.write_blocks(&blocks))?;
-        Counters::add(&self.context.counters.in_place_bytes, written_bytes);
-        self.home.note_written_in_place();
+        let written_bytes =
+            self.parts.context.abort.on_failure(self.parts.home.write_blocks(&blocks))?;
+        Counters::add(&self.parts.context.counters.in_place_bytes, written_bytes);
+        self.parts.home.note_written_in_place();
         let len_bytes = BLOCK_BYTES as u64;
-        self.context
+        self.parts
+            .context
             .observe(out.data.values().map(|data| (data.owner, WrittenAs::InPlace, len_bytes)));
         for (block, version) in &blocks {
-            self.blocks.cache().unpin(*block, version);
+            self.parts.blocks.cache.unpin(*block, version);
         }
         Ok(())
     }
 
-    /// A guard of so many buffered blocks, which get no check.
-    fn guard(&self, running: &mut Running, block_count: usize) -> InPlaceGuard {
-        self.checks.add_unchecked(running.tid);
-        running.guard_buffered(block_count)
-    }
-
-    /// Returns when these blocks may be written: see [`DataChecks`].
+    /// Returns when these blocks may be written: see [`super::data_checks`].
     fn clear_way(&self, blocks: &Range<u64>, checked: Option<Tid>) -> Result<()> {
-        while let Way::AfterSettling(tid) = self.checks.clear_way(blocks, checked)? {
-            self.context.abort.on_failure(self.ring.settle(tid))?;
-            self.checks.note_settled(tid);
+        while let Way::AfterSettling(tid) = self.parts.checks.clear_way(blocks, checked)? {
+            self.parts.context.abort.on_failure(self.parts.ring.settle(tid))?;
+            self.parts.checks.note_settled(tid);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The running transaction: what handles have published since the previous transaction was closed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -91,18 +92,9 @@ impl Running {
     }
 
     /// Makes the commit wait until the guard is dropped. `fresh_of`: it guards only blocks that no
-    /// file had before this transaction.
-    pub(crate) fn guard_in_place(&mut self, fresh_of: Option<Tid>) -> InPlaceGuard {
-        self.guard(fresh_of, 0)
-    }
-
-    /// [`Running::guard_in_place`] for so many blocks that were buffered and stay in memory until
-    /// the guard is dropped.
-    pub(crate) fn guard_buffered(&mut self, block_count: usize) -> InPlaceGuard {
-        self.guard(None, block_count)
-    }
-
-    fn guard(&mut self, fresh_of: Option<Tid>, block_count: usize) -> InPlaceGuard {
+    /// file had before this transaction. `block_count`: so many blocks were buffered, and stay in
+    /// memory until then.
+    pub(crate) fn guard(&mut self, fresh_of: Option<Tid>, block_count: usize) -> InPlaceGuard {
         let in_place = self.in_place.get_or_insert_default().clone();
         let mut writes = in_place.writes.lock();
         writes.count += 1;
@@ -110,6 +102,11 @@ impl Running {
         drop(writes);
         InPlaceGuard { in_place, fresh_of, block_count }
     }
+}
+
+pub(super) fn remove_range<T>(map: &mut BTreeMap<HomeBlock, T>, blocks: &Range<HomeBlock>) {
+    let gone: Vec<HomeBlock> = map.range(blocks.clone()).map(|(block, _)| *block).collect();
+    gone.iter().for_each(|block| drop(map.remove(block)));
 }
 
 /// Memory of versions that were replaced by a commit and that nothing refers to any more. The next
@@ -188,16 +185,10 @@ pub(crate) enum InPlaceEnd {
 /// dropped.
 pub struct InPlaceGuard {
     in_place: Arc<InPlaceCount>,
-    fresh_of: Option<Tid>,
+    /// The transaction, if the guard is one for fresh blocks.
+    pub(super) fresh_of: Option<Tid>,
     /// Blocks in memory that are written.
     block_count: usize,
-}
-
-impl InPlaceGuard {
-    /// The transaction, if the guard is one for fresh blocks.
-    pub(crate) fn fresh_of(&self) -> Option<Tid> {
-        self.fresh_of
-    }
 }
 
 impl Drop for InPlaceGuard {

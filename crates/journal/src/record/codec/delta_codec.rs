@@ -1,4 +1,4 @@
-//! The encodings of a delta, and what each of them needs from the journal.
+//! The encodings of a delta, and the needs of each.
 
 use crate::types::BLOCK_BYTES;
 
