@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, Weak};
 
-use crate::{JournalError, Result};
+use crate::error::{JournalError, Result};
 
 /// A part of the engine with waiting threads that must learn of an abort.
 pub(crate) trait Wake: Send + Sync {

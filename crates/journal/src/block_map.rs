@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::HomeBlock;
+use crate::types::HomeBlock;
 
 /// A hash map by home block.
 pub(crate) type BlockMap<V> = FxHashMap<HomeBlock, V>;

@@ -1,9 +1,9 @@
 //! What every part of the engine uses: options, counters, the abort latch. No lock protects them.
 
 use crate::abort::AbortLatch;
+use crate::observer::{BlockOwner, Written, WrittenAs};
 use crate::options::Options;
 use crate::stats::Counters;
-use crate::{BlockOwner, Written, WrittenAs};
 
 pub(crate) struct Context {
     pub options: Options,

@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use device::BlockDevice;
 use device::sync::{Condvar, Mutex};
 
+use crate::commit::Distribution;
 use crate::engine::Engine;
+use crate::error::{JournalError, Result};
 use crate::faults;
 use crate::format::REGIONS_OFFSET;
-use crate::handle::Handle;
-use crate::header::{FoundHeader, Header, REGION_COUNT_MAX};
-use crate::limits::divide_into_regions;
+use crate::medium::Space;
+use crate::observer::BlockOwner;
 use crate::options::Options;
+use crate::ring::{FoundHeader, Header, REGION_COUNT_MAX, divide_into_regions};
 use crate::stats::Stats;
-use crate::{
-    BlockOwner, BlockRef, Distribution, HomeBlock, InPlaceGuard, JournalError, Result, Space, Tid,
-};
+use crate::transaction::{Handle, InPlaceGuard};
+use crate::types::{BlockRef, HomeBlock, Tid};
 
 /// An open journal.
 ///
@@ -37,7 +38,7 @@ pub struct Aborter(Arc<Engine>);
 impl Aborter {
     /// Aborts the journal for the reason `why`: from now on nothing is written or acknowledged.
     pub fn abort(&self, why: &dyn std::fmt::Display) {
-        self.0.context().abort.latch(why);
+        self.0.parts.context.abort.latch(why);
     }
 }
 
@@ -80,13 +81,13 @@ impl Journal {
 
     /// The newest published version of a block. Kept in memory: for metadata.
     pub fn read(&self, block: HomeBlock) -> Result<BlockRef> {
-        self.engine.blocks().read(block)
+        self.engine.parts.blocks.read(block)
     }
 
     /// Fills `out` (whole blocks) with the newest published versions of the blocks from `start` on.
     /// Blocks that are not in memory are read in large pieces and not kept. For file data.
     pub fn read_data(&self, start: HomeBlock, out: &mut [u8]) -> Result<()> {
-        self.engine.blocks().read_data(start, out)
+        self.engine.parts.blocks.read_data(start, out)
     }
 
     /// Opens a handle that may change up to `credit_count` blocks and free any number. Waits while
@@ -97,7 +98,7 @@ impl Journal {
 
     /// The largest `credit_count` that [`Journal::begin`] accepts: at least 128.
     pub fn max_credit_count(&self) -> usize {
-        self.engine.limits().transaction_blocks()
+        self.engine.parts.limits.transaction_blocks
     }
 
     /// The transaction that a handle opened now would join.
@@ -107,23 +108,23 @@ impl Journal {
 
     /// The newest durable transaction. Everything before it is durable, too.
     pub fn committed_tid(&self) -> Tid {
-        self.engine.committer().committed()
+        self.engine.committer.committed()
     }
 
     /// Returns when `tid` and everything before it is durable. Without I/O if it already is.
     pub fn sync(&self, tid: Tid) -> Result<()> {
-        self.engine.committer().sync(tid)
+        self.engine.committer.sync(tid)
     }
 
     /// Writes whole blocks of data home now; see `docs/developers/decisions/data-in-place.md`.
     pub fn write_in_place(&self, start: HomeBlock, data: &[u8]) -> Result<()> {
-        self.engine.in_place().write(start, data)
+        self.engine.in_place.write(start, data)
     }
 
     /// Whether records have checks of data in place, so that a flush makes data and record durable
     /// together: journal and home are the same device.
     pub fn checks_data(&self) -> bool {
-        self.engine.in_place().checks_data()
+        self.engine.parts.checks.is_possible
     }
 
     /// Writes whole blocks of data home now, which no file had before the transaction of `guard`.
@@ -135,68 +136,68 @@ impl Journal {
         start: HomeBlock,
         data: &[u8],
     ) -> Result<()> {
-        self.engine.in_place().write_fresh(guard, start, data)
+        self.engine.in_place.write_fresh(guard, start, data)
     }
 
     /// Writes the buffered data of this owner home, in parallel with other writes. They are durable
     /// after a commit or [`Journal::flush_in_place_of`].
     pub fn write_buffered_of(&self, owner: BlockOwner) -> Result<()> {
-        self.engine.in_place().write_buffered(Some(owner))
+        self.engine.in_place.write_buffered(Some(owner))
     }
 
     /// Makes the data of this owner that were buffered before this call durable, and all data that
     /// were written in place.
     pub fn flush_in_place_of(&self, owner: BlockOwner) -> Result<()> {
-        self.engine.in_place().flush(Some(owner))
+        self.engine.in_place.flush(Some(owner))
     }
 
     /// Makes all in-place data written or buffered so far durable.
     pub fn flush_in_place(&self) -> Result<()> {
-        self.engine.in_place().flush(None)
+        self.engine.in_place.flush(None)
     }
 
     /// Commits the running transaction and brings everything home. The journal is then empty, but
     /// still open.
     pub fn checkpoint(&self) -> Result<()> {
         self.sync(self.running_tid())?;
-        self.engine.committer().checkpoint_all()
+        self.engine.committer.checkpoint_all()
     }
 
     /// What the engine has done.
     pub fn stats(&self) -> Stats {
-        self.engine.context().counters.snapshot()
+        self.engine.parts.context.counters.snapshot()
     }
 
     /// The time that commits took (nanoseconds, from the closing of the transaction until it was
     /// durable), and the number of `sync` calls that each of them served. Calls of the commit
     /// timer, and of a handle that finds no room, count as any other.
     pub fn distributions(&self) -> (Distribution, Distribution) {
-        self.engine.committer().distributions()
+        self.engine.committer.distributions()
     }
 
     /// The reason why the journal is aborted, if it is.
     pub fn abort_reason(&self) -> Option<String> {
-        self.engine.context().abort.reason()
+        self.engine.parts.context.abort.reason()
     }
 
     /// The header as it is now.
     pub fn header(&self) -> Header {
-        self.engine.ring().lock().header()
+        self.engine.parts.ring.lock().header()
     }
 
     /// Commits, brings everything home, and marks the journal clean.
     pub fn close(mut self) -> Result<()> {
         let engine = self.engine.clone();
-        engine.context().abort.check()?;
-        engine.committer().sync(self.running_tid())?;
+        engine.parts.context.abort.check()?;
+        engine.committer.sync(self.running_tid())?;
         self.stop_threads();
-        engine.committer().checkpoint_all()?;
-        engine.in_place().flush_written()?;
-        engine.ring().write_clean_header()
+        engine.committer.checkpoint_all()?;
+        engine.parts.home.flush_if_written()?;
+        engine.parts.ring.write_clean_header()
     }
 
     fn stop_threads(&mut self) {
-        self.engine.ring().end_checkpoint_thread();
+        self.engine.parts.ring.end_checkpoint_thread();
         self.timer.stop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -267,7 +268,7 @@ fn zeroed_bytes(space: &Space, previous: Option<Header>) -> u64 {
 }
 
 fn spawn_threads(engine: &Arc<Engine>, timer: &Arc<Timer>) -> Vec<JoinHandle<()>> {
-    let options = &engine.context().options;
+    let options = &engine.parts.context.options;
     if !options.background {
         return Vec::new();
     }
@@ -289,7 +290,7 @@ fn spawn(
     let builder = std::thread::Builder::new().name(name.into());
     let work = move || {
         // Other threads wait for what only this one does: they are told if it ends by a panic.
-        let _awaited = engine.context().abort.awaited(|| ());
+        let _awaited = engine.parts.context.abort.awaited(|| ());
         body(&engine);
     };
     builder.spawn(faults::carry(work)).expect("the system can start a thread")
@@ -297,8 +298,8 @@ fn spawn(
 
 /// Brings filled regions home when it is time, until the journal is closed or aborted.
 fn run_checkpoints(engine: &Engine) {
-    while engine.ring().wait_for_tail() {
-        if engine.checkpointer().bring_tail_home().is_err() {
+    while engine.parts.ring.wait_for_tail() {
+        if engine.parts.checkpointer.bring_tail_home().is_err() {
             return;
         }
     }
@@ -336,12 +337,12 @@ impl Timer {
 fn run_commit_timer(engine: &Engine, timer: &Timer, interval: Duration) {
     let mut pause = interval;
     while timer.pause(pause) {
-        let running = engine.running().lock();
+        let running = engine.parts.running.lock();
         let (tid, age) = (running.tid, running.since.map(|since| since.elapsed()));
         drop(running);
         match age {
             Some(age) if age < interval => pause = interval - age,
-            Some(_) if engine.committer().sync(tid).is_err() => return,
+            Some(_) if engine.committer.sync(tid).is_err() => return,
             _ => pause = interval,
         }
     }

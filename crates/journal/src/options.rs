@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::memory::MemoryLimits;
-use crate::{BLOCK_BYTES, Observer};
+use crate::observer::Observer;
+use crate::record::codec::DeltaCodec;
 
 /// Options of `Journal::open`.
 #[derive(Debug, Clone)]
@@ -52,30 +53,6 @@ impl Default for Options {
             now_ns: wall_clock_ns,
             observer: None,
         }
-    }
-}
-
-/// The encodings of a delta.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeltaCodec {
-    /// Changed byte runs as after-images: [`crate::codec::runs`].
-    Runs,
-    /// As `Runs`; and blocks that would be logged whole copy bytes of whole blocks that their
-    /// region already holds: [`crate::codec::copy`]. A record with many such blocks is smaller, and
-    /// takes longer to encode.
-    Copies,
-    /// DJFS' own encoding (XOR, LZO), with the whole block first in each region:
-    /// [`crate::codec::xor_lzo`].
-    XorLzo,
-    /// None: where the others encode a delta, the record has the whole block, as JBD2's. No record
-    /// is compressed, and each fills whole blocks.
-    Whole,
-}
-
-impl DeltaCodec {
-    /// The step of a new incarnation on a medium with this step.
-    pub(crate) fn step_bytes(self, of_medium: usize) -> usize {
-        if self == DeltaCodec::Whole { BLOCK_BYTES } else { of_medium }
     }
 }
 

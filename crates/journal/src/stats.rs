@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::form::FORM_COUNT;
+use crate::record::FORM_COUNT;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {

@@ -1,0 +1,8 @@
+//! One durable write for all callers that wait.
+
+mod committer;
+mod distribution;
+mod gathering;
+
+pub(crate) use committer::Committer;
+pub use distribution::Distribution;
