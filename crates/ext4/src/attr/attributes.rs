@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::file::FILE_BYTES_MAX;
 use crate::inode::{Inode, flags, read_inode};
 use crate::memory::Mounted;
-use crate::op::{Op, credits};
+use crate::op::{Op, Spending, credits};
 use crate::types::{Attr, FileKind, InodeNo, SetAttr, SetTime, Timestamp};
 use crate::xattr;
 
@@ -33,10 +33,12 @@ impl Mounted {
     pub(crate) fn peek_attr(&self, ino: InodeNo) -> Result<Attr> {
         Ok(read_inode(self, ino)?.attr())
     }
+}
 
-    /// [`Volume::set_attr`](crate::Volume::set_attr).
+impl Spending<'_> {
+    /// [`VolumeAs::set_attr`](crate::VolumeAs::set_attr).
     pub(crate) fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
-        let inode = read_inode(self, ino)?;
+        let inode = read_inode(&**self, ino)?;
         let is_sync = inode.has_flag(flags::SYNC) && !is_times_only(set);
         check(&inode, set)?;
         let in_core = self.in_core(ino);
@@ -84,7 +86,7 @@ impl Mounted {
     fn drop_capabilities(&self, ino: InodeNo, set: &SetAttr) -> Result<()> {
         let in_core = self.in_core(ino);
         let _xattr = in_core.xattr.write();
-        if !xattr::has_capabilities(self, &read_inode(self, ino)?)? {
+        if !xattr::has_capabilities(&**self, &read_inode(&**self, ino)?)? {
             return Ok(());
         }
         self.with_op(xattr::STORE_CREDITS + credits::PUT_INODE, |op| {

@@ -3,6 +3,7 @@
 use crate::data_mode::{DATA_MODE_XATTR, DataMode, parse_declared};
 use crate::inode::read_inode;
 use crate::memory::Mounted;
+use crate::op::Spending;
 use crate::xattr::{XattrName, atomic_attribute, atomic_volume_attribute, mode_attribute};
 use crate::{Error, InodeNo, Result, XattrFlags};
 
@@ -12,7 +13,15 @@ impl Mounted {
         self.mode_in(&read_inode(self, ino)?, &self.in_core(ino))
     }
 
-    /// [`Volume::set_data_mode`](crate::Volume::set_data_mode).
+    /// Brings home what the journal holds, before the mode of an inode changes. The caller holds
+    /// the inode's content lock.
+    pub(super) fn leave_mode(&self) -> Result<()> {
+        Ok(self.journal.checkpoint()?)
+    }
+}
+
+impl Spending<'_> {
+    /// [`VolumeAs::set_data_mode`](crate::VolumeAs::set_data_mode).
     pub(crate) fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
         let name = DATA_MODE_XATTR.as_bytes();
         match mode {
@@ -22,12 +31,6 @@ impl Mounted {
                 removed => removed,
             },
         }
-    }
-
-    /// Brings home what the journal holds, before the mode of an inode changes. The caller holds
-    /// the inode's content lock.
-    pub(super) fn leave_mode(&self) -> Result<()> {
-        Ok(self.journal.checkpoint()?)
     }
 }
 

@@ -10,7 +10,7 @@ use super::write::{Chunk, DEPTH_MAX, EDIT_COUNT, GROWTH_LEVEL_COUNT, Undone, edi
 use crate::extent::{self, Target};
 use crate::inode::{Inode, flags};
 use crate::memory::Mounted;
-use crate::op::Op;
+use crate::op::{Op, Spending};
 use crate::{Error, InodeNo, Result};
 
 /// Some bytes of a file and where they go.
@@ -25,8 +25,10 @@ impl Mounted {
         let others = edits_credit_count(EDIT_COUNT, DEPTH_MAX + GROWTH_LEVEL_COUNT);
         self.journal.max_credit_count().saturating_sub(others)
     }
+}
 
-    /// [`Volume::write_atomic`](crate::Volume::write_atomic).
+impl Spending<'_> {
+    /// [`VolumeAs::write_atomic`](crate::VolumeAs::write_atomic).
     pub(crate) fn write_atomic<'a>(&self, ino: InodeNo, pieces: &[Piece<'a>]) -> Result<()> {
         self.check_writable()?;
         if !self.settings.data_mode.is_atomic() {
@@ -38,7 +40,7 @@ impl Mounted {
         }
         let in_core = self.in_core(ino);
         let content = in_core.content.write();
-        let inode = self.use_extents(regular_file(self, ino)?)?;
+        let inode = self.use_extents(regular_file(&**self, ino)?)?;
         let plan = self.plan(&inode, &in_core, 0)?.journaled();
         let chunk = |piece: &Piece<'a>| Chunk::new(plan, ino, piece.0, piece.1, false, false);
         let chunks: Vec<_> = pieces.iter().map(chunk).collect();

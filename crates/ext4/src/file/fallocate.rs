@@ -14,11 +14,10 @@ use super::truncate::budget;
 use super::write::{EDIT_COUNT, edits_credit_count, has_room_for_edit};
 use crate::extent::{self, FREE_CREDIT_COUNT, Target};
 use crate::inode::{Inode, flags};
-use crate::memory::Mounted;
-use crate::op::{Op, Undo};
+use crate::op::{Op, Spending, Undo};
 use crate::{Error, InodeNo, Result};
 
-/// What `Volume::fallocate` does with a range.
+/// What `VolumeAs::fallocate` does with a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allocate {
     /// Allocates it, and grows the file to its end. Holes read as zeros.
@@ -85,8 +84,8 @@ impl Undo for Undone {
     }
 }
 
-impl Mounted {
-    /// [`Volume::fallocate`](crate::Volume::fallocate).
+impl Spending<'_> {
+    /// [`VolumeAs::fallocate`](crate::VolumeAs::fallocate).
     pub(crate) fn fallocate(
         &self,
         ino: InodeNo,
@@ -115,7 +114,7 @@ impl Mounted {
         };
         drop(content);
         done?;
-        let is_sync = regular_file(self, ino)?.has_flag(flags::SYNC);
+        let is_sync = regular_file(&**self, ino)?.has_flag(flags::SYNC);
         if is_sync { self.fsync(ino, true) } else { Ok(()) }
     }
 
@@ -123,7 +122,7 @@ impl Mounted {
         let mut next = filling.blocks.start;
         let mut may_stop = false;
         while next < filling.blocks.end {
-            let inode = self.use_extents(regular_file(self, ino)?)?;
+            let inode = self.use_extents(regular_file(&**self, ino)?)?;
             let depth = extent::depth(&inode);
             let mut until = filling.blocks.end;
             next = loop {
@@ -151,7 +150,7 @@ impl Mounted {
     }
 
     fn punch(&self, ino: InodeNo, bytes: Range<u64>) -> Result<()> {
-        let size = regular_file(self, ino)?.size();
+        let size = regular_file(&**self, ino)?.size();
         let bytes = bytes.start..bytes.end.min(size.next_multiple_of(BLOCK));
         if bytes.start >= bytes.end {
             return Ok(());

@@ -30,7 +30,7 @@ impl Mounted {
         }
         let in_core = self.in_core(ino);
         let _content = in_core.content.write();
-        let rest = self.with_op(FREE_CREDIT_COUNT, |op| {
+        let rest = self.as_root().with_op(FREE_CREDIT_COUNT, |op| {
             let mut inode = regular_file(op, ino)?;
             check_may_change(&inode, size_bytes)?;
             let rest = resize(op, &mut inode, size_bytes)?;
@@ -59,7 +59,7 @@ impl Mounted {
     fn free_rest(&self, ino: InodeNo, from: u64) -> Result<()> {
         let mut next = Some(from);
         while let Some(from) = next {
-            next = self.with_op(FREE_CREDIT_COUNT, |op| {
+            next = self.as_root().with_op(FREE_CREDIT_COUNT, |op| {
                 let mut inode = read_inode(op, ino)?;
                 let rest = free_from(op, &mut inode, from)?;
                 // Without a name it stays there until it is evicted.
@@ -85,7 +85,7 @@ impl Mounted {
         let _content = (inode.kind() == FileKind::Regular).then(|| in_core.content.write());
         let mut next = Some(0);
         while let Some(from) = next {
-            next = self.with_op(FREE_CREDIT_COUNT, |op| {
+            next = self.as_root().with_op(FREE_CREDIT_COUNT, |op| {
                 let mut inode = read_inode(op, ino)?;
                 let rest = free_from(op, &mut inode, from)?;
                 op.put_inode(&inode)?;

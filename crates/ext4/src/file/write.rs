@@ -28,7 +28,7 @@ use crate::extent::{self, FREE_CREDIT_COUNT, Target, edit_credit_count};
 use crate::facts::Source;
 use crate::inode::{Inode, flags};
 use crate::memory::{InCoreInode, Mounted};
-use crate::op::{Op, Undo};
+use crate::op::{Op, Spending, Undo};
 use crate::{DataMode, Error, InodeNo, Result, faults};
 
 /// The number of allocations and conversions that an operation asks credits for at first. Most of
@@ -96,7 +96,7 @@ pub(crate) struct Written {
     journaled: bool,
 }
 
-/// What [`Mounted::write_some`] has written.
+/// What [`Spending::write_some`] has written.
 struct SomeWritten {
     len_bytes: usize,
     /// The file has `chattr +S`: the write returns when it is durable.
@@ -155,13 +155,8 @@ impl Undo for Undone {
     }
 }
 
-impl Mounted {
-    /// [`Volume::write`](crate::Volume::write).
-    pub(crate) fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
-        self.write_accepting(ino, offset, data, false, &mut |_| {})
-    }
-
-    /// [`Volume::write_accepting`](crate::Volume::write_accepting).
+impl Spending<'_> {
+    /// [`VolumeAs::write_accepting`](crate::VolumeAs::write_accepting).
     pub(crate) fn write_accepting(
         &self,
         ino: InodeNo,
@@ -219,7 +214,7 @@ impl Mounted {
         kill: bool,
         mapped: &mut dyn FnMut(usize),
     ) -> Result<SomeWritten> {
-        let inode = regular_file(self, ino)?;
+        let inode = regular_file(&**self, ino)?;
         let is_sync = inode.has_flag(flags::SYNC);
         check_may_change(&inode, offset)?;
         let inode = self.use_extents(inode)?;
@@ -239,7 +234,7 @@ impl Mounted {
         let data = faults::first_operation(data);
         let mut chunk = Chunk::new(plan, ino, offset, data, kill, direct);
         let may_redirect = chunk.direct && plan.may_redirect() && self.has_room_to_redirect();
-        let held_count = if may_redirect { chunk.held_count(self, &inode)? } else { 0 };
+        let held_count = if may_redirect { chunk.held_count(&**self, &inode)? } else { 0 };
         chunk.redirect = held_count > 0
             && chunk.credit_count(EDIT_COUNT, depth) + FREE_CREDIT_COUNT <= credits_max;
         let written = loop {

@@ -4,4 +4,4 @@ pub(crate) mod credits;
 mod operation;
 mod orphan;
 
-pub(crate) use operation::{Op, Undo};
+pub(crate) use operation::{Op, Spending, Undo};

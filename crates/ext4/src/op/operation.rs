@@ -6,13 +6,13 @@
 //! dropped, the table is read again from the volume.
 
 use std::cell::OnceCell;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::atomic::Ordering;
 
 use journal::{BlockBytes, BlockOwner, BlockRef, Form, Handle, HomeBlock, InPlaceGuard, Tid};
 use zerocopy::IntoBytes;
 
-use crate::facts::{Facts, Source, Spender, current_spender};
+use crate::facts::{Facts, Source, Spender};
 use crate::inode::{Inode, inode_place, read_inode};
 use crate::layout::inode::INODE_BYTES;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
@@ -28,6 +28,33 @@ pub(crate) trait Undo: From<Error> {
 impl Undo for Error {
     fn is_no_space(&self) -> bool {
         matches!(self, Error::NoSpace)
+    }
+}
+
+/// A volume whose operations take blocks for this spender.
+#[derive(Clone, Copy)]
+pub(crate) struct Spending<'v> {
+    volume: &'v Mounted,
+    spender: Spender,
+}
+
+impl Deref for Spending<'_> {
+    type Target = Mounted;
+
+    fn deref(&self) -> &Mounted {
+        self.volume
+    }
+}
+
+impl Mounted {
+    /// The volume as this spender uses it.
+    pub(crate) fn as_spender(&self, spender: Spender) -> Spending<'_> {
+        Spending { volume: self, spender }
+    }
+
+    /// The volume for operations that may use reserved blocks, or that take none for data.
+    pub(crate) fn as_root(&self) -> Spending<'_> {
+        self.as_spender(Spender::Privileged)
     }
 }
 
@@ -52,15 +79,15 @@ pub(crate) struct Op<'v> {
     is_durable: bool,
 }
 
-impl Mounted {
+impl<'v> Spending<'v> {
     /// Begins an operation that changes up to `credit_count` blocks. Waits while another operation
     /// is open, so never call it while one is open in the same thread. `Error::ReadOnly` on a
     /// read-only volume.
-    pub(crate) fn op(&self, credit_count: usize) -> Result<Op<'_>> {
+    pub(crate) fn op(self, credit_count: usize) -> Result<Op<'v>> {
         self.check_writable()?;
-        let handle = self.journal.begin(credit_count)?;
+        let handle = self.volume.journal.begin(credit_count)?;
         Ok(Op {
-            volume: self,
+            volume: self.volume,
             handle: Some(handle),
             now: OnceCell::new(),
             changed: Vec::new(),
@@ -72,7 +99,7 @@ impl Mounted {
             free_block_delta: 0,
             free_inode_delta: 0,
             touched_orphans: false,
-            spender: current_spender(),
+            spender: self.spender,
             renames_dir: false,
             is_durable: false,
         })
@@ -85,16 +112,16 @@ impl Mounted {
     /// results out through the return value, not through captured variables, and hold no
     /// `InPlaceGuard` of an earlier operation (the commit would wait for it for ever).
     pub(crate) fn with_op<T>(
-        &self,
+        self,
         credit_count: usize,
         body: impl FnMut(&mut Op<'_>) -> Result<T>,
     ) -> Result<T> {
         self.try_op(credit_count, body)
     }
 
-    /// [`Mounted::with_op`] with a body that has its own reasons to undo the operation.
+    /// [`Spending::with_op`] with a body that has its own reasons to undo the operation.
     pub(crate) fn try_op<T, U: Undo>(
-        &self,
+        self,
         credit_count: usize,
         mut body: impl FnMut(&mut Op<'_>) -> std::result::Result<T, U>,
     ) -> std::result::Result<T, U> {
@@ -309,7 +336,7 @@ impl<'v> Op<'v> {
         self.renames_dir = true;
     }
 
-    /// [`Mounted::try_op`] and [`Mounted::with_op`] return when the operation is durable.
+    /// [`Spending::try_op`] and [`Spending::with_op`] return when the operation is durable.
     pub(crate) fn make_durable(&mut self) {
         self.is_durable = true;
     }

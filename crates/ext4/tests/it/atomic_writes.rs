@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use common::{Image, make, open, options};
 use device::MemoryDevice;
-use onejournal_ext4::{DataMode, Error, InodeNo, OpenOptions, Volume};
+use onejournal_ext4::{DataMode, Error, InodeNo, OpenOptions, RootVolume};
 
 const BLOCK: u64 = 4096;
 
-fn content(volume: &Volume, ino: InodeNo) -> Vec<u8> {
+fn content(volume: &RootVolume, ino: InodeNo) -> Vec<u8> {
     let size = volume.get_attr(ino).unwrap().size_bytes;
     let mut bytes = vec![0; usize::try_from(size).unwrap()];
     assert_eq!(volume.read(ino, 0, &mut bytes).unwrap(), bytes.len());
@@ -89,7 +89,7 @@ fn pieces_that_make_no_sense_are_refused() {
     assert!(matches!(directory, Err(Error::IsDirectory)));
     volume.close().unwrap();
     let ordered = OpenOptions { data_mode: DataMode::Ordered, ..options() };
-    let volume = Volume::open(device.clone(), ordered).unwrap();
+    let volume = RootVolume::open(device.clone(), ordered).unwrap();
     assert_eq!(volume.atomic_block_limit(), 0);
     assert!(matches!(volume.write_atomic(ino, &[(0, b"x")]), Err(Error::NotSupported)));
     volume.close().unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{Image, make, open_in};
 use onejournal_ext4::{
-    Allocate, DataMode, InodeNo, NewNode, Owner, RenameHow, SetAttr, Volume, XattrFlags,
+    Allocate, DataMode, InodeNo, NewNode, Owner, RenameHow, RootVolume, SetAttr, XattrFlags,
 };
 use onejournal_testing::{SimDevice, Survival};
 
@@ -14,14 +14,14 @@ const SYNC: u32 = 0x8;
 const DIRSYNC: u32 = 0x1_0000;
 const NODUMP: u32 = 0x40;
 
-fn set_flag(volume: &Volume, ino: InodeNo, flag: u32) {
+fn set_flag(volume: &RootVolume, ino: InodeNo, flag: u32) {
     let flags = Some(volume.get_attr(ino).unwrap().flags | flag);
     volume.set_attr(ino, &SetAttr { flags, ..SetAttr::default() }).unwrap();
     volume.sync().unwrap();
 }
 
 /// The volume after a power cut now.
-fn after_crash(device: &SimDevice, mode: DataMode) -> Volume {
+fn after_crash(device: &SimDevice, mode: DataMode) -> RootVolume {
     open_in(Arc::new(SimDevice::from_image(device.crash(Survival::Nothing), 512)), mode)
 }
 
