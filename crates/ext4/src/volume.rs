@@ -7,6 +7,7 @@ use std::sync::Arc;
 use device::BlockDevice;
 use journal::Journal;
 
+use crate::inode::Inode;
 use crate::memory::Mounted;
 use crate::op::Spending;
 use crate::open::{self, JournalChoice, OpenOptions, Opened};
@@ -175,7 +176,7 @@ impl Volume {
     /// file's last block, as far as `out` has room for it. Fails after new blocks of the file could
     /// not be written, because a reader must not see what they held before.
     pub fn read(&self, ino: InodeNo, offset: u64, out: &mut [u8]) -> Result<usize> {
-        self.mounted().read(ino, offset, out)
+        self.read_noting(ino, offset, out, true)
     }
 
     /// [`Volume::read`]. With `notes_access` the access time may change (see `O_NOATIME` of
@@ -415,7 +416,7 @@ impl<V: Borrow<Volume>> VolumeAs<V> {
         value: &[u8],
         how: XattrFlags,
     ) -> Result<()> {
-        self.spending().set_xattr(ino, name, value, how)
+        self.spending().set_xattr(ino, name, value, how, |_| {})
     }
 
     /// The same, and clears the set-group-ID bit: for an access control list that is set by a user
@@ -427,7 +428,7 @@ impl<V: Borrow<Volume>> VolumeAs<V> {
         value: &[u8],
         how: XattrFlags,
     ) -> Result<()> {
-        self.spending().set_acl_as_stranger(ino, name, value, how)
+        self.spending().set_xattr(ino, name, value, how, Inode::clear_set_group_id)
     }
 
     /// Removes an extended attribute.

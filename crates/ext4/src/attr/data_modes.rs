@@ -25,7 +25,9 @@ impl Spending<'_> {
     pub(crate) fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
         let name = DATA_MODE_XATTR.as_bytes();
         match mode {
-            Some(mode) => self.set_xattr(ino, name, mode.name().as_bytes(), XattrFlags::Any),
+            Some(mode) => {
+                self.set_xattr(ino, name, mode.name().as_bytes(), XattrFlags::Any, |_| {})
+            }
             None => match self.remove_xattr(ino, name) {
                 Err(Error::NoAttribute) => Ok(()),
                 removed => removed,

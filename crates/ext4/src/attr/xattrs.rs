@@ -3,7 +3,6 @@
 //! Access control lists are converted between their form on disk and Linux's. Setting the access
 //! list also sets the mode.
 
-use super::attributes::SET_GROUP_ID;
 use super::data_modes::{check_ours, check_value};
 use super::declared::check_declared;
 use crate::data_mode::parse_declared;
@@ -73,31 +72,8 @@ impl Mounted {
 }
 
 impl Spending<'_> {
-    /// [`VolumeAs::set_xattr`](crate::VolumeAs::set_xattr).
+    /// [`VolumeAs::set_xattr`](crate::VolumeAs::set_xattr), and `also`.
     pub(crate) fn set_xattr(
-        &self,
-        ino: InodeNo,
-        name: &[u8],
-        value: &[u8],
-        how: XattrFlags,
-    ) -> Result<()> {
-        self.set_xattr_and(ino, name, value, how, |_| {})
-    }
-
-    /// [`VolumeAs::set_acl_as_stranger`](crate::VolumeAs::set_acl_as_stranger).
-    pub(crate) fn set_acl_as_stranger(
-        &self,
-        ino: InodeNo,
-        name: &[u8],
-        value: &[u8],
-        how: XattrFlags,
-    ) -> Result<()> {
-        self.set_xattr_and(ino, name, value, how, |inode| {
-            inode.set_permissions(inode.mode() & 0o7777 & !SET_GROUP_ID);
-        })
-    }
-
-    fn set_xattr_and(
         &self,
         ino: InodeNo,
         name: &[u8],

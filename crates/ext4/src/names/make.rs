@@ -4,7 +4,7 @@ use super::lookup::{self, change_dir, read_dir_inode};
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::extent;
-use crate::inode::{Inode, flags};
+use crate::inode::{Inode, SET_GROUP_ID, flags};
 use crate::memory::Mounted;
 use crate::op::{Op, Spending, credits};
 use crate::types::{Attr, FileKind, InodeNo, NewNode, Owner};
@@ -14,7 +14,6 @@ use crate::xattr::{self, ACL_ACCESS, ACL_DEFAULT, Acl, atomic_attribute, mode_at
 const TARGET_MAX: usize = 4095;
 /// Targets up to this length are stored in the inode.
 const FAST_TARGET_MAX: usize = 59;
-const SET_GROUP_ID: u16 = 0o2000;
 
 /// Flags that a new inode inherits from its directory: secrm, unrm, compr, sync, nodump, noatime,
 /// nocompr, journal-data, notail, dirsync, dax.

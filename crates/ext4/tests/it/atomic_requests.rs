@@ -5,7 +5,7 @@ use crate::common;
 
 use std::sync::Arc;
 
-use common::{Image, make, open_in, options};
+use common::{Image, handles, make, open_in, options};
 use onejournal_ext4::{Allocate, DataMode, InodeNo, OpenOptions, RootVolume, SetAttr, XattrFlags};
 use onejournal_testing::{SimDevice, Survival};
 
@@ -63,13 +63,6 @@ fn regression_a_write_over_many_holes_in_a_nearly_full_transaction() {
             assert!(is_new || is_old, "{mode:?}, {filled} of {most} blocks");
         }
     }
-}
-
-/// How many handles `work` took.
-fn handles(volume: &RootVolume, work: impl FnOnce()) -> u64 {
-    let before = volume.journal().stats().handles;
-    work();
-    volume.journal().stats().handles - before
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use common::{Image, Mounted, open, options, run, text};
+use common::{Image, Mounted, open, options, read_all, run, text};
 use device::MemoryDevice;
 use onejournal_ext4::{
     Allocate, Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, RootVolume, SeekTo,
@@ -53,13 +53,6 @@ fn lookup(
     let attr = volume.lookup(parent, name.as_bytes())?;
     volume.forget(attr.ino, 1);
     Ok(attr)
-}
-
-fn read_all(volume: &RootVolume, ino: InodeNo) -> Vec<u8> {
-    let size = volume.get_attr(ino).unwrap().size_bytes;
-    let mut bytes = vec![9; usize::try_from(size).unwrap()];
-    assert_eq!(volume.read(ino, 0, &mut bytes).unwrap(), bytes.len());
-    bytes
 }
 
 fn has_extents(volume: &RootVolume, ino: InodeNo) -> bool {

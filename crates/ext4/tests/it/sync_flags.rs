@@ -4,7 +4,7 @@ use crate::common;
 
 use std::sync::Arc;
 
-use common::{Image, make, open_in};
+use common::{Image, make, open_in, read_all};
 use onejournal_ext4::{
     Allocate, DataMode, InodeNo, NewNode, Owner, RenameHow, RootVolume, SetAttr, XattrFlags,
 };
@@ -27,10 +27,7 @@ fn after_crash(device: &SimDevice, mode: DataMode) -> RootVolume {
 
 fn content_after_crash(device: &SimDevice, mode: DataMode) -> Vec<u8> {
     let volume = after_crash(device, mode);
-    let attr = volume.lookup(InodeNo::ROOT, b"f").unwrap();
-    let mut bytes = vec![0; usize::try_from(attr.size_bytes).unwrap()];
-    assert_eq!(volume.read(attr.ino, 0, &mut bytes).unwrap(), bytes.len());
-    bytes
+    read_all(&volume, volume.lookup(InodeNo::ROOT, b"f").unwrap().ino)
 }
 
 fn accepted_early(_: usize) {

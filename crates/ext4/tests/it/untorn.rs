@@ -6,7 +6,7 @@ use crate::common;
 
 use std::sync::Arc;
 
-use common::{Image, make, options};
+use common::{Image, handles, make, options};
 use device::BlockDevice;
 use onejournal_ext4::{Allocate, DataMode, InodeNo, OpenOptions, RootVolume, SetAttr};
 use onejournal_testing::{SimDevice, Survival, test_name, tier};
@@ -91,13 +91,6 @@ fn second_page(volume: &RootVolume, ino: InodeNo, page_bytes: usize) -> Vec<u8> 
     let mut bytes = vec![0; page_bytes];
     volume.read(ino, page_bytes as u64, &mut bytes).unwrap();
     bytes
-}
-
-/// How many handles `work` took.
-fn handles(volume: &RootVolume, work: impl FnOnce()) -> u64 {
-    let before = volume.journal().stats().handles;
-    work();
-    volume.journal().stats().handles - before
 }
 
 /// The sizes of pages, up to `most`.

@@ -145,6 +145,21 @@ pub fn has(volume: &RootVolume, name: &str) -> bool {
     volume.lookup(InodeNo::ROOT, name.as_bytes()).is_ok()
 }
 
+/// All bytes of a file.
+pub fn read_all(volume: &RootVolume, ino: InodeNo) -> Vec<u8> {
+    let size = volume.get_attr(ino).unwrap().size_bytes;
+    let mut bytes = vec![9; usize::try_from(size).unwrap()];
+    assert_eq!(volume.read(ino, 0, &mut bytes).unwrap(), bytes.len());
+    bytes
+}
+
+/// The number of operations in `work`.
+pub fn handles(volume: &RootVolume, work: impl FnOnce()) -> u64 {
+    let before = volume.journal().stats().handles;
+    work();
+    volume.journal().stats().handles - before
+}
+
 /// The error of an opening that must fail without having written anything.
 pub fn refused(device: &Arc<MemoryDevice>) -> onejournal_ext4::Error {
     let before = device.to_bytes();
