@@ -5,8 +5,9 @@
 //! allocated are in many block groups. The data are always journaled. Modes that may write data in
 //! place over existing data do not offer atomic writes.
 
+use super::attempt::Way;
 use super::content::{FILE_BYTES_MAX, block_of, regular_file};
-use super::write::{Chunk, DEPTH_MAX, EDIT_COUNT, GROWTH_LEVEL_COUNT, Undone, edits_credit_count};
+use super::write::{Chunk, DEPTH_MAX, EDIT_COUNT, GROWTH_LEVEL_COUNT, edits_credit_count};
 use crate::extent::{self, Target};
 use crate::inode::{Inode, flags};
 use crate::memory::Mounted;
@@ -42,7 +43,7 @@ impl Spending<'_> {
         let content = in_core.content.write();
         let inode = self.use_extents(regular_file(&**self, ino)?)?;
         let plan = self.plan(&inode, &in_core, 0)?.journaled();
-        let chunk = |piece: &Piece<'a>| Chunk::new(plan, ino, piece.0, piece.1, false, false);
+        let chunk = |piece: &Piece<'a>| Chunk::new(plan, ino, piece.0, piece.1, false, Way::Copied);
         let chunks: Vec<_> = pieces.iter().map(chunk).collect();
         let credit_count = credit_count(self, &inode, pieces)?;
         in_core.note_appended(self.with_op(credit_count, |op| write_chunks(op, &chunks))?);
@@ -92,15 +93,8 @@ fn write_chunks(op: &mut Op<'_>, chunks: &[Chunk<'_>]) -> Result<usize> {
     let mut appended_bytes = 0;
     for chunk in chunks {
         data_count -= chunk.data_credit_count();
-        appended_bytes += match chunk.write(op, data_count) {
-            Ok(written) => written.appended_bytes(),
-            // Without credits: the transaction has no room for so many changes of the tree.
-            Err(Undone::NeedsCredits { .. } | Undone::NoSpace { .. }) => {
-                return Err(Error::NoSpace);
-            }
-            Err(Undone::NeedsCopies) => unreachable!("chunks of an atomic write have copies"),
-            Err(Undone::Failed(error)) => return Err(error),
-        };
+        // Without credits: the transaction has no room for so many changes of the tree.
+        appended_bytes += chunk.write(op, data_count)?.appended_bytes();
     }
     Ok(appended_bytes)
 }

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use super::attempt::Undone;
 use super::content::{
     BLOCK, FILE_BYTES_MAX, check_may_change, regular_file, touch, zero_bytes, zero_tail,
 };
@@ -14,7 +15,7 @@ use super::truncate::budget;
 use super::write::{EDIT_COUNT, edits_credit_count, has_room_for_edit};
 use crate::extent::{self, FREE_CREDIT_COUNT, Target};
 use crate::inode::{Inode, flags};
-use crate::op::{Op, Spending, Undo};
+use crate::op::{Op, Spending};
 use crate::{Error, InodeNo, Result};
 
 /// What `VolumeAs::fallocate` does with a range.
@@ -51,37 +52,6 @@ struct Filling {
     /// Whether data in the range become zeros.
     zero: bool,
     grow: bool,
-}
-
-/// Why an operation is undone.
-enum Undone {
-    /// The operation has not enough credits for all of its range.
-    NeedsCredits,
-    /// The volume is full. Blocks were found up to the logical block `fitting_end`.
-    NoSpace { fitting_end: u64 },
-    /// Any other error.
-    Failed(Error),
-}
-
-impl Undone {
-    fn new(error: Error, fitting_end: u64) -> Undone {
-        match error {
-            Error::NoSpace => Undone::NoSpace { fitting_end },
-            error => Undone::Failed(error),
-        }
-    }
-}
-
-impl From<Error> for Undone {
-    fn from(error: Error) -> Undone {
-        Undone::new(error, 0)
-    }
-}
-
-impl Undo for Undone {
-    fn is_no_space(&self) -> bool {
-        matches!(self, Undone::NoSpace { .. })
-    }
 }
 
 impl Spending<'_> {
@@ -134,15 +104,12 @@ impl Spending<'_> {
                     Ok(reached) => break reached,
                     // A small operation has too few credits for the rest of the range. The next
                     // operations are as large as possible, and each does the part that fits.
-                    Err(Undone::NeedsCredits) => may_stop = true,
+                    Err(Undone::NeedsCredits { .. }) => may_stop = true,
                     // The volume is full, and the last new blocks may have no room in the extent
-                    // tree. The operation was undone, and the part up to `fitting_end` is done
+                    // tree. The operation was undone, and the part up to `fitting` is done
                     // again, alone.
-                    Err(Undone::NoSpace { fitting_end }) if fitting_end > next => {
-                        until = fitting_end;
-                    }
-                    Err(Undone::NoSpace { .. }) => return Err(Error::NoSpace),
-                    Err(Undone::Failed(error)) => return Err(error),
+                    Err(Undone::NoSpace { fitting }) if fitting > next => until = fitting,
+                    Err(undone) => return Err(undone.into()),
                 }
             };
         }
@@ -171,7 +138,7 @@ impl Spending<'_> {
                 let mut budget = budget(op, &inode, credit_count);
                 let rest = extent::free_range(op, &mut inode, from, whole.end, &mut budget)?;
                 if rest.is_some() && !may_stop {
-                    return Err(Undone::NeedsCredits);
+                    return Err(Undone::NeedsCredits { fitting: from });
                 }
                 touch(op, &mut inode);
                 op.put_inode(&inode)?;
@@ -182,9 +149,8 @@ impl Spending<'_> {
                     next = rest;
                     edges_done = true;
                 }
-                Err(Undone::NeedsCredits) => may_stop = true,
-                Err(Undone::NoSpace { .. }) => return Err(Error::NoSpace),
-                Err(Undone::Failed(error)) => return Err(error),
+                Err(Undone::NeedsCredits { .. }) => may_stop = true,
+                Err(undone) => return Err(undone.into()),
             }
         }
         Ok(())
@@ -206,7 +172,7 @@ impl Filling {
         ino: InodeNo,
         range: Range<u64>,
         may_stop: bool,
-    ) -> std::result::Result<u64, Undone> {
+    ) -> std::result::Result<u64, Undone<u64>> {
         let mut inode = regular_file(op, ino)?;
         check_may_change(&inode, if self.zero { self.bytes.start } else { inode.size() })?;
         let mut next = range.start;
@@ -217,7 +183,7 @@ impl Filling {
                 if may_stop {
                     break;
                 }
-                return Err(Undone::NeedsCredits);
+                return Err(Undone::NeedsCredits { fitting: next });
             }
             let filled = self.fill_next(op, &mut inode, next..range.end);
             next += u64::from(filled.map_err(|error| Undone::new(error, next))?);
