@@ -346,7 +346,7 @@ impl Volume {
 
 impl<V: Borrow<Volume>> VolumeAs<V> {
     pub(crate) fn spending(&self) -> Spending<'_> {
-        self.mounted().as_spender(self.spender)
+        Spending { volume: self.mounted(), spender: self.spender }
     }
 }
 

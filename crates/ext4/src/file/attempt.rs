@@ -1,7 +1,7 @@
-//! Which way the data of an operation go, why an operation is undone, and the attempt after it.
+//! Which way the data of an operation go, and the attempt after one that was undone.
 
 use crate::error::{Error, Result};
-use crate::op::Undo;
+use crate::op::Undone;
 
 /// The way of the whole blocks of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,51 +22,6 @@ pub(super) enum Ask {
     Few,
     /// For an allocation of each block, as far as a transaction has them.
     Most,
-}
-
-/// Why an operation is undone. `F` says how far it came: bytes of data, or a logical block.
-#[derive(Debug)]
-pub(crate) enum Undone<F = usize> {
-    /// It has not enough credits for everything, but for the part up to here.
-    NeedsCredits { fitting: F },
-    /// Some of the whole blocks cannot go home directly.
-    NeedsCopies,
-    /// The volume is full. Blocks were found for the part up to here.
-    NoSpace { fitting: F },
-    /// Any other error.
-    Failed(Error),
-}
-
-impl<F> Undone<F> {
-    pub(super) fn new(error: Error, fitting: F) -> Undone<F> {
-        match error {
-            Error::NoSpace => Undone::NoSpace { fitting },
-            error => Undone::Failed(error),
-        }
-    }
-}
-
-impl<F: Default> From<Error> for Undone<F> {
-    fn from(error: Error) -> Undone<F> {
-        Undone::new(error, F::default())
-    }
-}
-
-/// The error of an operation that is not tried again.
-impl<F> From<Undone<F>> for Error {
-    fn from(undone: Undone<F>) -> Error {
-        match undone {
-            Undone::NeedsCredits { .. } | Undone::NoSpace { .. } => Error::NoSpace,
-            Undone::NeedsCopies => unreachable!("only a chunk without copies needs them"),
-            Undone::Failed(error) => error,
-        }
-    }
-}
-
-impl<F: Default> Undo for Undone<F> {
-    fn is_no_space(&self) -> bool {
-        matches!(self, Undone::NoSpace { .. })
-    }
 }
 
 /// The attempt that follows when the operation of a chunk was undone.

@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 
-use super::attempt::Undone;
 use super::content::{
     BLOCK, FILE_BYTES_MAX, check_may_change, regular_file, touch, zero_bytes, zero_tail,
 };
@@ -15,7 +14,7 @@ use super::truncate::budget;
 use super::write::{EDIT_COUNT, edits_credit_count, has_room_for_edit};
 use crate::extent::{self, FREE_CREDIT_COUNT, Target};
 use crate::inode::{Inode, flags};
-use crate::op::{Op, Spending};
+use crate::op::{Op, Spending, Undone};
 use crate::{Error, InodeNo, Result};
 
 /// What `VolumeAs::fallocate` does with a range.

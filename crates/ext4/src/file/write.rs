@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use journal::{BLOCK_BYTES, BlockRef, HomeBlock, InPlaceGuard};
 
-use super::attempt::{Ask, Next, Undone, Way, next_attempt};
+use super::attempt::{Ask, Next, Way, next_attempt};
 use super::content::{
     BLOCK, FILE_BYTES_MAX, block_of, change_data, check_may_change, place_in_block, regular_file,
     touch, zero_tail,
@@ -29,7 +29,7 @@ use crate::extent::{self, FREE_CREDIT_COUNT, Target, edit_credit_count};
 use crate::facts::Source;
 use crate::inode::{Inode, flags};
 use crate::memory::{InCoreInode, Mounted};
-use crate::op::{Op, Spending};
+use crate::op::{Op, Spending, Undone};
 use crate::{DataMode, Error, InodeNo, Result, faults};
 
 /// The number of allocations and conversions that an operation asks credits for at first. Most of

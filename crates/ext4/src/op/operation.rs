@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use journal::{BlockBytes, BlockOwner, BlockRef, Form, Handle, HomeBlock, InPlaceGuard, Tid};
 use zerocopy::IntoBytes;
 
+use super::undone::Undone;
 use crate::facts::{Facts, Source, Spender};
 use crate::inode::{Inode, inode_place, read_inode};
 use crate::layout::inode::INODE_BYTES;
@@ -19,23 +20,11 @@ use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock}
 use crate::memory::{FileStats, Mounted};
 use crate::{Error, InodeNo, Result, Timestamp};
 
-/// Why an operation is undone: an error, or a reason that its caller acts on.
-pub(crate) trait Undo: From<Error> {
-    /// Whether there were not enough free blocks.
-    fn is_no_space(&self) -> bool;
-}
-
-impl Undo for Error {
-    fn is_no_space(&self) -> bool {
-        matches!(self, Error::NoSpace)
-    }
-}
-
 /// A volume whose operations take blocks for this spender.
 #[derive(Clone, Copy)]
 pub(crate) struct Spending<'v> {
-    volume: &'v Mounted,
-    spender: Spender,
+    pub(crate) volume: &'v Mounted,
+    pub(crate) spender: Spender,
 }
 
 impl Deref for Spending<'_> {
@@ -47,14 +36,9 @@ impl Deref for Spending<'_> {
 }
 
 impl Mounted {
-    /// The volume as this spender uses it.
-    pub(crate) fn as_spender(&self, spender: Spender) -> Spending<'_> {
-        Spending { volume: self, spender }
-    }
-
     /// The volume for operations that may use reserved blocks, or that take none for data.
     pub(crate) fn as_root(&self) -> Spending<'_> {
-        self.as_spender(Spender::Privileged)
+        Spending { volume: self, spender: Spender::Privileged }
     }
 }
 
@@ -114,18 +98,19 @@ impl<'v> Spending<'v> {
     pub(crate) fn with_op<T>(
         self,
         credit_count: usize,
-        body: impl FnMut(&mut Op<'_>) -> Result<T>,
+        mut body: impl FnMut(&mut Op<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.try_op(credit_count, body)
+        let done = self.try_op::<T, ()>(credit_count, |op| Ok(body(op)?));
+        done.map_err(Error::from)
     }
 
     /// [`Spending::with_op`] with a body that has its own reasons to undo the operation.
-    pub(crate) fn try_op<T, U: Undo>(
+    pub(crate) fn try_op<T, F: Default>(
         self,
         credit_count: usize,
-        mut body: impl FnMut(&mut Op<'_>) -> std::result::Result<T, U>,
-    ) -> std::result::Result<T, U> {
-        let mut attempt = || -> std::result::Result<T, U> {
+        mut body: impl FnMut(&mut Op<'_>) -> std::result::Result<T, Undone<F>>,
+    ) -> std::result::Result<T, Undone<F>> {
+        let mut attempt = || -> std::result::Result<T, Undone<F>> {
             let mut op = self.op(credit_count)?;
             let value = body(&mut op)?;
             let is_durable = op.is_durable;
@@ -136,7 +121,7 @@ impl<'v> Spending<'v> {
             Ok(value)
         };
         match attempt() {
-            Err(undone) if undone.is_no_space() => {
+            Err(undone @ Undone::NoSpace { .. }) => {
                 let Some(tid) = self.pending_frees.newest(self.committed()) else {
                     return Err(undone);
                 };
