@@ -47,7 +47,7 @@
 //! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
 //!
 //! ```text
-//!   volume          Volume: the public face, one call for each method
+//!   volume          Volume, VolumeAs: the public face, one call for each method
 //!   open/           opening and closing: superblock, journal area, claim, feature bits, recovery;
 //!                   and repair, survey, mkfs of a volume that is not open
 //!   names/ attr/    lookup, make, link, unlink, rename, readdir, freeing inodes without a name;

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use device::BlockDevice;
 use journal::Journal;
 
+use crate::data_mode::{DATA_MODE_XATTR, DataMode};
+use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::memory::Mounted;
 use crate::op::Spending;
 use crate::open::{self, JournalChoice, OpenOptions, Opened};
 use crate::{
-    Allocate, Attr, DataMode, DirEntry, FileStat, InodeNo, NewNode, Owner, Piece, RenameHow,
-    Result, SeekTo, SetAttr, Spender, StatFs, XattrFlags,
+    Allocate, Attr, DirEntry, FileStat, InodeNo, NewNode, Owner, Piece, RenameHow, SeekTo, SetAttr,
+    Spender, StatFs, XattrFlags,
 };
 
 /// An ext4 file system on a block device, with our journal.
@@ -344,14 +346,12 @@ impl Volume {
     }
 }
 
+/// Names.
 impl<V: Borrow<Volume>> VolumeAs<V> {
     pub(crate) fn spending(&self) -> Spending<'_> {
         Spending { volume: self.mounted(), spender: self.spender }
     }
-}
 
-/// Names.
-impl<V: Borrow<Volume>> VolumeAs<V> {
     /// Makes an inode with a name, and pins it. The caller does not apply `umask` to `permissions`.
     /// This call does, if the directory has no default access control list.
     pub fn make(
@@ -441,7 +441,14 @@ impl<V: Borrow<Volume>> VolumeAs<V> {
     /// [`crate::Error::WouldTear`] if the inode is declared to need atomic writes, and the mode
     /// does not give them.
     pub fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
-        self.spending().set_data_mode(ino, mode)
+        let name = DATA_MODE_XATTR.as_bytes();
+        match mode {
+            Some(mode) => self.set_xattr(ino, name, mode.name().as_bytes(), XattrFlags::Any),
+            None => match self.remove_xattr(ino, name) {
+                Err(Error::NoAttribute) => Ok(()),
+                removed => removed,
+            },
+        }
     }
 
     /// Forgets that inodes of the volume were declared. Inodes that are declared stay so.

@@ -1,11 +1,10 @@
 //! Reading and setting the data mode of a file or directory.
 
-use crate::data_mode::{DATA_MODE_XATTR, DataMode, parse_declared};
+use crate::data_mode::{DataMode, parse_declared};
 use crate::inode::read_inode;
 use crate::memory::Mounted;
-use crate::op::Spending;
 use crate::xattr::{XattrName, atomic_attribute, atomic_volume_attribute, mode_attribute};
-use crate::{Error, InodeNo, Result, XattrFlags};
+use crate::{Error, InodeNo, Result};
 
 impl Mounted {
     /// [`Volume::data_mode_of`](crate::Volume::data_mode_of).
@@ -17,22 +16,6 @@ impl Mounted {
     /// the inode's content lock.
     pub(super) fn leave_mode(&self) -> Result<()> {
         Ok(self.journal.checkpoint()?)
-    }
-}
-
-impl Spending<'_> {
-    /// [`VolumeAs::set_data_mode`](crate::VolumeAs::set_data_mode).
-    pub(crate) fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
-        let name = DATA_MODE_XATTR.as_bytes();
-        match mode {
-            Some(mode) => {
-                self.set_xattr(ino, name, mode.name().as_bytes(), XattrFlags::Any, |_| {})
-            }
-            None => match self.remove_xattr(ino, name) {
-                Err(Error::NoAttribute) => Ok(()),
-                removed => removed,
-            },
-        }
     }
 }
 
