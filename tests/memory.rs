@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use device::{Access, Disk};
-use ext4::{InodeNo, NewNode, OpenOptions, Owner, Volume};
+use ext4::{InodeNo, NewNode, OpenOptions, Owner, RootVolume};
 use onejournal_testing::{ENABLE_URING, MemoryGroup, Need, has_disk, is_root, skip};
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::UnmountFlags;
@@ -208,7 +208,7 @@ const FILES_PER_DIR: usize = 1000;
 /// Makes the files without a mount.
 fn make_files(image: &Path) {
     let device = Arc::new(Disk::open(image, Access::ReadWrite).unwrap());
-    let volume = Volume::open(device, OpenOptions::default()).unwrap();
+    let volume = RootVolume::open(device, OpenOptions::default()).unwrap();
     let make = |parent: InodeNo, name: String, node| {
         let made = volume.make(parent, name.as_bytes(), node, 0o755, 0, Owner::default());
         let ino = made.unwrap().ino;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use device::MemoryDevice;
-use onejournal_ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, SetAttr, SetTime, Volume};
+use onejournal_ext4::{
+    DataMode, InodeNo, NewNode, OpenOptions, Owner, RootVolume, SetAttr, SetTime,
+};
 
 /// The allocator that the `onejournal` program uses.
 #[global_allocator]
@@ -37,7 +39,7 @@ fn median(sorted: &[u64]) -> u64 {
     sorted[sorted.len() / 2]
 }
 
-fn memory_volume(data_mode: DataMode) -> Volume {
+fn memory_volume(data_mode: DataMode) -> RootVolume {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.as_file().set_len(512 << 20).expect("a sparse file");
     let made = Command::new("mke2fs")
@@ -50,10 +52,10 @@ fn memory_volume(data_mode: DataMode) -> Volume {
     let bytes = std::fs::read(file.path()).expect("reading the image");
     let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
     let options = OpenOptions { data_mode, ..OpenOptions::default() };
-    Volume::open(device, options).expect("opening the volume")
+    RootVolume::open(device, options).expect("opening the volume")
 }
 
-fn run(volume: &Volume, file_count: u32) -> Costs {
+fn run(volume: &RootVolume, file_count: u32) -> Costs {
     let mut costs: Costs = Vec::new();
     let owner = Owner::default();
     let dir = volume.make(InodeNo::ROOT, b"d", NewNode::Directory, 0o755, 0, owner).expect("mkdir");

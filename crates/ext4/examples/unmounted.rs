@@ -13,7 +13,7 @@ use std::error::Error as StdError;
 use std::sync::Arc;
 
 use device::{Access, Disk};
-use onejournal_ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, RootVolume};
 
 fn main() -> Result<(), Box<dyn StdError>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn StdError>> {
     };
     // An image that this machine uses already is refused here.
     let device = Arc::new(Disk::open(image, Access::ReadWrite)?);
-    let volume = Volume::open(device, OpenOptions::default())?;
+    let volume = RootVolume::open(device, OpenOptions::default())?;
     let result = append_and_show(&volume, name.as_bytes(), line);
     // Without this call the volume is as after a crash: recovered at the next opening.
     volume.close()?;
@@ -30,7 +30,11 @@ fn main() -> Result<(), Box<dyn StdError>> {
 }
 
 /// Appends the line, makes it durable, and prints the root directory and the file.
-pub fn append_and_show(volume: &Volume, name: &[u8], line: &str) -> Result<(), Box<dyn StdError>> {
+pub fn append_and_show(
+    volume: &RootVolume,
+    name: &[u8],
+    line: &str,
+) -> Result<(), Box<dyn StdError>> {
     let file = match volume.lookup(InodeNo::ROOT, name) {
         Err(Error::NotFound) => {
             volume.make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, Owner::default())?

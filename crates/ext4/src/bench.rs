@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use device::{BlockDevice, MemoryDevice};
 
-use crate::{DataMode, InodeNo, OpenOptions, Timestamp, Volume};
+use crate::{DataMode, InodeNo, OpenOptions, RootVolume, Timestamp};
 
 /// Runs a program of e2fsprogs and returns what it printed.
 fn run(command: &mut Command) -> String {
@@ -55,11 +55,11 @@ impl Bench {
         Bench { directory, device, mode, files }
     }
 
-    pub(crate) fn open(&self) -> Volume {
+    pub(crate) fn open(&self) -> RootVolume {
         self.open_on(self.device.clone())
     }
 
-    pub(crate) fn open_on(&self, device: Arc<dyn BlockDevice>) -> Volume {
+    pub(crate) fn open_on(&self, device: Arc<dyn BlockDevice>) -> RootVolume {
         let seconds = AtomicI64::new(4_000_000_000);
         let clock =
             move || Timestamp { seconds: seconds.fetch_add(1, Ordering::Relaxed), nanoseconds: 7 };
@@ -71,7 +71,7 @@ impl Bench {
             random_seed: 1,
             ..OpenOptions::default()
         };
-        Volume::open(device, options).expect("a volume")
+        RootVolume::open(device, options).expect("a volume")
     }
 
     fn save(&self) -> std::path::PathBuf {

@@ -11,7 +11,7 @@
 //! ```
 //! # use std::{process::Command, sync::Arc};
 //! # use device::{Access, Disk};
-//! # use onejournal_ext4::{InodeNo, NewNode, OpenOptions, Owner, Volume};
+//! # use onejournal_ext4::{InodeNo, NewNode, OpenOptions, Owner, RootVolume};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let directory = tempfile::tempdir()?;
 //! # let image = directory.path().join("image");
@@ -22,7 +22,7 @@
 //! # assert!(mke2fs.status()?.success());
 //! let open = || {
 //!     let device = Arc::new(Disk::open(&image, Access::ReadWrite)?);
-//!     Ok::<_, Box<dyn std::error::Error>>(Volume::open(device, OpenOptions::default())?)
+//!     Ok::<_, Box<dyn std::error::Error>>(RootVolume::open(device, OpenOptions::default())?)
 //! };
 //! let volume = open()?;
 //! let owner = Owner::default();
@@ -47,7 +47,7 @@
 //! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
 //!
 //! ```text
-//!   volume          Volume: the public face, one call for each method
+//!   volume          Volume, VolumeAs: the public face, one call for each method
 //!   open/           opening and closing: superblock, journal area, claim, feature bits, recovery;
 //!                   and repair, survey, mkfs of a volume that is not open
 //!   names/ attr/    lookup, make, link, unlink, rename, readdir, freeing inodes without a name;
@@ -113,7 +113,7 @@ pub use data_mode::{
     ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, DATA_MODE_XATTR, DECLARED_BYTES, DataMode, parse_declared,
 };
 pub use error::{Error, Holder, Result};
-pub use facts::{Spender, spending_as};
+pub use facts::Spender;
 #[doc(hidden)]
 pub use faults::Fault;
 pub use file::{Allocate, Piece};
@@ -129,4 +129,4 @@ pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,
     Timestamp, XattrFlags,
 };
-pub use volume::Volume;
+pub use volume::{RootVolume, Volume, VolumeAs};

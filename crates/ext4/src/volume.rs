@@ -1,15 +1,21 @@
 //! The public interface of a mounted volume. Each method calls the operation that does the work.
 
+use std::borrow::Borrow;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use device::BlockDevice;
 use journal::Journal;
 
+use crate::data_mode::{DATA_MODE_XATTR, DataMode};
+use crate::error::{Error, Result};
+use crate::inode::Inode;
 use crate::memory::Mounted;
+use crate::op::Spending;
 use crate::open::{self, JournalChoice, OpenOptions, Opened};
 use crate::{
-    Allocate, Attr, DataMode, DirEntry, FileStat, InodeNo, NewNode, Owner, Piece, RenameHow,
-    Result, SeekTo, SetAttr, Spender, StatFs, XattrFlags,
+    Allocate, Attr, DirEntry, FileStat, InodeNo, NewNode, Owner, Piece, RenameHow, SeekTo, SetAttr,
+    Spender, StatFs, XattrFlags,
 };
 
 /// An ext4 file system on a block device, with our journal.
@@ -18,6 +24,37 @@ use crate::{
 /// crash: nothing is brought home.
 pub struct Volume {
     opened: Opened,
+}
+
+/// A volume as one kind of user changes it: its operations take blocks that this user may use.
+/// Everything else is a method of [`Volume`].
+#[derive(Clone, Copy)]
+pub struct VolumeAs<V> {
+    volume: V,
+    spender: Spender,
+}
+
+/// A volume that only root uses.
+pub type RootVolume = VolumeAs<Volume>;
+
+impl RootVolume {
+    /// [`Volume::open`].
+    pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<RootVolume> {
+        Ok(VolumeAs { volume: Volume::open(device, options)?, spender: Spender::Privileged })
+    }
+
+    /// [`Volume::close`].
+    pub fn close(self) -> Result<()> {
+        self.volume.close()
+    }
+}
+
+impl<V: Borrow<Volume>> Deref for VolumeAs<V> {
+    type Target = Volume;
+
+    fn deref(&self) -> &Volume {
+        self.volume.borrow()
+    }
 }
 
 /// Opening and closing.
@@ -77,40 +114,6 @@ impl Volume {
         self.mounted().read_dir(ino, cursor, each)
     }
 
-    /// Makes an inode with a name, and pins it. The caller does not apply `umask` to `permissions`.
-    /// This call does, if the directory has no default access control list.
-    pub fn make(
-        &self,
-        parent: InodeNo,
-        name: &[u8],
-        node: NewNode<'_>,
-        permissions: u16,
-        umask: u16,
-        owner: Owner,
-    ) -> Result<Attr> {
-        self.mounted().make(parent, name, node, permissions, umask, owner)
-    }
-
-    /// Makes a regular file without a name, as `O_TMPFILE` does. It is an orphan: it is freed with
-    /// its last pin, or at the next opening after a crash, unless [`Volume::link`] gives it a name.
-    /// It gets owner, access control list and data mode like a file that is made in `parent`. Pins
-    /// the inode.
-    pub fn make_unnamed(
-        &self,
-        parent: InodeNo,
-        permissions: u16,
-        umask: u16,
-        owner: Owner,
-    ) -> Result<Attr> {
-        self.mounted().make_unnamed(parent, permissions, umask, owner)
-    }
-
-    /// Gives an inode that is not a directory one more name. If [`Volume::make_unnamed`] made it,
-    /// this is its first name. Pins the inode.
-    pub fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
-        self.mounted().link(ino, parent, name)
-    }
-
     /// Removes a name of an inode that is not a directory. The inode exists as long as it has other
     /// names or is pinned.
     pub fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
@@ -120,19 +123,6 @@ impl Volume {
     /// Removes an empty directory.
     pub fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
         self.mounted().rmdir(parent, name)
-    }
-
-    /// Renames `from_name` in `from_parent` to `to_name` in `to_parent`. An inode that had the new
-    /// name is replaced, stays (`Exists`), or gets the old name.
-    pub fn rename(
-        &self,
-        from_parent: InodeNo,
-        from_name: &[u8],
-        to_parent: InodeNo,
-        to_name: &[u8],
-        how: RenameHow,
-    ) -> Result<()> {
-        self.mounted().rename(from_parent, from_name, to_parent, to_name, how)
     }
 }
 
@@ -169,12 +159,6 @@ impl Volume {
         self.mounted().peek_attr(ino)
     }
 
-    /// Sets attributes in one operation. (A size that cuts off much takes several.) A new mode also
-    /// changes the access control list, if there is one.
-    pub fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
-        self.mounted().set_attr(ino, set)
-    }
-
     /// The value of an extended attribute, by its full name. The lists `system.posix_acl_*` are
     /// returned in Linux's form.
     pub fn get_xattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
@@ -185,34 +169,6 @@ impl Volume {
     pub fn list_xattr(&self, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
         self.mounted().list_xattr(ino)
     }
-
-    /// Sets an extended attribute.
-    pub fn set_xattr(
-        &self,
-        ino: InodeNo,
-        name: &[u8],
-        value: &[u8],
-        how: XattrFlags,
-    ) -> Result<()> {
-        self.mounted().set_xattr(ino, name, value, how)
-    }
-
-    /// The same, and clears the set-group-ID bit: for an access control list that is set by a user
-    /// who is not in the file's group.
-    pub fn set_acl_as_stranger(
-        &self,
-        ino: InodeNo,
-        name: &[u8],
-        value: &[u8],
-        how: XattrFlags,
-    ) -> Result<()> {
-        self.mounted().set_acl_as_stranger(ino, name, value, how)
-    }
-
-    /// Removes an extended attribute.
-    pub fn remove_xattr(&self, ino: InodeNo, name: &[u8]) -> Result<()> {
-        self.mounted().remove_xattr(ino, name)
-    }
 }
 
 /// Content of files.
@@ -222,7 +178,7 @@ impl Volume {
     /// file's last block, as far as `out` has room for it. Fails after new blocks of the file could
     /// not be written, because a reader must not see what they held before.
     pub fn read(&self, ino: InodeNo, offset: u64, out: &mut [u8]) -> Result<usize> {
-        self.mounted().read(ino, offset, out)
+        self.read_noting(ino, offset, out, true)
     }
 
     /// [`Volume::read`]. With `notes_access` the access time may change (see `O_NOATIME` of
@@ -237,42 +193,10 @@ impl Volume {
         self.mounted().read_noting(ino, offset, out, notes_access)
     }
 
-    /// Writes `data` at `offset`, growing the file as needed. Returns how much was written: less
-    /// than asked for if the volume becomes full or the largest file size is reached.
-    pub fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
-        self.mounted().write(ino, offset, data)
-    }
-
-    /// [`Volume::write`] that also calls `accepted`, at most once, with the number of bytes that it
-    /// will return, when only writing data home is left. `kill`: the writer's writes clear
-    /// set-user-ID and set-group-ID.
-    ///
-    /// After that call only the device can fail, which aborts the journal; the next sync reports
-    /// it. Until this function returns, threads that read the content, change it or sync the file
-    /// wait. So the writer may be answered in `accepted`, and prepare its next piece meanwhile.
-    pub fn write_accepting(
-        &self,
-        ino: InodeNo,
-        offset: u64,
-        data: &[u8],
-        kill: bool,
-        accepted: &mut dyn FnMut(usize),
-    ) -> Result<usize> {
-        self.mounted().write_accepting(ino, offset, data, kill, accepted)
-    }
-
-    /// The most blocks that [`Volume::write_atomic`] can write at once, if it allocates blocks in
+    /// The most blocks that [`VolumeAs::write_atomic`] can write at once, if it allocates blocks in
     /// few block groups only. 0 if it is not supported.
     pub fn atomic_block_limit(&self) -> usize {
         self.mounted().atomic_block_limit()
-    }
-
-    /// Writes all pieces in one transaction, growing the file as needed. The pieces are ascending
-    /// and do not overlap. On an error nothing was written. [`crate::Error::NoSpace`] also means
-    /// that one transaction cannot hold them. [`crate::Error::NotSupported`]: the volume's mode may
-    /// put data in place over existing data.
-    pub fn write_atomic<'a>(&self, ino: InodeNo, pieces: &[Piece<'a>]) -> Result<()> {
-        self.mounted().write_atomic(ino, pieces)
     }
 
     /// The first byte at or after `offset` that is data, or that is in a hole; the end of the file
@@ -281,37 +205,18 @@ impl Volume {
         self.mounted().seek(ino, offset, to)
     }
 
-    /// Allocates, punches or zeroes `len_bytes` bytes from `offset` on.
-    pub fn fallocate(
-        &self,
-        ino: InodeNo,
-        how: Allocate,
-        offset: u64,
-        len_bytes: u64,
-    ) -> Result<()> {
-        self.mounted().fallocate(ino, how, offset, len_bytes)
-    }
-
     /// The mode of a file's data. For a directory, the mode of files that will be made in it.
     pub fn data_mode_of(&self, ino: InodeNo) -> Result<DataMode> {
         self.mounted().data_mode_of(ino)
     }
-
-    /// Sets the mode of a file or directory; `None`: the volume's. What the journal holds is
-    /// brought home first, so that no block's history mixes modes (FAST'14 §2.2).
-    /// [`crate::Error::WouldTear`] if the inode is declared to need atomic writes, and the mode
-    /// does not give them.
-    pub fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
-        self.mounted().set_data_mode(ino, mode)
-    }
 }
 
 /// Writes that a crash does not tear. A file or directory is declared to need them by
-/// [`Volume::set_xattr`] with [`crate::ATOMIC_XATTR`]. New files inherit the declaration.
+/// [`VolumeAs::set_xattr`] with [`crate::ATOMIC_XATTR`]. New files inherit the declaration.
 impl Volume {
-    /// Says how the caller calls [`Volume::write`]: it passes writes of programs on whole that are
-    /// aligned and have at most `bytes` bytes. 0: it may cut or join any writes. Without this call
-    /// it passes on everything.
+    /// Says how the caller calls [`VolumeAs::write`]: it passes writes of programs on whole that
+    /// are aligned and have at most `bytes` bytes. 0: it may cut or join any writes. Without this
+    /// call it passes on everything.
     pub fn set_unsplit_write_bytes(&self, bytes: u64) {
         self.mounted().set_unsplit_write_bytes(bytes);
     }
@@ -340,14 +245,9 @@ impl Volume {
     }
 
     /// The largest size that an inode of the volume was declared to need since the volume was made,
-    /// or since [`Volume::forget_declared`]; 0: none, or a read-only volume.
+    /// or since [`VolumeAs::forget_declared`]; 0: none, or a read-only volume.
     pub fn declared_bytes(&self) -> u64 {
         self.mounted().declared_bytes()
-    }
-
-    /// Forgets that inodes of the volume were declared. Inodes that are declared stay so.
-    pub fn forget_declared(&self) -> Result<()> {
-        self.mounted().forget_declared()
     }
 }
 
@@ -404,6 +304,16 @@ impl Volume {
 
 /// Who uses the volume, and how.
 impl Volume {
+    /// The volume as this kind of user changes it.
+    pub fn as_spender(&self, spender: Spender) -> VolumeAs<&Volume> {
+        VolumeAs { volume: self, spender }
+    }
+
+    /// The volume as root changes it.
+    pub fn as_root(&self) -> VolumeAs<&Volume> {
+        self.as_spender(Spender::Privileged)
+    }
+
     /// Whether the volume is read-only: it was opened so, or the medium failed.
     pub fn is_read_only(&self) -> bool {
         self.mounted().is_read_only()
@@ -436,9 +346,166 @@ impl Volume {
     }
 }
 
+/// Names.
+impl<V: Borrow<Volume>> VolumeAs<V> {
+    pub(crate) fn spending(&self) -> Spending<'_> {
+        Spending { volume: self.mounted(), spender: self.spender }
+    }
+
+    /// Makes an inode with a name, and pins it. The caller does not apply `umask` to `permissions`.
+    /// This call does, if the directory has no default access control list.
+    pub fn make(
+        &self,
+        parent: InodeNo,
+        name: &[u8],
+        node: NewNode<'_>,
+        permissions: u16,
+        umask: u16,
+        owner: Owner,
+    ) -> Result<Attr> {
+        self.spending().make(parent, name, node, permissions, umask, owner)
+    }
+
+    /// Makes a regular file without a name, as `O_TMPFILE` does. It is an orphan: it is freed with
+    /// its last pin, or at the next opening after a crash, unless [`VolumeAs::link`] gives it a
+    /// name. It gets owner, access control list and data mode like a file that is made in `parent`.
+    /// Pins the inode.
+    pub fn make_unnamed(
+        &self,
+        parent: InodeNo,
+        permissions: u16,
+        umask: u16,
+        owner: Owner,
+    ) -> Result<Attr> {
+        self.spending().make_unnamed(parent, permissions, umask, owner)
+    }
+
+    /// Gives an inode that is not a directory one more name. If [`VolumeAs::make_unnamed`] made it,
+    /// this is its first name. Pins the inode.
+    pub fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        self.spending().link(ino, parent, name)
+    }
+
+    /// Renames `from_name` in `from_parent` to `to_name` in `to_parent`. An inode that had the new
+    /// name is replaced, stays (`Exists`), or gets the old name.
+    pub fn rename(
+        &self,
+        from_parent: InodeNo,
+        from_name: &[u8],
+        to_parent: InodeNo,
+        to_name: &[u8],
+        how: RenameHow,
+    ) -> Result<()> {
+        self.spending().rename(from_parent, from_name, to_parent, to_name, how)
+    }
+}
+
+/// Attributes.
+impl<V: Borrow<Volume>> VolumeAs<V> {
+    /// Sets attributes in one operation. (A size that cuts off much takes several.) A new mode also
+    /// changes the access control list, if there is one.
+    pub fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
+        self.spending().set_attr(ino, set)
+    }
+
+    /// Sets an extended attribute.
+    pub fn set_xattr(
+        &self,
+        ino: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        how: XattrFlags,
+    ) -> Result<()> {
+        self.spending().set_xattr(ino, name, value, how, |_| {})
+    }
+
+    /// The same, and clears the set-group-ID bit: for an access control list that is set by a user
+    /// who is not in the file's group.
+    pub fn set_acl_as_stranger(
+        &self,
+        ino: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        how: XattrFlags,
+    ) -> Result<()> {
+        self.spending().set_xattr(ino, name, value, how, Inode::clear_set_group_id)
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(&self, ino: InodeNo, name: &[u8]) -> Result<()> {
+        self.spending().remove_xattr(ino, name)
+    }
+
+    /// Sets the mode of a file or directory; `None`: the volume's. What the journal holds is
+    /// brought home first, so that no block's history mixes modes (FAST'14 §2.2).
+    /// [`crate::Error::WouldTear`] if the inode is declared to need atomic writes, and the mode
+    /// does not give them.
+    pub fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
+        let name = DATA_MODE_XATTR.as_bytes();
+        match mode {
+            Some(mode) => self.set_xattr(ino, name, mode.name().as_bytes(), XattrFlags::Any),
+            None => match self.remove_xattr(ino, name) {
+                Err(Error::NoAttribute) => Ok(()),
+                removed => removed,
+            },
+        }
+    }
+
+    /// Forgets that inodes of the volume were declared. Inodes that are declared stay so.
+    pub fn forget_declared(&self) -> Result<()> {
+        self.spending().forget_declared()
+    }
+}
+
+/// Content of files.
+impl<V: Borrow<Volume>> VolumeAs<V> {
+    /// Writes `data` at `offset`, growing the file as needed. Returns how much was written: less
+    /// than asked for if the volume becomes full or the largest file size is reached.
+    pub fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
+        self.write_accepting(ino, offset, data, false, &mut |_| {})
+    }
+
+    /// [`VolumeAs::write`] that also calls `accepted`, at most once, with the number of bytes that
+    /// it will return, when only writing data home is left. `kill`: the writer's writes clear
+    /// set-user-ID and set-group-ID.
+    ///
+    /// After that call only the device can fail, which aborts the journal; the next sync reports
+    /// it. Until this function returns, threads that read the content, change it or sync the file
+    /// wait. So the writer may be answered in `accepted`, and prepare its next piece meanwhile.
+    pub fn write_accepting(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+        accepted: &mut dyn FnMut(usize),
+    ) -> Result<usize> {
+        self.spending().write_accepting(ino, offset, data, kill, accepted)
+    }
+
+    /// Writes all pieces in one transaction, growing the file as needed. The pieces are ascending
+    /// and do not overlap. On an error nothing was written. [`crate::Error::NoSpace`] also means
+    /// that one transaction cannot hold them. [`crate::Error::NotSupported`]: the volume's mode may
+    /// put data in place over existing data.
+    pub fn write_atomic<'a>(&self, ino: InodeNo, pieces: &[Piece<'a>]) -> Result<()> {
+        self.spending().write_atomic(ino, pieces)
+    }
+
+    /// Allocates, punches or zeroes `len_bytes` bytes from `offset` on.
+    pub fn fallocate(
+        &self,
+        ino: InodeNo,
+        how: Allocate,
+        offset: u64,
+        len_bytes: u64,
+    ) -> Result<()> {
+        self.spending().fallocate(ino, how, offset, len_bytes)
+    }
+}
+
 /// Unit tests use the mounted volume directly.
 #[cfg(test)]
-impl std::ops::Deref for Volume {
+impl Deref for Volume {
     type Target = Mounted;
 
     fn deref(&self) -> &Mounted {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use device::BlockDevice;
 use ext4::{
     Allocate, CheckpointPolicy, Claim, Claimant, DataMode, DeltaCodec, Error, FileKind, InodeNo,
-    NewNode, OpenOptions, Owner, RenameHow, Result, SetAttr, Timestamp, Volume,
+    NewNode, OpenOptions, Owner, RenameHow, Result, RootVolume, SetAttr, Timestamp,
 };
 use journal::Medium;
 
@@ -99,7 +99,7 @@ pub struct Done {
 pub struct Session {
     device: Arc<dyn BlockDevice>,
     setup: Setup,
-    volume: Option<Volume>,
+    volume: Option<RootVolume>,
     slots: BTreeMap<u32, InodeNo>,
     incarnation: u64,
 }
@@ -107,12 +107,12 @@ pub struct Session {
 impl Session {
     /// Opens the volume.
     pub fn open(device: Arc<dyn BlockDevice>, setup: Setup) -> Result<Session> {
-        let volume = Some(Volume::open(device.clone(), setup.options(0))?);
+        let volume = Some(RootVolume::open(device.clone(), setup.options(0))?);
         Ok(Session { device, setup, volume, slots: BTreeMap::new(), incarnation: 0 })
     }
 
     /// The volume. Panics if a remount has failed.
-    pub fn volume(&self) -> &Volume {
+    pub fn volume(&self) -> &RootVolume {
         self.volume.as_ref().expect("the volume is open")
     }
 
@@ -204,7 +204,7 @@ impl Session {
         self.volume.take().expect("the volume is open").close()?;
         self.incarnation += 1;
         self.volume =
-            Some(Volume::open(self.device.clone(), self.setup.options(self.incarnation))?);
+            Some(RootVolume::open(self.device.clone(), self.setup.options(self.incarnation))?);
         Ok(())
     }
 
@@ -275,7 +275,7 @@ impl Session {
     fn on<T>(
         &self,
         target: &Target,
-        work: impl FnOnce(&Volume, InodeNo) -> Result<T>,
+        work: impl FnOnce(&RootVolume, InodeNo) -> Result<T>,
     ) -> Result<T> {
         match target {
             Target::Open(slot) => {

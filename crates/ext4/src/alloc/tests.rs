@@ -6,7 +6,7 @@ use crate::bench::Bench;
 use crate::facts::{Source, check_not_fixed, fixed_ranges, read_desc};
 use crate::inode::Inode;
 use crate::op::credits;
-use crate::{DataMode, Error, FileKind, InodeNo, Volume};
+use crate::{DataMode, Error, FileKind, InodeNo, RootVolume};
 use onejournal_testing::{test_name, tier};
 
 const VARIANTS: [&str; 4] = [
@@ -25,9 +25,11 @@ fn with_arguments(arguments: &[&str]) -> Bench {
     Bench::with_options(DataMode::Journal, 32, 0, &[&["-N", "512"], arguments].concat())
 }
 
-fn everything(volume: &Volume) -> Vec<u64> {
+fn everything(volume: &RootVolume) -> Vec<u64> {
     let groups = 0..volume.facts.geometry.group_count;
-    groups.map(|group| u64::from(read_desc(&**volume, group).unwrap().free_block_count())).collect()
+    groups
+        .map(|group| u64::from(read_desc(&***volume, group).unwrap().free_block_count()))
+        .collect()
 }
 
 #[test]
@@ -43,8 +45,9 @@ fn random_allocations_and_frees_leave_a_clean_volume() {
             if held.is_empty() || random.u8(..) < 150 {
                 let goal = HomeBlock(random.u64(..volume.facts.geometry.block_count + 10));
                 let wanted = 1 + random.u32(..400);
-                let taken =
-                    volume.with_op(credits::ALLOC_BLOCKS, |op| op.alloc_blocks(goal, wanted));
+                let taken = volume
+                    .spending()
+                    .with_op(credits::ALLOC_BLOCKS, |op| op.alloc_blocks(goal, wanted));
                 let (start, count) = match taken {
                     Ok(run) => run,
                     Err(Error::NoSpace) => continue,
@@ -70,15 +73,16 @@ fn random_allocations_and_frees_leave_a_clean_volume() {
     }
 }
 
-fn free(volume: &Volume, start: HomeBlock, count: u64) -> crate::Result<()> {
-    volume.with_op(2 * credits::FREE_BLOCKS, |op| op.free_blocks(start, count))
+fn free(volume: &RootVolume, start: HomeBlock, count: u64) -> crate::Result<()> {
+    volume.spending().with_op(2 * credits::FREE_BLOCKS, |op| op.free_blocks(start, count))
 }
 
 #[test]
 fn allocations_follow_their_goal() {
     let bench = with_features("metadata_csum");
     let volume = bench.open();
-    let take = |goal, count| volume.with_op(2, |op| op.alloc_blocks(goal, count)).unwrap();
+    let take =
+        |goal, count| volume.spending().with_op(2, |op| op.alloc_blocks(goal, count)).unwrap();
     let (first, _) = take(HomeBlock(3 * 2048), 10);
     let (second, count) = take(HomeBlock(first.0 + 10), 20);
     assert_eq!((second.0, count), (first.0 + 10, 20));
@@ -94,7 +98,7 @@ fn a_dropped_operation_changed_nothing() {
         let bench = with_features(features);
         let volume = bench.open();
         let before = (everything(&volume), volume.stat_fs().unwrap());
-        let mut op = volume.op(40).unwrap();
+        let mut op = volume.spending().op(40).unwrap();
         op.alloc_blocks(HomeBlock(9000), 30).unwrap();
         let ino = op.alloc_inode(InodeNo::ROOT, FileKind::Regular).unwrap();
         let now = op.now();
@@ -104,7 +108,7 @@ fn a_dropped_operation_changed_nothing() {
         assert_eq!(volume.orphans.all(&op).unwrap(), [ino]);
         drop(op);
         assert_eq!((everything(&volume), volume.stat_fs().unwrap()), before);
-        assert!(volume.orphans.all(&*volume).unwrap().is_empty());
+        assert!(volume.orphans.all(&**volume).unwrap().is_empty());
         volume.close().unwrap();
         bench.fsck();
     }
@@ -120,7 +124,7 @@ fn metadata_is_never_freed_and_nothing_is_freed_twice() {
             let error = free(&volume, HomeBlock(start), count).unwrap_err();
             assert!(matches!(error, Error::Corrupt { .. }), "{start}+{count}: {error}");
         };
-        for range in fixed_ranges(&*volume, 0).unwrap().iter() {
+        for range in fixed_ranges(&**volume, 0).unwrap().iter() {
             is_refused(range.start, 1);
             is_refused(range.end - 1, 1);
         }
@@ -129,12 +133,13 @@ fn metadata_is_never_freed_and_nothing_is_freed_twice() {
         is_refused(u64::MAX, 2);
         let jbd2 = volume.opened().feature_bits.as_ref().unwrap().jbd2_block();
         is_refused(jbd2.0 + 1, 1);
-        let (start, _) = volume.with_op(2, |op| op.alloc_blocks(HomeBlock(0), 4)).unwrap();
+        let (start, _) =
+            volume.spending().with_op(2, |op| op.alloc_blocks(HomeBlock(0), 4)).unwrap();
         free(&volume, start, 4).unwrap();
         is_refused(start.0, 4);
         is_refused(start.0 + 3, 1);
         assert_eq!(everything(&volume), before);
-        check_not_fixed(&*volume, start, 4).unwrap();
+        check_not_fixed(&**volume, start, 4).unwrap();
     }
 }
 
@@ -143,7 +148,7 @@ fn metadata_that_lie_outside_of_their_flex_group_are_not_freed_either() {
     let packed = "packed_meta_blocks=1";
     let bench = with_arguments(&["-g", "256", "-E", packed, "-O", "^resize_inode"]);
     let volume = bench.open();
-    let last = read_desc(&*volume, volume.facts.geometry.group_count - 1).unwrap();
+    let last = read_desc(&**volume, volume.facts.geometry.group_count - 1).unwrap();
     assert_eq!(volume.facts.geometry.group_of_block(HomeBlock(last.block_bitmap())), 0);
     for block in [last.block_bitmap(), last.inode_bitmap(), last.inode_table()] {
         let error = free(&volume, HomeBlock(block), 1).unwrap_err();
@@ -158,17 +163,17 @@ fn freed_blocks_wait_for_their_commit() {
     let bench = with_features("metadata_csum");
     let volume = bench.open();
     let goal = HomeBlock(4 * 2048);
-    let take = || volume.with_op(2, |op| op.alloc_blocks(goal, 8)).unwrap().0;
+    let take = || volume.spending().with_op(2, |op| op.alloc_blocks(goal, 8)).unwrap().0;
     let first = take();
     free(&volume, first, 8).unwrap();
     let second = take();
     assert_ne!(second, first, "not before the commit");
     volume.sync().unwrap();
     free(&volume, second, 8).unwrap();
-    let again = volume.with_op(2, |op| op.alloc_blocks(first, 8)).unwrap().0;
+    let again = volume.spending().with_op(2, |op| op.alloc_blocks(first, 8)).unwrap().0;
     assert_eq!(again, first, "after it");
     // An operation does not get the blocks that it has freed itself.
-    let mut op = volume.op(8).unwrap();
+    let mut op = volume.spending().op(8).unwrap();
     op.free_blocks(again, 8).unwrap();
     assert_ne!(op.alloc_blocks(again, 8).unwrap().0, again);
 }
@@ -182,7 +187,7 @@ fn orphans_come_and_go_in_any_order() {
         let mut orphans: Vec<InodeNo> = Vec::new();
         for round in 0..120 {
             if orphans.is_empty() || random.u8(..) < 140 {
-                let ino = volume.with_op(12, |op| {
+                let ino = volume.spending().with_op(12, |op| {
                     let ino = op.alloc_inode(InodeNo::ROOT, FileKind::Regular)?;
                     let mut inode = Inode::new(ino, FileKind::Regular, round, op.now());
                     op.put_inode(&inode)?;
@@ -194,7 +199,7 @@ fn orphans_come_and_go_in_any_order() {
                 orphans.push(ino.unwrap());
             } else {
                 let ino = orphans.swap_remove(random.usize(..orphans.len()));
-                let removed = volume.with_op(12, |op| {
+                let removed = volume.spending().with_op(12, |op| {
                     // A copy that is older than what happens to the list must do no harm.
                     let others: Vec<Inode> = orphans
                         .iter()
@@ -211,7 +216,7 @@ fn orphans_come_and_go_in_any_order() {
             }
             // What the volume says, read afresh.
             volume.orphans.invalidate();
-            let mut found = volume.orphans.all(&*volume).unwrap();
+            let mut found = volume.orphans.all(&**volume).unwrap();
             found.sort_unstable();
             let mut expected = orphans.clone();
             expected.sort_unstable();

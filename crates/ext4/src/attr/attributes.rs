@@ -5,13 +5,9 @@ use crate::error::{Error, Result};
 use crate::file::FILE_BYTES_MAX;
 use crate::inode::{Inode, flags, read_inode};
 use crate::memory::Mounted;
-use crate::op::{Op, credits};
+use crate::op::{Op, Spending, credits};
 use crate::types::{Attr, FileKind, InodeNo, SetAttr, SetTime, Timestamp};
 use crate::xattr;
-
-const SET_USER_ID: u16 = 0o4000;
-pub(crate) const SET_GROUP_ID: u16 = 0o2000;
-const GROUP_EXECUTE: u16 = 0o010;
 
 /// Flags that users may set.
 const SETTABLE_FLAGS: u32 = flags::SYNC
@@ -33,10 +29,12 @@ impl Mounted {
     pub(crate) fn peek_attr(&self, ino: InodeNo) -> Result<Attr> {
         Ok(read_inode(self, ino)?.attr())
     }
+}
 
-    /// [`Volume::set_attr`](crate::Volume::set_attr).
+impl Spending<'_> {
+    /// [`VolumeAs::set_attr`](crate::VolumeAs::set_attr).
     pub(crate) fn set_attr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
-        let inode = read_inode(self, ino)?;
+        let inode = read_inode(&**self, ino)?;
         let is_sync = inode.has_flag(flags::SYNC) && !is_times_only(set);
         check(&inode, set)?;
         let in_core = self.in_core(ino);
@@ -84,7 +82,7 @@ impl Mounted {
     fn drop_capabilities(&self, ino: InodeNo, set: &SetAttr) -> Result<()> {
         let in_core = self.in_core(ino);
         let _xattr = in_core.xattr.write();
-        if !xattr::has_capabilities(self, &read_inode(self, ino)?)? {
+        if !xattr::has_capabilities(&**self, &read_inode(&**self, ino)?)? {
             return Ok(());
         }
         self.with_op(xattr::STORE_CREDITS + credits::PUT_INODE, |op| {
@@ -154,7 +152,7 @@ fn apply(inode: &mut Inode, set: &SetAttr, now: Timestamp) {
     }
     // To a directory the bits mean something else.
     if set.kill_suid_sgid && inode.kind() != FileKind::Directory {
-        kill_suid_sgid(inode, set.kill_sgid);
+        inode.clear_set_ids(set.kill_sgid);
     }
     if let Some(wanted) = set.flags {
         inode.set_flags(inode.flags() & !SETTABLE_FLAGS | wanted & SETTABLE_FLAGS);
@@ -166,16 +164,6 @@ fn apply(inode: &mut Inode, set: &SetAttr, now: Timestamp) {
         inode.set_mtime(time(mtime));
     }
     inode.set_ctime(set.ctime.unwrap_or(now));
-}
-
-/// Clears set-user-ID and set-group-ID. A set-group-ID bit without the right to execute stays
-/// unless `kill_sgid` says otherwise, because it once meant mandatory locking.
-fn kill_suid_sgid(inode: &mut Inode, kill_sgid: bool) {
-    let mut permissions = inode.mode() & 0o7777 & !SET_USER_ID;
-    if kill_sgid || permissions & GROUP_EXECUTE != 0 {
-        permissions &= !SET_GROUP_ID;
-    }
-    inode.set_permissions(permissions);
 }
 
 /// Whether the change of owner removes file capabilities: the new owner must not inherit what the

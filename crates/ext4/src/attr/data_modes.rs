@@ -1,27 +1,15 @@
 //! Reading and setting the data mode of a file or directory.
 
-use crate::data_mode::{DATA_MODE_XATTR, DataMode, parse_declared};
+use crate::data_mode::{DataMode, parse_declared};
 use crate::inode::read_inode;
 use crate::memory::Mounted;
 use crate::xattr::{XattrName, atomic_attribute, atomic_volume_attribute, mode_attribute};
-use crate::{Error, InodeNo, Result, XattrFlags};
+use crate::{Error, InodeNo, Result};
 
 impl Mounted {
     /// [`Volume::data_mode_of`](crate::Volume::data_mode_of).
     pub(crate) fn data_mode_of(&self, ino: InodeNo) -> Result<DataMode> {
         self.mode_in(&read_inode(self, ino)?, &self.in_core(ino))
-    }
-
-    /// [`Volume::set_data_mode`](crate::Volume::set_data_mode).
-    pub(crate) fn set_data_mode(&self, ino: InodeNo, mode: Option<DataMode>) -> Result<()> {
-        let name = DATA_MODE_XATTR.as_bytes();
-        match mode {
-            Some(mode) => self.set_xattr(ino, name, mode.name().as_bytes(), XattrFlags::Any),
-            None => match self.remove_xattr(ino, name) {
-                Err(Error::NoAttribute) => Ok(()),
-                removed => removed,
-            },
-        }
     }
 
     /// Brings home what the journal holds, before the mode of an inode changes. The caller holds

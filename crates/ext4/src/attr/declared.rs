@@ -24,7 +24,7 @@ use crate::facts::Source;
 use crate::file::flagged_mode;
 use crate::inode::{Inode, read_inode};
 use crate::memory::Mounted;
-use crate::op::credits;
+use crate::op::{Spending, credits};
 use crate::xattr::{self, STORE_CREDITS, atomic_attribute, atomic_volume_attribute};
 use crate::{Error, InodeNo, Result};
 
@@ -80,7 +80,9 @@ impl Mounted {
         let own = flagged_mode(&inode).or(xattr::asked(self, &inode)?.mode);
         if own.is_some_and(|mode| !mode.is_atomic()) { Err(Error::WouldTear) } else { Ok(()) }
     }
+}
 
+impl Spending<'_> {
     /// Stores that inodes of the volume were declared to need `bytes`.
     pub(super) fn note_declared(&self, bytes: u64) -> Result<()> {
         if self.declared_bytes() >= bytes {
@@ -94,7 +96,7 @@ impl Mounted {
         Ok(())
     }
 
-    /// [`Volume::forget_declared`](crate::Volume::forget_declared).
+    /// [`VolumeAs::forget_declared`](crate::VolumeAs::forget_declared).
     pub(crate) fn forget_declared(&self) -> Result<()> {
         let in_core = self.in_core(InodeNo::ROOT);
         let _xattr = in_core.xattr.write();

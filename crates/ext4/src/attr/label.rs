@@ -16,7 +16,8 @@ impl Mounted {
     pub(crate) fn set_label(&self, label: &[u8]) -> Result<()> {
         let mut name = [0; 16];
         name.get_mut(..label.len()).ok_or(Error::InvalidArgument)?.copy_from_slice(label);
-        self.with_op(1, |op| op.change_superblock(|superblock| superblock.s_volume_name = name))?;
+        self.as_root()
+            .with_op(1, |op| op.change_superblock(|superblock| superblock.s_volume_name = name))?;
         self.sync()
     }
 }

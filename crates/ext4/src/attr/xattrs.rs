@@ -3,14 +3,13 @@
 //! Access control lists are converted between their form on disk and Linux's. Setting the access
 //! list also sets the mode.
 
-use super::attributes::SET_GROUP_ID;
 use super::data_modes::{check_ours, check_value};
 use super::declared::check_declared;
 use crate::data_mode::parse_declared;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, flags, read_inode};
 use crate::memory::Mounted;
-use crate::op::{Op, credits};
+use crate::op::{Op, Spending, credits};
 use crate::types::{FileKind, InodeNo, XattrFlags};
 use crate::xattr::{
     ACL_ACCESS, ACL_DEFAULT, Acl, STORE_CREDITS, USER_INDEX, XattrName, atomic_attribute,
@@ -70,32 +69,11 @@ impl Mounted {
         let shown = all.filter(|xattr| xattr.name != ours);
         Ok(shown.filter_map(|xattr| xattr.name.full()).collect())
     }
+}
 
-    /// [`Volume::set_xattr`](crate::Volume::set_xattr).
+impl Spending<'_> {
+    /// [`VolumeAs::set_xattr`](crate::VolumeAs::set_xattr), and `also`.
     pub(crate) fn set_xattr(
-        &self,
-        ino: InodeNo,
-        name: &[u8],
-        value: &[u8],
-        how: XattrFlags,
-    ) -> Result<()> {
-        self.set_xattr_and(ino, name, value, how, |_| {})
-    }
-
-    /// [`Volume::set_acl_as_stranger`](crate::Volume::set_acl_as_stranger).
-    pub(crate) fn set_acl_as_stranger(
-        &self,
-        ino: InodeNo,
-        name: &[u8],
-        value: &[u8],
-        how: XattrFlags,
-    ) -> Result<()> {
-        self.set_xattr_and(ino, name, value, how, |inode| {
-            inode.set_permissions(inode.mode() & 0o7777 & !SET_GROUP_ID);
-        })
-    }
-
-    fn set_xattr_and(
         &self,
         ino: InodeNo,
         name: &[u8],
@@ -130,7 +108,7 @@ impl Mounted {
         declared_bytes.map_or(Ok(()), |bytes| self.note_declared(bytes))
     }
 
-    /// [`Volume::remove_xattr`](crate::Volume::remove_xattr).
+    /// [`VolumeAs::remove_xattr`](crate::VolumeAs::remove_xattr).
     pub(crate) fn remove_xattr(&self, ino: InodeNo, name: &[u8]) -> Result<()> {
         let name = XattrName::parse(name)?;
         check_ours(&name)?;
@@ -156,7 +134,7 @@ impl Mounted {
         let (is_mode, is_declaration) = (*name == mode_attribute(), *name == atomic_attribute());
         // A declared file does not take each default.
         let changes_mode = is_mode || is_declaration && !self.settings.data_mode.is_atomic();
-        let is_file = || Ok::<_, Error>(read_inode(self, ino)?.kind() == FileKind::Regular);
+        let is_file = || Ok::<_, Error>(read_inode(&**self, ino)?.kind() == FileKind::Regular);
         let content = if changes_mode && is_file()? { Some(in_core.content.write()) } else { None };
         if changes_mode {
             self.check_writable()?;

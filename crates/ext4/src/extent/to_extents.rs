@@ -40,7 +40,7 @@ impl Mounted {
         else {
             return Err(Error::LargeBlockMap(inode.ino));
         };
-        self.with_op(credit_count, |op| {
+        self.as_root().with_op(credit_count, |op| {
             let mut now = op.inode(inode.ino)?;
             // Two threads may find the same directory unconverted; the second one has nothing to
             // do.

@@ -17,6 +17,5 @@ pub(crate) use groups::{
 };
 pub(crate) use places::Places;
 pub(crate) use source::Source;
-pub(crate) use spenders::current_spender;
-pub use spenders::{Spender, spending_as};
+pub use spenders::Spender;
 pub(crate) use value::Facts;

@@ -13,10 +13,8 @@
 //!   on a full volume. It has the size of ext4's reserved clusters: 2 % of the volume, at most 4096
 //!   blocks. A node holds 340 extents, so a volume of up to 800 MB never needs more.
 //!
-//! An operation takes blocks for the thread's current [`Spender`]. Outside of [`spending_as`] that
-//! is a privileged one: recovery, opening and closing must not fail while free blocks exist.
-
-use std::cell::Cell;
+//! An operation takes blocks for the [`Spender`] that its caller names. Recovery, opening and
+//! closing name a privileged one: they must not fail while free blocks exist.
 
 use super::value::Facts;
 
@@ -32,30 +30,6 @@ pub enum Spender {
     Privileged,
     /// May not use them.
     Ordinary,
-}
-
-thread_local! {
-    static CURRENT: Cell<Spender> = const { Cell::new(Spender::Privileged) };
-}
-
-/// Restores the previous spender, also when a panic unwinds.
-struct Restore(Spender);
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        CURRENT.set(self.0);
-    }
-}
-
-/// Runs `operations`, all in this thread, for `spender`.
-pub fn spending_as<T>(spender: Spender, operations: impl FnOnce() -> T) -> T {
-    let _restore = Restore(CURRENT.replace(spender));
-    operations()
-}
-
-/// The spender of this thread.
-pub(crate) fn current_spender() -> Spender {
-    CURRENT.get()
 }
 
 impl Facts {
@@ -88,24 +62,5 @@ impl Facts {
             Spender::Ordinary => self.superblock.reserved_block_count(self.geometry.wide),
         };
         for_root.saturating_add(self.pool_block_count())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_spender_is_the_threads_own_and_nests() {
-        assert_eq!(current_spender(), Spender::Privileged);
-        spending_as(Spender::Ordinary, || {
-            assert_eq!(current_spender(), Spender::Ordinary);
-            spending_as(Spender::Privileged, || assert_eq!(current_spender(), Spender::Privileged));
-            assert_eq!(current_spender(), Spender::Ordinary);
-            let other = std::thread::spawn(current_spender).join();
-            assert_eq!(other.expect("no panic"), Spender::Privileged);
-        });
-        let panicked = std::panic::catch_unwind(|| spending_as(Spender::Ordinary, || panic!("x")));
-        assert!(panicked.is_err() && current_spender() == Spender::Privileged);
     }
 }

@@ -17,7 +17,7 @@ impl Mounted {
         if is_kept || !is_access_due(inode, self.settings.times.about_now()) {
             return Ok(());
         }
-        self.with_op(credits::PUT_INODE, |op| {
+        self.as_root().with_op(credits::PUT_INODE, |op| {
             let mut inode = read_inode(op, inode.ino)?;
             if is_access_due(&inode, op.now()) {
                 inode.set_atime(op.now());

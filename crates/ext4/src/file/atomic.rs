@@ -5,12 +5,13 @@
 //! allocated are in many block groups. The data are always journaled. Modes that may write data in
 //! place over existing data do not offer atomic writes.
 
+use super::attempt::Way;
 use super::content::{FILE_BYTES_MAX, block_of, regular_file};
-use super::write::{Chunk, DEPTH_MAX, EDIT_COUNT, GROWTH_LEVEL_COUNT, Undone, edits_credit_count};
+use super::write::{Chunk, DEPTH_MAX, EDIT_COUNT, GROWTH_LEVEL_COUNT, edits_credit_count};
 use crate::extent::{self, Target};
 use crate::inode::{Inode, flags};
 use crate::memory::Mounted;
-use crate::op::Op;
+use crate::op::{Op, Spending};
 use crate::{Error, InodeNo, Result};
 
 /// Some bytes of a file and where they go.
@@ -25,8 +26,10 @@ impl Mounted {
         let others = edits_credit_count(EDIT_COUNT, DEPTH_MAX + GROWTH_LEVEL_COUNT);
         self.journal.max_credit_count().saturating_sub(others)
     }
+}
 
-    /// [`Volume::write_atomic`](crate::Volume::write_atomic).
+impl Spending<'_> {
+    /// [`VolumeAs::write_atomic`](crate::VolumeAs::write_atomic).
     pub(crate) fn write_atomic<'a>(&self, ino: InodeNo, pieces: &[Piece<'a>]) -> Result<()> {
         self.check_writable()?;
         if !self.settings.data_mode.is_atomic() {
@@ -38,9 +41,9 @@ impl Mounted {
         }
         let in_core = self.in_core(ino);
         let content = in_core.content.write();
-        let inode = self.use_extents(regular_file(self, ino)?)?;
+        let inode = self.use_extents(regular_file(&**self, ino)?)?;
         let plan = self.plan(&inode, &in_core, 0)?.journaled();
-        let chunk = |piece: &Piece<'a>| Chunk::new(plan, ino, piece.0, piece.1, false, false);
+        let chunk = |piece: &Piece<'a>| Chunk::new(plan, ino, piece.0, piece.1, false, Way::Copied);
         let chunks: Vec<_> = pieces.iter().map(chunk).collect();
         let credit_count = credit_count(self, &inode, pieces)?;
         in_core.note_appended(self.with_op(credit_count, |op| write_chunks(op, &chunks))?);
@@ -90,15 +93,8 @@ fn write_chunks(op: &mut Op<'_>, chunks: &[Chunk<'_>]) -> Result<usize> {
     let mut appended_bytes = 0;
     for chunk in chunks {
         data_count -= chunk.data_credit_count();
-        appended_bytes += match chunk.write(op, data_count) {
-            Ok(written) => written.appended_bytes(),
-            // Without credits: the transaction has no room for so many changes of the tree.
-            Err(Undone::NeedsCredits { .. } | Undone::NoSpace { .. }) => {
-                return Err(Error::NoSpace);
-            }
-            Err(Undone::NeedsCopies) => unreachable!("chunks of an atomic write have copies"),
-            Err(Undone::Failed(error)) => return Err(error),
-        };
+        // Without credits: the transaction has no room for so many changes of the tree.
+        appended_bytes += chunk.write(op, data_count)?.appended_bytes();
     }
     Ok(appended_bytes)
 }

@@ -12,7 +12,7 @@ use crate::bench::Bench;
 use crate::data_mode::DATA_MODE_XATTR;
 use crate::extent::{self, Target};
 use crate::inode::read_inode;
-use crate::{DataMode, InodeNo, Volume, XattrFlags};
+use crate::{DataMode, InodeNo, RootVolume, XattrFlags};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -30,7 +30,7 @@ impl Layer for BeforeRead {
     }
 }
 
-fn set_mode(volume: &Volume, ino: InodeNo, mode: DataMode) {
+fn set_mode(volume: &RootVolume, ino: InodeNo, mode: DataMode) {
     volume.set_data_mode(ino, Some(mode)).expect("the attribute can be set");
 }
 
@@ -39,7 +39,7 @@ fn set_mode(volume: &Volume, ino: InodeNo, mode: DataMode) {
 /// in-core inode was dropped.
 #[test]
 fn regression_a_mode_that_is_set_while_the_old_one_is_looked_up() {
-    type LookUp = fn(&Volume, InodeNo) -> DataMode;
+    type LookUp = fn(&RootVolume, InodeNo) -> DataMode;
     let looks: [LookUp; 3] = [
         |volume, ino| volume.data_mode_of(ino).expect("a mode"),
         |volume, ino| {
@@ -56,7 +56,7 @@ fn regression_a_mode_that_is_set_while_the_old_one_is_looked_up() {
         let (volume, ino) = (bench.open(), bench.files[0]);
         set_mode(&volume, ino, DataMode::Ordered);
         volume.set_xattr(ino, b"user.long", &[7; 1000], XattrFlags::Any).expect("an attribute");
-        let block = read_inode(&*volume, ino).expect("an inode").file_acl();
+        let block = read_inode(&**volume, ino).expect("an inode").file_acl();
         assert!(block.0 != 0, "an attribute of 1000 bytes does not fit into an inode");
         volume.close().expect("a clean close");
 
@@ -90,9 +90,9 @@ fn regression_a_mode_that_is_set_while_the_old_one_is_looked_up() {
 fn regression_a_new_block_is_not_logged_as_a_change_of_what_it_held() {
     let bench = Bench::new(DataMode::Delta, 64, 1);
     let (volume, ino) = (bench.open(), bench.files[0]);
-    let home_of = |volume: &Volume| {
-        let inode = read_inode(&**volume, ino).expect("an inode");
-        match extent::map(&**volume, &inode, 0, 1).expect("a mapping").target {
+    let home_of = |volume: &RootVolume| {
+        let inode = read_inode(&***volume, ino).expect("an inode");
+        match extent::map(&***volume, &inode, 0, 1).expect("a mapping").target {
             Target::Written(home) => home,
             other => panic!("it was written, and is {other:?}"),
         }

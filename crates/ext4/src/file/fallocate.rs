@@ -14,11 +14,10 @@ use super::truncate::budget;
 use super::write::{EDIT_COUNT, edits_credit_count, has_room_for_edit};
 use crate::extent::{self, FREE_CREDIT_COUNT, Target};
 use crate::inode::{Inode, flags};
-use crate::memory::Mounted;
-use crate::op::{Op, Undo};
+use crate::op::{Op, Spending, Undone};
 use crate::{Error, InodeNo, Result};
 
-/// What `Volume::fallocate` does with a range.
+/// What `VolumeAs::fallocate` does with a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allocate {
     /// Allocates it, and grows the file to its end. Holes read as zeros.
@@ -54,39 +53,8 @@ struct Filling {
     grow: bool,
 }
 
-/// Why an operation is undone.
-enum Undone {
-    /// The operation has not enough credits for all of its range.
-    NeedsCredits,
-    /// The volume is full. Blocks were found up to the logical block `fitting_end`.
-    NoSpace { fitting_end: u64 },
-    /// Any other error.
-    Failed(Error),
-}
-
-impl Undone {
-    fn new(error: Error, fitting_end: u64) -> Undone {
-        match error {
-            Error::NoSpace => Undone::NoSpace { fitting_end },
-            error => Undone::Failed(error),
-        }
-    }
-}
-
-impl From<Error> for Undone {
-    fn from(error: Error) -> Undone {
-        Undone::new(error, 0)
-    }
-}
-
-impl Undo for Undone {
-    fn is_no_space(&self) -> bool {
-        matches!(self, Undone::NoSpace { .. })
-    }
-}
-
-impl Mounted {
-    /// [`Volume::fallocate`](crate::Volume::fallocate).
+impl Spending<'_> {
+    /// [`VolumeAs::fallocate`](crate::VolumeAs::fallocate).
     pub(crate) fn fallocate(
         &self,
         ino: InodeNo,
@@ -115,7 +83,7 @@ impl Mounted {
         };
         drop(content);
         done?;
-        let is_sync = regular_file(self, ino)?.has_flag(flags::SYNC);
+        let is_sync = regular_file(&**self, ino)?.has_flag(flags::SYNC);
         if is_sync { self.fsync(ino, true) } else { Ok(()) }
     }
 
@@ -123,7 +91,7 @@ impl Mounted {
         let mut next = filling.blocks.start;
         let mut may_stop = false;
         while next < filling.blocks.end {
-            let inode = self.use_extents(regular_file(self, ino)?)?;
+            let inode = self.use_extents(regular_file(&**self, ino)?)?;
             let depth = extent::depth(&inode);
             let mut until = filling.blocks.end;
             next = loop {
@@ -135,15 +103,12 @@ impl Mounted {
                     Ok(reached) => break reached,
                     // A small operation has too few credits for the rest of the range. The next
                     // operations are as large as possible, and each does the part that fits.
-                    Err(Undone::NeedsCredits) => may_stop = true,
+                    Err(Undone::NeedsCredits { .. }) => may_stop = true,
                     // The volume is full, and the last new blocks may have no room in the extent
-                    // tree. The operation was undone, and the part up to `fitting_end` is done
+                    // tree. The operation was undone, and the part up to `fitting` is done
                     // again, alone.
-                    Err(Undone::NoSpace { fitting_end }) if fitting_end > next => {
-                        until = fitting_end;
-                    }
-                    Err(Undone::NoSpace { .. }) => return Err(Error::NoSpace),
-                    Err(Undone::Failed(error)) => return Err(error),
+                    Err(Undone::NoSpace { fitting }) if fitting > next => until = fitting,
+                    Err(undone) => return Err(undone.into()),
                 }
             };
         }
@@ -151,7 +116,7 @@ impl Mounted {
     }
 
     fn punch(&self, ino: InodeNo, bytes: Range<u64>) -> Result<()> {
-        let size = regular_file(self, ino)?.size();
+        let size = regular_file(&**self, ino)?.size();
         let bytes = bytes.start..bytes.end.min(size.next_multiple_of(BLOCK));
         if bytes.start >= bytes.end {
             return Ok(());
@@ -172,7 +137,7 @@ impl Mounted {
                 let mut budget = budget(op, &inode, credit_count);
                 let rest = extent::free_range(op, &mut inode, from, whole.end, &mut budget)?;
                 if rest.is_some() && !may_stop {
-                    return Err(Undone::NeedsCredits);
+                    return Err(Undone::NeedsCredits { fitting: from });
                 }
                 touch(op, &mut inode);
                 op.put_inode(&inode)?;
@@ -183,9 +148,8 @@ impl Mounted {
                     next = rest;
                     edges_done = true;
                 }
-                Err(Undone::NeedsCredits) => may_stop = true,
-                Err(Undone::NoSpace { .. }) => return Err(Error::NoSpace),
-                Err(Undone::Failed(error)) => return Err(error),
+                Err(Undone::NeedsCredits { .. }) => may_stop = true,
+                Err(undone) => return Err(undone.into()),
             }
         }
         Ok(())
@@ -207,7 +171,7 @@ impl Filling {
         ino: InodeNo,
         range: Range<u64>,
         may_stop: bool,
-    ) -> std::result::Result<u64, Undone> {
+    ) -> std::result::Result<u64, Undone<u64>> {
         let mut inode = regular_file(op, ino)?;
         check_may_change(&inode, if self.zero { self.bytes.start } else { inode.size() })?;
         let mut next = range.start;
@@ -218,7 +182,7 @@ impl Filling {
                 if may_stop {
                     break;
                 }
-                return Err(Undone::NeedsCredits);
+                return Err(Undone::NeedsCredits { fitting: next });
             }
             let filled = self.fill_next(op, &mut inode, next..range.end);
             next += u64::from(filled.map_err(|error| Undone::new(error, next))?);

@@ -2,6 +2,7 @@
 
 mod access_time;
 mod atomic;
+mod attempt;
 mod content;
 #[cfg(test)]
 mod data_mode_tests;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::inode::read_inode;
-use crate::{Allocate, DataMode, Error, InodeNo, Result, SeekTo, Volume};
+use crate::{Allocate, DataMode, Error, InodeNo, Result, RootVolume, SeekTo};
 
 pub(crate) const BLOCK: u64 = 4096;
 pub(super) const MODES: [DataMode; 7] = DataMode::ALL;
@@ -94,19 +94,19 @@ impl Model {
     }
 }
 
-pub(crate) fn set_size(volume: &Volume, ino: InodeNo, size: u64) -> Result<()> {
+pub(crate) fn set_size(volume: &RootVolume, ino: InodeNo, size: u64) -> Result<()> {
     volume.set_size(ino, size, |_, _| Ok(()))
 }
 
-pub(super) fn read_all(volume: &Volume, ino: InodeNo, size: usize) -> Vec<u8> {
+pub(super) fn read_all(volume: &RootVolume, ino: InodeNo, size: usize) -> Vec<u8> {
     let mut bytes = vec![0xEE; size + 10];
     let len = volume.read(ino, 0, &mut bytes).expect("a read");
     bytes.truncate(len);
     bytes
 }
 
-pub(crate) fn check(volume: &Volume, ino: InodeNo, model: &Model, what: &str) {
-    let inode = read_inode(&**volume, ino).expect("an inode");
+pub(crate) fn check(volume: &RootVolume, ino: InodeNo, model: &Model, what: &str) {
+    let inode = read_inode(&***volume, ino).expect("an inode");
     assert_eq!(inode.size(), model.size(), "size, {what}");
     assert!(inode.sectors() >= 8 * model.blocks.len() as u64, "sectors, {what}");
     let bytes = read_all(volume, ino, model.bytes.len());
@@ -119,7 +119,7 @@ pub(crate) fn check(volume: &Volume, ino: InodeNo, model: &Model, what: &str) {
 /// One random operation on the volume and the model.
 pub(crate) fn step(
     random: &mut fastrand::Rng,
-    volume: &Volume,
+    volume: &RootVolume,
     ino: InodeNo,
     model: &mut Model,
     space: u64,

@@ -4,7 +4,7 @@ use super::model::{BLOCK, MODES, Model, SMALL_GROUPS, check, read_all, set_size,
 use crate::bench::Bench;
 use crate::extent;
 use crate::inode::read_inode;
-use crate::{Allocate, DataMode, Error, OpenOptions, Volume};
+use crate::{Allocate, DataMode, Error, OpenOptions, RootVolume};
 use onejournal_testing::{test_name, tier};
 
 fn random_operations(mode: DataMode, seed: u64) {
@@ -64,7 +64,7 @@ fn large_writes_cross_many_operations() {
         assert_eq!(volume.write(ino, 3, &data).expect("a write"), data.len());
         model.write(3, &data);
         check(&volume, ino, &model, "overwritten");
-        let inode = read_inode(&*volume, ino).expect("an inode");
+        let inode = read_inode(&**volume, ino).expect("an inode");
         assert_eq!(extent::depth(&inode), 0, "one file alone lies in few extents");
         volume.close().expect("a clean close");
         bench.fsck();
@@ -84,7 +84,8 @@ fn alternating_holes_make_a_deep_tree_and_it_goes_again() {
             volume.write(ino, 2 * at * BLOCK, &data).expect("a write");
             model.write(2 * at * BLOCK, &data);
         }
-        let depth = |volume: &Volume| extent::depth(&read_inode(&**volume, ino).expect("an inode"));
+        let depth =
+            |volume: &RootVolume| extent::depth(&read_inode(&***volume, ino).expect("an inode"));
         assert!(depth(&volume) >= 2);
         check(&volume, ino, &model, "deep");
         volume.close().expect("a clean close");
@@ -101,7 +102,7 @@ fn alternating_holes_make_a_deep_tree_and_it_goes_again() {
         set_size(&volume, ino, 10).expect("a truncate");
         model.resize(10);
         check(&volume, ino, &model, "cut");
-        let inode = read_inode(&*volume, ino).expect("an inode");
+        let inode = read_inode(&**volume, ino).expect("an inode");
         assert_eq!((depth(&volume), inode.sectors()), (0, 0));
         volume.close().expect("a clean close");
         bench.fsck();
@@ -172,7 +173,7 @@ fn writers_side_by_side() {
         let bench = Bench::new(mode, 128, 4);
         let options =
             OpenOptions { data_mode: mode, background: true, random_seed: 1, ..Default::default() };
-        let volume = Volume::open(bench.device.clone(), options).expect("a volume");
+        let volume = RootVolume::open(bench.device.clone(), options).expect("a volume");
         let models: Vec<Model> = std::thread::scope(|scope| {
             let threads: Vec<_> = bench
                 .files

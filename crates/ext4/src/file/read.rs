@@ -9,11 +9,6 @@ use crate::memory::Mounted;
 use crate::{InodeNo, Result};
 
 impl Mounted {
-    /// [`Volume::read`](crate::Volume::read).
-    pub(crate) fn read(&self, ino: InodeNo, offset: u64, out: &mut [u8]) -> Result<usize> {
-        self.read_noting(ino, offset, out, true)
-    }
-
     /// [`Volume::read_noting`](crate::Volume::read_noting).
     pub(crate) fn read_noting(
         &self,

@@ -9,7 +9,7 @@ use crate::bench::Bench;
 use crate::extent;
 use crate::inode::read_inode;
 use crate::{
-    Allocate, DataMode, Error, InodeNo, NewNode, OpenOptions, Owner, Result, SeekTo, Volume,
+    Allocate, DataMode, Error, InodeNo, NewNode, OpenOptions, Owner, Result, RootVolume, SeekTo,
 };
 use onejournal_testing::{test_name, tier};
 
@@ -21,6 +21,7 @@ fn an_interrupted_truncate_is_finished_at_the_next_opening() {
     let data = vec![7; 70 << 20];
     volume.write(ino, 0, &data).expect("a write");
     let rest = volume
+        .spending()
         .with_op(crate::extent::FREE_CREDIT_COUNT, |op| {
             let mut inode = op.inode(ino)?;
             let rest = super::truncate::resize(op, &mut inode, 5000)?;
@@ -32,7 +33,7 @@ fn an_interrupted_truncate_is_finished_at_the_next_opening() {
     volume.sync().expect("a sync");
     drop(volume); // a crash
     let volume = bench.open();
-    let inode = read_inode(&*volume, ino).expect("an inode");
+    let inode = read_inode(&**volume, ino).expect("an inode");
     assert_eq!((inode.size(), inode.sectors()), (5000, 16));
     assert!(read_all(&volume, ino, 5000).iter().all(|byte| *byte == 7));
     volume.close().expect("a clean close");
@@ -70,7 +71,7 @@ fn overwriting_in_place_needs_no_commit_for_fdatasync() {
         let committed = volume.committed();
         volume.fsync(ino, false).expect("an fsync of nothing");
         assert_eq!(volume.committed(), committed);
-        let make = |volume: &Volume, name: &[u8]| {
+        let make = |volume: &RootVolume, name: &[u8]| {
             let made =
                 volume.make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, Owner::default());
             made.expect("a file");
@@ -88,7 +89,8 @@ fn overwriting_in_place_needs_no_commit_for_fdatasync() {
         assert_eq!((bytes[9], bytes[150_010], bytes.len()), (1, 1, data.len()));
         // An fdatasync leaves metadata of other files uncommitted, as docs/reference/syncs.md says.
         // An fsync commits them.
-        let is_there = |volume: &Volume, name: &[u8]| volume.lookup(InodeNo::ROOT, name).is_ok();
+        let is_there =
+            |volume: &RootVolume, name: &[u8]| volume.lookup(InodeNo::ROOT, name).is_ok();
         assert_eq!(is_there(&volume, b"earlier"), !in_place, "{mode:?}");
         make(&volume, b"next");
         volume.write(ino, 10, &[3; 150_000]).expect("a write");
@@ -105,7 +107,7 @@ fn overwriting_in_place_needs_no_commit_for_fdatasync() {
 fn access_times_follow_changes_only() {
     let bench = Bench::new(DataMode::Journal, 64, 1);
     let (volume, ino) = (bench.open(), bench.files[0]);
-    let attr = || read_inode(&*volume, ino).expect("an inode").attr();
+    let attr = || read_inode(&**volume, ino).expect("an inode").attr();
     let read = || volume.read(ino, 0, &mut [0; 4]).expect("a read");
     volume.write(ino, 0, b"text").expect("a write");
     assert!(attr().atime < attr().mtime);
@@ -159,13 +161,13 @@ fn metadata_cannot_be_read_as_data() {
     let bench = Bench::with_options(DataMode::Journal, 24, 1, &["-O", "^metadata_csum"]);
     let (volume, ino) = (bench.open(), bench.files[0]);
     volume.write(ino, 0, b"x").expect("a write");
-    let (table, place) = crate::inode::inode_place(&*volume, ino).expect("an inode's place");
+    let (table, place) = crate::inode::inode_place(&**volume, ino).expect("an inode's place");
     volume.close().expect("a clean close");
     let mut bytes = bench.device.to_bytes();
     let start_lo = table.0 as usize * 4096 + place + 40 + 12 + 8;
     bytes[start_lo..start_lo + 4].copy_from_slice(&(table.0 as u32).to_le_bytes());
     let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
-    let volume = Volume::open(device, OpenOptions::default()).expect("a volume");
+    let volume = RootVolume::open(device, OpenOptions::default()).expect("a volume");
     let is_corrupt = |result: Result<usize>| matches!(result, Err(Error::Corrupt { .. }));
     assert!(is_corrupt(volume.read(ino, 0, &mut [0])));
     assert!(is_corrupt(volume.write(ino, 0, b"x")));
@@ -215,7 +217,7 @@ fn damaged_extent_blocks_are_errors() {
     (0..40u64).for_each(|at| {
         volume.write(ino, 2 * at * BLOCK, b"data").expect("a write");
     });
-    let inode = read_inode(&*volume, ino).expect("an inode");
+    let inode = read_inode(&**volume, ino).expect("an inode");
     assert_eq!(extent::depth(&inode), 1);
     // The root's first index entry: its block is at byte 16.
     let node = u32::from_le_bytes(inode.i_block()[16..20].try_into().expect("4 bytes"));
@@ -230,7 +232,7 @@ fn damaged_extent_blocks_are_errors() {
         let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
         let options =
             OpenOptions { background: false, commit_interval: None, ..Default::default() };
-        let volume = Volume::open(device, options).expect("a volume");
+        let volume = RootVolume::open(device, options).expect("a volume");
         let mut out = vec![0; 40 * 8192];
         let is_corrupt = |result: Result<usize>| matches!(result, Err(Error::Corrupt { .. }));
         assert!(is_corrupt(volume.read(ino, 0, &mut out)), "round {round}");
@@ -250,8 +252,8 @@ fn crafted_extent_trees_do_no_harm() {
         volume.write(ino, 2 * at * BLOCK, b"data").expect("a write");
     });
     volume.fallocate(ino, Allocate::KeepSize, 1 << 23, 1 << 20).expect("a fallocate");
-    let inode = read_inode(&*volume, ino).expect("an inode");
-    let (table, place) = crate::inode::inode_place(&*volume, ino).expect("an inode's place");
+    let inode = read_inode(&**volume, ino).expect("an inode");
+    let (table, place) = crate::inode::inode_place(&**volume, ino).expect("an inode's place");
     let root = table.0 as usize * 4096 + place + 40;
     let node = u32::from_le_bytes(inode.i_block()[16..20].try_into().expect("4 bytes"));
     volume.close().expect("a clean close");
@@ -285,7 +287,7 @@ fn survive(random: &mut fastrand::Rng, bytes: Vec<u8>, ino: InodeNo) -> bool {
         data_mode: MODES[random.usize(0..MODES.len())],
         ..Default::default()
     };
-    let volume = Volume::open(device, options).expect("a volume");
+    let volume = RootVolume::open(device, options).expect("a volume");
     let mut found = false;
     for _ in 0..12 {
         let (offset, len) = (random.u64(0..4 << 20), random.u64(1..1 << 20));
@@ -310,7 +312,7 @@ fn freeing_an_inode_gives_everything_back() {
         volume.write(ino, 3 * at * BLOCK, b"data").expect("a write");
     });
     volume.free_inode_blocks(ino).expect("freed");
-    let inode = read_inode(&*volume, ino).expect("an inode");
+    let inode = read_inode(&**volume, ino).expect("an inode");
     assert_eq!(inode.sectors(), 0);
     volume.close().expect("a clean close");
     bench.fsck();

@@ -30,7 +30,7 @@ impl Mounted {
         }
         let in_core = self.in_core(ino);
         let _content = in_core.content.write();
-        let rest = self.with_op(FREE_CREDIT_COUNT, |op| {
+        let rest = self.as_root().with_op(FREE_CREDIT_COUNT, |op| {
             let mut inode = regular_file(op, ino)?;
             check_may_change(&inode, size_bytes)?;
             let rest = resize(op, &mut inode, size_bytes)?;
@@ -55,11 +55,12 @@ impl Mounted {
     }
 
     /// Frees the blocks from logical block `from` on, in as many operations as that takes, and then
-    /// takes the file off the orphan list. The caller holds the content lock.
+    /// takes the file off the orphan list, unless it has no name. The caller holds the content
+    /// lock.
     fn free_rest(&self, ino: InodeNo, from: u64) -> Result<()> {
         let mut next = Some(from);
         while let Some(from) = next {
-            next = self.with_op(FREE_CREDIT_COUNT, |op| {
+            next = self.as_root().with_op(FREE_CREDIT_COUNT, |op| {
                 let mut inode = read_inode(op, ino)?;
                 let rest = free_from(op, &mut inode, from)?;
                 // Without a name it stays there until it is evicted.
@@ -83,16 +84,7 @@ impl Mounted {
         let in_core = self.in_core(ino);
         // A directory needs no lock: it is empty and has no name, so no thread reads its content.
         let _content = (inode.kind() == FileKind::Regular).then(|| in_core.content.write());
-        let mut next = Some(0);
-        while let Some(from) = next {
-            next = self.with_op(FREE_CREDIT_COUNT, |op| {
-                let mut inode = read_inode(op, ino)?;
-                let rest = free_from(op, &mut inode, from)?;
-                op.put_inode(&inode)?;
-                Ok(rest)
-            })?;
-        }
-        Ok(())
+        self.free_rest(ino, 0)
     }
 }
 

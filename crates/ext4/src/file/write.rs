@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use journal::{BLOCK_BYTES, BlockRef, HomeBlock, InPlaceGuard};
 
+use super::attempt::{Ask, Next, Way, next_attempt};
 use super::content::{
     BLOCK, FILE_BYTES_MAX, block_of, change_data, check_may_change, place_in_block, regular_file,
     touch, zero_tail,
@@ -28,7 +29,7 @@ use crate::extent::{self, FREE_CREDIT_COUNT, Target, edit_credit_count};
 use crate::facts::Source;
 use crate::inode::{Inode, flags};
 use crate::memory::{InCoreInode, Mounted};
-use crate::op::{Op, Undo};
+use crate::op::{Op, Spending, Undone};
 use crate::{DataMode, Error, InodeNo, Result, faults};
 
 /// The number of allocations and conversions that an operation asks credits for at first. Most of
@@ -96,7 +97,7 @@ pub(crate) struct Written {
     journaled: bool,
 }
 
-/// What [`Mounted::write_some`] has written.
+/// What [`Spending::write_some`] has written.
 struct SomeWritten {
     len_bytes: usize,
     /// The file has `chattr +S`: the write returns when it is durable.
@@ -109,59 +110,22 @@ pub(super) struct Chunk<'a> {
     offset: u64,
     data: &'a [u8],
     plan: Plan,
-    /// Whether the whole blocks go home directly.
-    direct: bool,
-    /// Whether whole blocks that hold data are freed, so that they get other blocks.
-    redirect: bool,
-    /// If they do not: copies of the whole blocks in `data`, made before the handle was opened.
+    way: Way,
+    ask: Ask,
+    /// The whole blocks in `data`, with [`Way::Copied`].
     copies: Vec<BlockRef>,
     kill_privileges: bool,
-    /// Whether the operation asks for credits for an allocation of each block, as far as a
-    /// transaction has them. Otherwise for a few allocations.
-    asks_for_most: bool,
 }
 
-/// Why the operation of a chunk is undone.
-pub(super) enum Undone {
-    /// The operation has not enough credits for all of the chunk. They were enough for the first
-    /// `fitting_bytes` of the data.
-    NeedsCredits { fitting_bytes: usize },
-    /// Some of the whole blocks cannot go home directly.
-    NeedsCopies,
-    /// The volume is full. Blocks were found for the first `fitting_bytes` of the data.
-    NoSpace { fitting_bytes: usize },
-    /// Any other error.
-    Failed(Error),
+/// What bounds the operations of a write.
+struct Bounds {
+    credits_max: usize,
+    depth: u16,
+    unit_bytes: u64,
 }
 
-impl Undone {
-    fn new(error: Error, fitting_bytes: usize) -> Undone {
-        match error {
-            Error::NoSpace => Undone::NoSpace { fitting_bytes },
-            error => Undone::Failed(error),
-        }
-    }
-}
-
-impl From<Error> for Undone {
-    fn from(error: Error) -> Undone {
-        Undone::new(error, 0)
-    }
-}
-
-impl Undo for Undone {
-    fn is_no_space(&self) -> bool {
-        matches!(self, Undone::NoSpace { .. })
-    }
-}
-
-impl Mounted {
-    /// [`Volume::write`](crate::Volume::write).
-    pub(crate) fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
-        self.write_accepting(ino, offset, data, false, &mut |_| {})
-    }
-
-    /// [`Volume::write_accepting`](crate::Volume::write_accepting).
+impl Spending<'_> {
+    /// [`VolumeAs::write_accepting`](crate::VolumeAs::write_accepting).
     pub(crate) fn write_accepting(
         &self,
         ino: InodeNo,
@@ -219,66 +183,23 @@ impl Mounted {
         kill: bool,
         mapped: &mut dyn FnMut(usize),
     ) -> Result<SomeWritten> {
-        let inode = regular_file(self, ino)?;
+        let inode = regular_file(&**self, ino)?;
         let is_sync = inode.has_flag(flags::SYNC);
         check_may_change(&inode, offset)?;
         let inode = self.use_extents(inode)?;
-        let depth = extent::depth(&inode);
-        let credits_max = self.journal.max_credit_count();
-        let most = edits_credit_count(EDIT_COUNT, depth);
-        let journaled_max = credits_max.saturating_sub(most).max(1);
         let plan = self.plan(&inode, in_core, data.len())?;
-        let direct = plan.allows_direct();
-        let count_max = if direct { DIRECT_CHUNK_COUNT } else { journaled_max };
-        let unit_bytes = self.unit_bytes();
-        let cut = |len_bytes: usize, count: usize| {
-            let room = count.saturating_mul(BLOCK_BYTES) - place_in_block(offset);
-            cut_at_unit(offset, len_bytes, room, unit_bytes)
-        };
-        let data = &data[..cut(data.len(), count_max)];
-        let data = faults::first_operation(data);
-        let mut chunk = Chunk::new(plan, ino, offset, data, kill, direct);
-        let may_redirect = chunk.direct && plan.may_redirect() && self.has_room_to_redirect();
-        let held_count = if may_redirect { chunk.held_count(self, &inode)? } else { 0 };
-        chunk.redirect = held_count > 0
-            && chunk.credit_count(EDIT_COUNT, depth) + FREE_CREDIT_COUNT <= credits_max;
+        let way = if plan.allows_direct() { Way::Direct } else { Way::Copied };
+        let bounds = self.bounds(extent::depth(&inode));
+        let data = faults::first_operation(&data[..bounds.cut(offset, data.len(), way)]);
+        let mut chunk = Chunk::new(plan, ino, offset, data, kill, way);
+        chunk.way = self.find_way(&chunk, &inode, &bounds)?;
         let written = loop {
-            let credit_count = if chunk.asks_for_most {
-                chunk.credit_count(usize::MAX, depth + GROWTH_LEVEL_COUNT).min(credits_max)
-            } else if chunk.redirect {
-                chunk.credit_count(EDIT_COUNT, depth) + FREE_CREDIT_COUNT
-            } else {
-                chunk.credit_count(EDIT_COUNT, depth)
-            };
-            let (len_bytes, direct) = match self.try_op(credit_count, |op| chunk.write(op, 0)) {
+            match self.try_op(bounds.credit_count(&chunk), |op| chunk.write(op, 0)) {
                 Ok(written) => break written,
-                // What cannot be redirected as a whole goes through the journal.
-                Err(Undone::NeedsCredits { .. } | Undone::NoSpace { .. }) if chunk.redirect => {
-                    (cut(chunk.data.len(), journaled_max), false)
-                }
-                Err(Undone::NeedsCredits { .. }) if !chunk.asks_for_most => {
-                    chunk.asks_for_most = true;
-                    continue;
-                }
-                // A chunk that even the largest operation cannot write is cut.
-                Err(Undone::NeedsCredits { fitting_bytes }) => {
-                    assert!(fitting_bytes > 0, "a transaction has room for one block of data");
-                    let len_bytes =
-                        cut_at_unit(offset, chunk.data.len(), fitting_bytes, unit_bytes);
-                    (len_bytes, chunk.direct)
-                }
-                Err(Undone::NeedsCopies) => (cut(chunk.data.len(), journaled_max), false),
-                Err(Undone::NoSpace { fitting_bytes: 0 }) => return Err(Error::NoSpace),
-                // The blocks of the last piece may have no node to be mapped by: nothing of this
-                // operation can be kept. What fits is written once more, alone.
-                Err(Undone::NoSpace { fitting_bytes }) => (fitting_bytes, chunk.direct),
-                Err(Undone::Failed(error)) => return Err(error),
-            };
-            let data = &chunk.data[..len_bytes];
-            chunk = Chunk::new(plan, ino, offset, data, kill, direct);
+                Err(undone) => chunk = bounds.next_chunk(chunk, undone)?,
+            }
         };
-        let holds_only_data = chunk.redirect && held_count == chunk.whole_count();
-        if !holds_only_data {
+        if !chunk.holds_only_data() {
             in_core.note_appended(written.appended_bytes());
         }
         let is_free = written.guard.is_none() && !written.in_place.is_empty();
@@ -286,25 +207,93 @@ impl Mounted {
         if !written.in_place.is_empty() && !is_sync {
             mapped(written.len_bytes);
         }
-        for place in &written.in_place {
-            let data = &data[place.range.clone()];
-            let fresh_of = written.guard.as_ref().filter(|_| plan.mode == DataMode::Auto);
-            let sent = match fresh_of {
-                Some(guard) => self.journal.write_fresh_in_place(guard, place.home, data),
-                None => self.journal.write_in_place(place.home, data),
-            };
-            sent.inspect_err(|_| written.note_not_sent(in_core))?;
-            self.file_stats.note_in_place(ino, place.range.len());
-        }
+        self.write_home(in_core, &chunk, &written)?;
         drop(written.guard);
         Ok(SomeWritten { len_bytes: written.len_bytes, is_sync })
     }
 }
 
 impl Mounted {
-    fn has_room_to_redirect(&self) -> bool {
-        let free_count = self.totals.free_block_count();
-        free_count > self.facts.geometry.block_count / REDIRECT_FREE_PART
+    fn bounds(&self, depth: u16) -> Bounds {
+        let (credits_max, unit_bytes) = (self.journal.max_credit_count(), self.unit_bytes());
+        Bounds { credits_max, depth, unit_bytes }
+    }
+
+    /// The way of a chunk: a direct one is redirected if that is allowed, helps and fits.
+    fn find_way(&self, chunk: &Chunk<'_>, inode: &Inode, bounds: &Bounds) -> Result<Way> {
+        let free_count_min = self.facts.geometry.block_count / REDIRECT_FREE_PART;
+        if chunk.way == Way::Copied
+            || !chunk.plan.may_redirect()
+            || self.totals.free_block_count() <= free_count_min
+        {
+            return Ok(chunk.way);
+        }
+        let held_count = chunk.held_count(self, inode)?;
+        let credit_count = chunk.credit_count(EDIT_COUNT, bounds.depth) + FREE_CREDIT_COUNT;
+        let fits = credit_count <= bounds.credits_max;
+        Ok(if held_count > 0 && fits { Way::Redirect { held_count } } else { Way::Direct })
+    }
+
+    /// Writes the data in place of a chunk home.
+    fn write_home(
+        &self,
+        in_core: &InCoreInode,
+        chunk: &Chunk<'_>,
+        written: &Written,
+    ) -> Result<()> {
+        let fresh_of = written.guard.as_ref().filter(|_| chunk.plan.mode == DataMode::Auto);
+        for place in &written.in_place {
+            let data = &chunk.data[place.range.clone()];
+            let sent = match fresh_of {
+                Some(guard) => self.journal.write_fresh_in_place(guard, place.home, data),
+                None => self.journal.write_in_place(place.home, data),
+            };
+            sent.inspect_err(|_| written.note_not_sent(in_core))?;
+            self.file_stats.note_in_place(chunk.ino, place.range.len());
+        }
+        Ok(())
+    }
+}
+
+impl Bounds {
+    /// The length of the longest start of `len_bytes` bytes at `offset` that one operation writes
+    /// this way.
+    fn cut(&self, offset: u64, len_bytes: usize, way: Way) -> usize {
+        let others = edits_credit_count(EDIT_COUNT, self.depth);
+        let count = match way {
+            Way::Copied => self.credits_max.saturating_sub(others).max(1),
+            Way::Redirect { .. } | Way::Direct => DIRECT_CHUNK_COUNT,
+        };
+        let room_bytes = count.saturating_mul(BLOCK_BYTES) - place_in_block(offset);
+        cut_at_unit(offset, len_bytes, room_bytes, self.unit_bytes)
+    }
+
+    /// The credits that an operation asks for to write the chunk.
+    fn credit_count(&self, chunk: &Chunk<'_>) -> usize {
+        let few = chunk.credit_count(EDIT_COUNT, self.depth);
+        match (chunk.way, chunk.ask) {
+            (Way::Redirect { .. }, _) => few + FREE_CREDIT_COUNT,
+            (_, Ask::Few) => few,
+            (_, Ask::Most) => {
+                let most = chunk.credit_count(usize::MAX, self.depth + GROWTH_LEVEL_COUNT);
+                most.min(self.credits_max)
+            }
+        }
+    }
+
+    /// The chunk to write after the operation of this one was undone.
+    fn next_chunk<'a>(&self, chunk: Chunk<'a>, undone: Undone) -> Result<Chunk<'a>> {
+        let (offset, len_bytes) = (chunk.offset, chunk.data.len());
+        let (len_bytes, way) = match next_attempt(chunk.way, chunk.ask, undone)? {
+            Next::AskForMost => return Ok(Chunk { ask: Ask::Most, ..chunk }),
+            Next::Copy => (self.cut(offset, len_bytes, Way::Copied), Way::Copied),
+            Next::CutAtUnit(fitting_bytes) => {
+                (cut_at_unit(offset, len_bytes, fitting_bytes, self.unit_bytes), chunk.way)
+            }
+            Next::CutAt(fitting_bytes) => (fitting_bytes, chunk.way),
+        };
+        let data = &chunk.data[..len_bytes];
+        Ok(Chunk::new(chunk.plan, chunk.ino, offset, data, chunk.kill_privileges, way))
     }
 }
 
@@ -330,22 +319,13 @@ impl<'a> Chunk<'a> {
         offset: u64,
         data: &'a [u8],
         kill_privileges: bool,
-        direct: bool,
+        way: Way,
     ) -> Chunk<'a> {
-        let mut chunk = Chunk {
-            ino,
-            offset,
-            data,
-            plan,
-            direct,
-            redirect: false,
-            copies: Vec::new(),
-            kill_privileges,
-            asks_for_most: false,
-        };
+        let (ask, copies) = (Ask::Few, Vec::new());
+        let mut chunk = Chunk { ino, offset, data, plan, way, ask, copies, kill_privileges };
         let whole = chunk.whole_blocks();
-        chunk.direct &= whole.len() >= IN_PLACE_COUNT_MIN * BLOCK_BYTES;
-        if !chunk.direct {
+        if way == Way::Copied || whole.len() < IN_PLACE_COUNT_MIN * BLOCK_BYTES {
+            chunk.way = Way::Copied;
             let blocks = chunk.data[whole].chunks_exact(BLOCK_BYTES);
             chunk.copies = blocks.map(copy_block).collect();
         }
@@ -370,9 +350,10 @@ impl<'a> Chunk<'a> {
         logical(whole.start)..logical(whole.end)
     }
 
-    /// The number of whole blocks.
-    fn whole_count(&self) -> u64 {
-        (self.whole_blocks().len() / BLOCK_BYTES) as u64
+    /// Whether it is redirected, and each of its whole blocks holds data.
+    fn holds_only_data(&self) -> bool {
+        let whole_count = (self.whole_blocks().len() / BLOCK_BYTES) as u64;
+        self.way == Way::Redirect { held_count: whole_count }
     }
 
     /// The number of whole blocks that hold data.
@@ -453,11 +434,11 @@ impl<'a> Chunk<'a> {
         if self.offset > old_size {
             zero_tail(op, &inode, old_size)?;
         }
-        if self.redirect {
+        if let Way::Redirect { .. } = self.way {
             self.free_old_blocks(op, &mut inode)?;
         }
         let pieces = self.map(op, &mut inode, reserved_count)?;
-        if self.direct && !pieces.iter().all(|piece| self.may_go_directly(op, piece)) {
+        if self.way != Way::Copied && !pieces.iter().all(|piece| self.may_go_directly(op, piece)) {
             return Err(Undone::NeedsCopies);
         }
         let (in_place, guard) = (Vec::new(), None);
@@ -481,7 +462,7 @@ impl<'a> Chunk<'a> {
         op.take_time_of_write();
         touch(op, &mut inode);
         if self.kill_privileges {
-            kill_privileges(&mut inode);
+            inode.clear_set_ids(false);
         }
         if written.journaled || end > old_size || pieces.iter().any(|piece| piece.fresh) {
             op.put_inode(&inode)?;
@@ -505,7 +486,7 @@ impl<'a> Chunk<'a> {
         while next <= last {
             let fitting_bytes = pieces.last().map_or(0, |p| self.range_of(p.logical, p.count).end);
             if !has_room_for_edit(op, inode, other_count) {
-                return Err(Undone::NeedsCredits { fitting_bytes });
+                return Err(Undone::NeedsCredits { fitting: fitting_bytes });
             }
             let piece = map_piece(op, inode, next, last - next + 1);
             let piece = piece.map_err(|error| Undone::new(error, fitting_bytes))?;
@@ -527,7 +508,7 @@ impl<'a> Chunk<'a> {
             written.journaled |=
                 self.put_part(op, piece, home_of(range.start), range.start..start)?;
         }
-        if start < end && self.direct {
+        if start < end && self.way != Way::Copied {
             written.in_place.push(InPlace { home: home_of(start), range: start..end });
         } else {
             for at in (start..end).step_by(BLOCK_BYTES) {
@@ -587,11 +568,4 @@ fn map_piece(op: &mut Op<'_>, inode: &mut Inode, logical: u32, count: u32) -> Re
 
 fn copy_block(bytes: &[u8]) -> BlockRef {
     Arc::new(bytes.try_into().expect("chunks of a block's size"))
-}
-
-/// Clears set-user-ID, and set-group-ID if it does not stand for mandatory locking.
-fn kill_privileges(inode: &mut Inode) {
-    let mode = inode.mode();
-    let group = if mode & 0o010 != 0 { 0o2000 } else { 0 };
-    inode.set_permissions(mode & 0o7777 & !(0o4000 | group));
 }

@@ -34,6 +34,9 @@ pub(crate) mod flags {
 
 /// `i_mode`: the bits of the type.
 const S_IFMT: u16 = 0o170000;
+const SET_USER_ID: u16 = 0o4000;
+pub(crate) const SET_GROUP_ID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o010;
 
 /// An inode's number and bytes. This is a copy: nothing changes until `Op::put_inode`.
 #[derive(Debug, Clone)]
@@ -119,6 +122,20 @@ impl Inode {
     /// Sets the permission bits (07777); the type stays.
     pub(crate) fn set_permissions(&mut self, permissions: u16) {
         self.raw.i_mode = U16::new(self.mode() & S_IFMT | permissions & !S_IFMT);
+    }
+
+    pub(crate) fn clear_set_group_id(&mut self) {
+        self.set_permissions(self.mode() & !SET_GROUP_ID);
+    }
+
+    /// Clears set-user-ID and set-group-ID. A set-group-ID bit without the right to execute stays
+    /// unless `kill_sgid` says otherwise, because it once meant mandatory locking.
+    pub(crate) fn clear_set_ids(&mut self, kill_sgid: bool) {
+        let mut permissions = self.mode() & !SET_USER_ID;
+        if kill_sgid || permissions & GROUP_EXECUTE != 0 {
+            permissions &= !SET_GROUP_ID;
+        }
+        self.set_permissions(permissions);
     }
 
     /// Size in bytes.

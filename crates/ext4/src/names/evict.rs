@@ -62,7 +62,7 @@ impl Mounted {
     fn evict(&self, inode: &Inode) -> Result<()> {
         let ino = inode.ino;
         self.free_inode_blocks(ino)?;
-        self.with_op(CREDITS, |op| {
+        self.as_root().with_op(CREDITS, |op| {
             let mut inode = op.inode(ino)?;
             assert!(inode.link_count() == 0, "freeing {ino}, which has names");
             release_attributes(op, &mut inode)?;

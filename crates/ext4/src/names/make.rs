@@ -4,9 +4,9 @@ use super::lookup::{self, change_dir, read_dir_inode};
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::extent;
-use crate::inode::{Inode, flags};
+use crate::inode::{Inode, SET_GROUP_ID, flags};
 use crate::memory::Mounted;
-use crate::op::{Op, credits};
+use crate::op::{Op, Spending, credits};
 use crate::types::{Attr, FileKind, InodeNo, NewNode, Owner};
 use crate::xattr::{self, ACL_ACCESS, ACL_DEFAULT, Acl, atomic_attribute, mode_attribute};
 
@@ -14,7 +14,6 @@ use crate::xattr::{self, ACL_ACCESS, ACL_DEFAULT, Acl, atomic_attribute, mode_at
 const TARGET_MAX: usize = 4095;
 /// Targets up to this length are stored in the inode.
 const FAST_TARGET_MAX: usize = 59;
-const SET_GROUP_ID: u16 = 0o2000;
 
 /// Flags that a new inode inherits from its directory: secrm, unrm, compr, sync, nodump, noatime,
 /// nocompr, journal-data, notail, dirsync, dax.
@@ -153,7 +152,24 @@ fn write_target(op: &mut Op<'_>, inode: &mut Inode, target: &[u8]) -> Result<()>
 }
 
 impl Mounted {
-    /// [`Volume::make`](crate::Volume::make).
+    /// Whether the inode was made without a name and is in use, so that it may get one. (It cannot
+    /// be freed meanwhile.)
+    fn is_linkable(&self, ino: InodeNo) -> bool {
+        self.in_core(ino).is_linkable() && !self.in_core.is_unpinned(ino)
+    }
+
+    fn make_credit_count(&self, parent: InodeNo) -> Result<usize> {
+        let dir = lookup::dir_to_grow(self, parent)?;
+        let own_block = 1 + extent::append_credit_count(&dir);
+        // Two access lists, a mode, a declaration.
+        let attributes = 4 * xattr::STORE_CREDITS;
+        let inode = credits::ALLOC_INODE + credits::PUT_INODE;
+        Ok(lookup::insert_credit_count(&dir) + own_block + attributes + inode)
+    }
+}
+
+impl Spending<'_> {
+    /// [`VolumeAs::make`](crate::VolumeAs::make).
     pub(crate) fn make(
         &self,
         parent: InodeNo,
@@ -182,7 +198,7 @@ impl Mounted {
         })
     }
 
-    /// [`Volume::make_unnamed`](crate::Volume::make_unnamed).
+    /// [`VolumeAs::make_unnamed`](crate::VolumeAs::make_unnamed).
     pub(crate) fn make_unnamed(
         &self,
         parent: InodeNo,
@@ -208,22 +224,7 @@ impl Mounted {
         Ok(attr)
     }
 
-    /// Whether the inode was made without a name and is in use, so that it may get one. (It cannot
-    /// be freed meanwhile.)
-    fn is_linkable(&self, ino: InodeNo) -> bool {
-        self.in_core(ino).is_linkable() && !self.in_core.is_unpinned(ino)
-    }
-
-    fn make_credit_count(&self, parent: InodeNo) -> Result<usize> {
-        let dir = lookup::dir_to_grow(self, parent)?;
-        let own_block = 1 + extent::append_credit_count(&dir);
-        // Two access lists, a mode, a declaration.
-        let attributes = 4 * xattr::STORE_CREDITS;
-        let inode = credits::ALLOC_INODE + credits::PUT_INODE;
-        Ok(lookup::insert_credit_count(&dir) + own_block + attributes + inode)
-    }
-
-    /// [`Volume::link`](crate::Volume::link).
+    /// [`VolumeAs::link`](crate::VolumeAs::link).
     pub(crate) fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
         lookup::check_name(name)?;
         let dir = lookup::dir_to_grow(self, parent)?;

@@ -8,8 +8,7 @@ use super::unlink::check_empty;
 use crate::dir::{self, FoundEntry};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::memory::Mounted;
-use crate::op::{Op, credits};
+use crate::op::{Op, Spending, credits};
 use crate::types::{FileKind, InodeNo, RenameHow};
 
 /// Credits beside those of inserting the new name: two leaves, four inodes, two `..`, the orphan
@@ -24,8 +23,8 @@ struct NamedEntry<'a> {
     name: &'a [u8],
 }
 
-impl Mounted {
-    /// [`Volume::rename`](crate::Volume::rename).
+impl Spending<'_> {
+    /// [`VolumeAs::rename`](crate::VolumeAs::rename).
     pub(crate) fn rename(
         &self,
         from_parent: InodeNo,

@@ -50,7 +50,7 @@ impl Mounted {
         remove: impl Fn(&mut Op<'_>) -> Result<Inode>,
     ) -> Result<()> {
         read_dir_inode(self, parent)?;
-        let victim = self.with_op(CREDITS, |op| {
+        let victim = self.as_root().with_op(CREDITS, |op| {
             let mut victim = remove(op)?;
             lookup::drop_link(op, &mut victim)?;
             op.pin(victim.ino);

@@ -3,5 +3,7 @@
 pub(crate) mod credits;
 mod operation;
 mod orphan;
+mod undone;
 
-pub(crate) use operation::{Op, Undo};
+pub(crate) use operation::{Op, Spending};
+pub(crate) use undone::Undone;

@@ -6,28 +6,39 @@
 //! dropped, the table is read again from the volume.
 
 use std::cell::OnceCell;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::atomic::Ordering;
 
 use journal::{BlockBytes, BlockOwner, BlockRef, Form, Handle, HomeBlock, InPlaceGuard, Tid};
 use zerocopy::IntoBytes;
 
-use crate::facts::{Facts, Source, Spender, current_spender};
+use super::undone::Undone;
+use crate::facts::{Facts, Source, Spender};
 use crate::inode::{Inode, inode_place, read_inode};
 use crate::layout::inode::INODE_BYTES;
 use crate::layout::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock};
 use crate::memory::{FileStats, Mounted};
 use crate::{Error, InodeNo, Result, Timestamp};
 
-/// Why an operation is undone: an error, or a reason that its caller acts on.
-pub(crate) trait Undo: From<Error> {
-    /// Whether there were not enough free blocks.
-    fn is_no_space(&self) -> bool;
+/// A volume whose operations take blocks for this spender.
+#[derive(Clone, Copy)]
+pub(crate) struct Spending<'v> {
+    pub(crate) volume: &'v Mounted,
+    pub(crate) spender: Spender,
 }
 
-impl Undo for Error {
-    fn is_no_space(&self) -> bool {
-        matches!(self, Error::NoSpace)
+impl Deref for Spending<'_> {
+    type Target = Mounted;
+
+    fn deref(&self) -> &Mounted {
+        self.volume
+    }
+}
+
+impl Mounted {
+    /// The volume for operations that may use reserved blocks, or that take none for data.
+    pub(crate) fn as_root(&self) -> Spending<'_> {
+        Spending { volume: self, spender: Spender::Privileged }
     }
 }
 
@@ -52,15 +63,15 @@ pub(crate) struct Op<'v> {
     is_durable: bool,
 }
 
-impl Mounted {
+impl<'v> Spending<'v> {
     /// Begins an operation that changes up to `credit_count` blocks. Waits while another operation
     /// is open, so never call it while one is open in the same thread. `Error::ReadOnly` on a
     /// read-only volume.
-    pub(crate) fn op(&self, credit_count: usize) -> Result<Op<'_>> {
+    pub(crate) fn op(self, credit_count: usize) -> Result<Op<'v>> {
         self.check_writable()?;
-        let handle = self.journal.begin(credit_count)?;
+        let handle = self.volume.journal.begin(credit_count)?;
         Ok(Op {
-            volume: self,
+            volume: self.volume,
             handle: Some(handle),
             now: OnceCell::new(),
             changed: Vec::new(),
@@ -72,7 +83,7 @@ impl Mounted {
             free_block_delta: 0,
             free_inode_delta: 0,
             touched_orphans: false,
-            spender: current_spender(),
+            spender: self.spender,
             renames_dir: false,
             is_durable: false,
         })
@@ -85,20 +96,21 @@ impl Mounted {
     /// results out through the return value, not through captured variables, and hold no
     /// `InPlaceGuard` of an earlier operation (the commit would wait for it for ever).
     pub(crate) fn with_op<T>(
-        &self,
+        self,
         credit_count: usize,
-        body: impl FnMut(&mut Op<'_>) -> Result<T>,
+        mut body: impl FnMut(&mut Op<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.try_op(credit_count, body)
+        let done = self.try_op::<T, ()>(credit_count, |op| Ok(body(op)?));
+        done.map_err(Error::from)
     }
 
-    /// [`Mounted::with_op`] with a body that has its own reasons to undo the operation.
-    pub(crate) fn try_op<T, U: Undo>(
-        &self,
+    /// [`Spending::with_op`] with a body that has its own reasons to undo the operation.
+    pub(crate) fn try_op<T, F: Default>(
+        self,
         credit_count: usize,
-        mut body: impl FnMut(&mut Op<'_>) -> std::result::Result<T, U>,
-    ) -> std::result::Result<T, U> {
-        let mut attempt = || -> std::result::Result<T, U> {
+        mut body: impl FnMut(&mut Op<'_>) -> std::result::Result<T, Undone<F>>,
+    ) -> std::result::Result<T, Undone<F>> {
+        let mut attempt = || -> std::result::Result<T, Undone<F>> {
             let mut op = self.op(credit_count)?;
             let value = body(&mut op)?;
             let is_durable = op.is_durable;
@@ -109,7 +121,7 @@ impl Mounted {
             Ok(value)
         };
         match attempt() {
-            Err(undone) if undone.is_no_space() => {
+            Err(undone @ Undone::NoSpace { .. }) => {
                 let Some(tid) = self.pending_frees.newest(self.committed()) else {
                     return Err(undone);
                 };
@@ -309,7 +321,7 @@ impl<'v> Op<'v> {
         self.renames_dir = true;
     }
 
-    /// [`Mounted::try_op`] and [`Mounted::with_op`] return when the operation is durable.
+    /// [`Spending::try_op`] and [`Spending::with_op`] return when the operation is durable.
     pub(crate) fn make_durable(&mut self) {
         self.is_durable = true;
     }

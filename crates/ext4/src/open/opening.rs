@@ -141,7 +141,7 @@ impl Opened {
 }
 
 fn write_last_superblock(volume: &Mounted) -> Result<()> {
-    let mut op = volume.op(1)?;
+    let mut op = volume.as_root().op(1)?;
     let has_orphans = !volume.orphans.all(&op)?.is_empty();
     op.change_superblock(|superblock| {
         let features = superblock.s_feature_ro_compat.get();
@@ -158,7 +158,7 @@ fn start(volume: &Mounted, crashed: bool) -> Result<()> {
     if crashed {
         count_free_space(volume)?;
     }
-    let mut op = volume.op(1)?;
+    let mut op = volume.as_root().op(1)?;
     let now = op.now();
     op.change_superblock(|superblock| {
         let count = superblock.s_mnt_count.get();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{Image, make, open_in};
 use device::{BlockDevice, MemoryDevice, Operation};
-use onejournal_ext4::{Allocate, DataMode, Error, InodeNo, Result, SetAttr, Volume};
+use onejournal_ext4::{Allocate, DataMode, Error, InodeNo, Result, RootVolume, SetAttr};
 use onejournal_testing::{Fault, Layer, Layered, SimDevice, Survival};
 
 const LEN: usize = 256 << 10;
@@ -22,7 +22,7 @@ fn simulated(size: &str) -> (Image, Arc<SimDevice>) {
     (image, device)
 }
 
-fn read(volume: &Volume, ino: InodeNo, len: usize) -> Vec<u8> {
+fn read(volume: &RootVolume, ino: InodeNo, len: usize) -> Vec<u8> {
     let mut bytes = vec![0xEE; len];
     let count = volume.read(ino, 0, &mut bytes).unwrap();
     bytes.truncate(count);
@@ -30,7 +30,7 @@ fn read(volume: &Volume, ino: InodeNo, len: usize) -> Vec<u8> {
 }
 
 /// Every byte of the file, if they are all the same.
-fn only_byte(volume: &Volume, ino: InodeNo) -> Option<u8> {
+fn only_byte(volume: &RootVolume, ino: InodeNo) -> Option<u8> {
     let bytes = read(volume, ino, 2 * LEN);
     bytes.iter().all(|byte| *byte == bytes[0]).then(|| bytes[0])
 }
@@ -59,7 +59,7 @@ fn must_wait<'scope, T: Send + 'scope>(
 }
 
 /// Writes `LEN` nines to the file; once that is accepted, `work` has to wait. Gives its result.
-fn while_accepted<T: Send>(volume: &Volume, ino: InodeNo, work: impl Fn() -> T + Sync) -> T {
+fn while_accepted<T: Send>(volume: &RootVolume, ino: InodeNo, work: impl Fn() -> T + Sync) -> T {
     std::thread::scope(|scope| {
         let mut waiting = None;
         let work = &work;
@@ -70,7 +70,7 @@ fn while_accepted<T: Send>(volume: &Volume, ino: InodeNo, work: impl Fn() -> T +
 }
 
 /// Runs `check` on a file whose blocks are new, and on one that was written and synced before.
-fn on_new_and_old_blocks(check: impl Fn(&Volume, InodeNo, &SimDevice)) {
+fn on_new_and_old_blocks(check: impl Fn(&RootVolume, InodeNo, &SimDevice)) {
     for is_old in [false, true] {
         let (image, device) = simulated("64M");
         let volume = open_in(device.clone(), DataMode::Ordered);
@@ -147,7 +147,7 @@ fn later_writes_win() {
 /// On a full volume, so that another file gets the very blocks.
 #[test]
 fn its_blocks_are_not_freed_under_it() {
-    type Free = fn(&Volume, InodeNo) -> Result<()>;
+    type Free = fn(&RootVolume, InodeNo) -> Result<()>;
     let frees: [Free; 3] = [
         |volume, ino| {
             let change = SetAttr { size_bytes: Some(0), ..SetAttr::default() };
@@ -190,7 +190,7 @@ fn when_the_device_fails_then_no_sync_succeeds_any_more() {
     on_failure(|volume, _| volume.sync());
 }
 
-fn on_failure(sync: impl Fn(&Volume, InodeNo) -> Result<()>) {
+fn on_failure(sync: impl Fn(&RootVolume, InodeNo) -> Result<()>) {
     for is_old in [false, true] {
         let (_image, device) = simulated("64M");
         let volume = open_in(device.clone(), DataMode::Ordered);

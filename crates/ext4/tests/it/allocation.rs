@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::{Image, open};
-use onejournal_ext4::{Error, FileKind, InodeNo, NewNode, Owner, Volume};
+use onejournal_ext4::{Error, FileKind, InodeNo, NewNode, Owner, RootVolume};
 
 /// Small groups, so that there are many, on a medium that is not zeros.
 const VARIANTS: [&[&str]; 6] = [
@@ -17,7 +17,7 @@ const VARIANTS: [&[&str]; 6] = [
 ];
 
 fn make(
-    volume: &Volume,
+    volume: &RootVolume,
     parent: InodeNo,
     name: &str,
     node: NewNode<'_>,
@@ -28,7 +28,7 @@ fn make(
 }
 
 /// Makes directories and files in them until there is no inode left.
-fn use_up_inodes(volume: &Volume) -> Vec<(InodeNo, String, InodeNo)> {
+fn use_up_inodes(volume: &RootVolume) -> Vec<(InodeNo, String, InodeNo)> {
     let mut made = Vec::new();
     let mut parent = InodeNo::ROOT;
     for index in 0.. {

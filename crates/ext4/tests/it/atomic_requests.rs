@@ -5,8 +5,8 @@ use crate::common;
 
 use std::sync::Arc;
 
-use common::{Image, make, open_in, options};
-use onejournal_ext4::{Allocate, DataMode, InodeNo, OpenOptions, SetAttr, Volume, XattrFlags};
+use common::{Image, handles, make, open_in, options};
+use onejournal_ext4::{Allocate, DataMode, InodeNo, OpenOptions, RootVolume, SetAttr, XattrFlags};
 use onejournal_testing::{SimDevice, Survival};
 
 const BLOCK: usize = 4096;
@@ -16,7 +16,7 @@ fn simulated(arguments: &[&str], size: &str) -> Arc<SimDevice> {
 }
 
 /// A file whose even blocks are ones, and the others holes.
-fn make_sparse(volume: &Volume, name: &str, block_count: usize) -> InodeNo {
+fn make_sparse(volume: &RootVolume, name: &str, block_count: usize) -> InodeNo {
     let ino = make(volume, name);
     for block in (0..block_count).step_by(2) {
         volume.write(ino, (block * BLOCK) as u64, &[1; BLOCK]).unwrap();
@@ -26,7 +26,7 @@ fn make_sparse(volume: &Volume, name: &str, block_count: usize) -> InodeNo {
     ino
 }
 
-fn content(volume: &Volume, name: &str, len: usize) -> Vec<u8> {
+fn content(volume: &RootVolume, name: &str, len: usize) -> Vec<u8> {
     let ino = volume.lookup(InodeNo::ROOT, name.as_bytes()).unwrap().ino;
     let mut bytes = vec![9; len];
     assert_eq!(volume.read(ino, 0, &mut bytes).unwrap(), len);
@@ -65,13 +65,6 @@ fn regression_a_write_over_many_holes_in_a_nearly_full_transaction() {
     }
 }
 
-/// How many handles `work` took.
-fn handles(volume: &Volume, work: impl FnOnce()) -> u64 {
-    let before = volume.journal().stats().handles;
-    work();
-    volume.journal().stats().handles - before
-}
-
 #[test]
 fn a_mebibyte_over_holes_is_one_operation() {
     for mode in DataMode::ALL {
@@ -92,7 +85,7 @@ fn a_mebibyte_over_holes_is_one_operation() {
 fn allocating_and_zeroing_a_scattered_range_is_one_operation() {
     let image = Image::new(&[], "64M");
     let device = image.device();
-    let volume = Volume::open(device.clone(), options()).unwrap();
+    let volume = RootVolume::open(device.clone(), options()).unwrap();
     let hows = [Allocate::Extend, Allocate::KeepSize, Allocate::ZeroRange { keep_size: true }];
     for (nth, how) in hows.into_iter().enumerate() {
         let name = format!("sparse{nth}");
@@ -117,7 +110,7 @@ fn punching_a_range_in_many_groups_is_one_operation() {
     let image = Image::new(&small_groups, "96M");
     let device = image.device();
     let ordered = OpenOptions { data_mode: DataMode::Ordered, ..options() };
-    let volume = Volume::open(device.clone(), ordered).unwrap();
+    let volume = RootVolume::open(device.clone(), ordered).unwrap();
     let ino = make(&volume, "file");
     volume.write(ino, 0, &vec![1; 70 << 20]).unwrap();
     volume.sync().unwrap();
@@ -165,7 +158,7 @@ fn regression_a_file_that_was_cut_has_no_capabilities() {
 fn cutting_a_file_without_capabilities_and_setting_a_list_is_one_operation() {
     let image = Image::new(&[], "64M");
     let device = image.device();
-    let volume = Volume::open(device.clone(), options()).unwrap();
+    let volume = RootVolume::open(device.clone(), options()).unwrap();
     let ino = make(&volume, "file");
     volume.write(ino, 0, &[1; 2 * BLOCK]).unwrap();
     let change = |change: SetAttr| volume.set_attr(ino, &change).unwrap().mode & 0o7777;

@@ -5,18 +5,11 @@ use crate::common;
 
 use std::sync::Arc;
 
-use common::{Image, make, open, options};
+use common::{Image, make, open, options, read_all};
 use device::MemoryDevice;
-use onejournal_ext4::{DataMode, Error, InodeNo, OpenOptions, Volume};
+use onejournal_ext4::{DataMode, Error, InodeNo, OpenOptions, RootVolume};
 
 const BLOCK: u64 = 4096;
-
-fn content(volume: &Volume, ino: InodeNo) -> Vec<u8> {
-    let size = volume.get_attr(ino).unwrap().size_bytes;
-    let mut bytes = vec![0; usize::try_from(size).unwrap()];
-    assert_eq!(volume.read(ino, 0, &mut bytes).unwrap(), bytes.len());
-    bytes
-}
 
 #[test]
 fn all_pieces_are_one_handle_and_one_commit() {
@@ -38,11 +31,11 @@ fn all_pieces_are_one_handle_and_one_commit() {
     expected[50..150].fill(2);
     expected[2 * 4096..5 * 4096].fill(3);
     expected[9 * 4096..].fill(2);
-    assert!(content(&volume, ino) == expected);
+    assert!(read_all(&volume, ino) == expected);
     drop(volume);
     let device = Arc::new(MemoryDevice::from_bytes(device.to_bytes(), 512));
     let volume = open(&device).unwrap();
-    assert!(content(&volume, ino) == expected);
+    assert!(read_all(&volume, ino) == expected);
     volume.close().unwrap();
     image.assert_clean(&device);
 }
@@ -66,7 +59,7 @@ fn a_write_larger_than_a_transaction_is_refused_and_leaves_nothing() {
     };
     let most = volume.journal().max_credit_count() as u64;
     assert!(matches!(volume.write_atomic(ino, &scattered(most - 10)), Err(Error::NoSpace)));
-    assert!(content(&volume, ino) == at_limit);
+    assert!(read_all(&volume, ino) == at_limit);
     let before = volume.journal().stats().handles;
     volume.write_atomic(ino, &scattered(end)).unwrap();
     assert_eq!(volume.journal().stats().handles - before, 1);
@@ -89,7 +82,7 @@ fn pieces_that_make_no_sense_are_refused() {
     assert!(matches!(directory, Err(Error::IsDirectory)));
     volume.close().unwrap();
     let ordered = OpenOptions { data_mode: DataMode::Ordered, ..options() };
-    let volume = Volume::open(device.clone(), ordered).unwrap();
+    let volume = RootVolume::open(device.clone(), ordered).unwrap();
     assert_eq!(volume.atomic_block_limit(), 0);
     assert!(matches!(volume.write_atomic(ino, &[(0, b"x")]), Err(Error::NotSupported)));
     volume.close().unwrap();

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::common;
 use onejournal_ext4::{
-    Clock, Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, SetAttr, SetTime,
-    Timestamp, Volume, XattrFlags,
+    Clock, Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, RootVolume, SetAttr,
+    SetTime, Timestamp, XattrFlags,
 };
 use support::{Image, make};
 
@@ -19,7 +19,7 @@ const APPEND: u32 = 0x20;
 const NOATIME: u32 = 0x80;
 const DIRSYNC: u32 = 0x1_0000;
 
-fn set_flags(volume: &Volume, ino: InodeNo, add: u32) {
+fn set_flags(volume: &RootVolume, ino: InodeNo, add: u32) {
     let flags = Some(volume.get_attr(ino).unwrap().flags | add);
     volume.set_attr(ino, &SetAttr { flags, ..SetAttr::default() }).expect("a flag for users");
 }

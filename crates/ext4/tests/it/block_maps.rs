@@ -10,11 +10,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use common::{Image, Mounted, open, options, run, text};
+use common::{Image, Mounted, open, options, read_all, run, text};
 use device::MemoryDevice;
 use onejournal_ext4::{
-    Allocate, Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, SeekTo, SetAttr,
-    Volume, XattrFlags,
+    Allocate, Error, FileKind, InodeNo, NewNode, OpenOptions, Owner, RenameHow, RootVolume, SeekTo,
+    SetAttr, XattrFlags,
 };
 use onejournal_testing::{SimDevice, Survival, can_mount_ext4, test_name, tier};
 
@@ -46,7 +46,7 @@ fn pattern(seed: u64, len: u64) -> Vec<u8> {
 }
 
 fn lookup(
-    volume: &Volume,
+    volume: &RootVolume,
     parent: InodeNo,
     name: &str,
 ) -> onejournal_ext4::Result<onejournal_ext4::Attr> {
@@ -55,14 +55,7 @@ fn lookup(
     Ok(attr)
 }
 
-fn read_all(volume: &Volume, ino: InodeNo) -> Vec<u8> {
-    let size = volume.get_attr(ino).unwrap().size_bytes;
-    let mut bytes = vec![9; usize::try_from(size).unwrap()];
-    assert_eq!(volume.read(ino, 0, &mut bytes).unwrap(), bytes.len());
-    bytes
-}
-
-fn has_extents(volume: &Volume, ino: InodeNo) -> bool {
+fn has_extents(volume: &RootVolume, ino: InodeNo) -> bool {
     volume.get_attr(ino).unwrap().flags & EXTENTS_FLAG != 0
 }
 
@@ -154,7 +147,7 @@ fn kernel_volume(features: &'static [&'static str]) -> Option<(Image, Files)> {
     Some((image, files.clone()))
 }
 
-fn count_names(volume: &Volume, dir: InodeNo) -> usize {
+fn count_names(volume: &RootVolume, dir: InodeNo) -> usize {
     let mut count = 0;
     volume
         .read_dir(dir, 0, &mut |_| {
@@ -243,12 +236,12 @@ fn they_are_changed_and_the_kernel_reads_them() {
     }
 }
 
-fn set_size(volume: &Volume, ino: InodeNo, size_bytes: u64) {
+fn set_size(volume: &RootVolume, ino: InodeNo, size_bytes: u64) {
     let set = SetAttr { size_bytes: Some(size_bytes), ..SetAttr::default() };
     volume.set_attr(ino, &set).unwrap();
 }
 
-fn change_names(volume: &Volume) {
+fn change_names(volume: &RootVolume) {
     let d = lookup(volume, ROOT, "d").unwrap().ino;
     let small = lookup(volume, ROOT, "small").unwrap().ino;
     let long = |n: usize| format!("{n}{}", "n".repeat(100)).into_bytes();
@@ -264,7 +257,7 @@ fn change_names(volume: &Volume) {
 }
 
 /// One change of a file, and of what it should hold.
-fn change(volume: &Volume, ino: InodeNo, content: &mut Vec<u8>, random: &mut fastrand::Rng) {
+fn change(volume: &RootVolume, ino: InodeNo, content: &mut Vec<u8>, random: &mut fastrand::Rng) {
     let size = content.len() as u64;
     let offset = random.u64(..size + 3 * BLOCK);
     let len = random.u64(1..6 * BLOCK);
@@ -405,7 +398,7 @@ fn a_full_volume_is_no_obstacle() {
 fn conversion_is_atomic() {
     let Some((image, files)) = kernel_volume(&[]) else { return };
     let device = image.sim_device();
-    let open_sim = |device: Arc<SimDevice>| Volume::open(device, options()).unwrap();
+    let open_sim = |device: Arc<SimDevice>| RootVolume::open(device, options()).unwrap();
     let volume = open_sim(device.clone());
     let name = "a";
     let ino = lookup(&volume, ROOT, name).unwrap().ino;
@@ -443,7 +436,7 @@ fn inode_offset(bytes: &[u8], ino: InodeNo) -> usize {
 }
 
 /// Everything that uses a map.
-fn use_it(volume: &Volume, random: &mut fastrand::Rng) {
+fn use_it(volume: &RootVolume, random: &mut fastrand::Rng) {
     for name in ["two", "holes", "a", "triple", "d"] {
         let Ok(attr) = lookup(volume, ROOT, name) else { continue };
         let ino = attr.ino;
@@ -500,8 +493,9 @@ fn hostile_block_maps_never_panic_and_never_hang() {
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
         }
         let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
-        let volume = Volume::open(device, OpenOptions { read_only: seed % 9 == 0, ..options() })
-            .expect("the damage is elsewhere");
+        let volume =
+            RootVolume::open(device, OpenOptions { read_only: seed % 9 == 0, ..options() })
+                .expect("the damage is elsewhere");
         use_it(&volume, &mut random);
         drop(volume);
     }
@@ -537,7 +531,7 @@ fn hostile_pointers_are_refused() {
     }
 }
 
-fn set_size_fails(volume: &Volume, ino: InodeNo, what: &str) {
+fn set_size_fails(volume: &RootVolume, ino: InodeNo, what: &str) {
     let set = SetAttr { size_bytes: Some(0), ..SetAttr::default() };
     let error = volume.set_attr(ino, &set).unwrap_err();
     assert!(matches!(error, Error::Corrupt { .. }), "{what}: {error:?}");

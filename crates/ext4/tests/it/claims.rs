@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{Image, has, make_synced, options};
 use device::{BlockDevice, MemoryDevice, Metered};
 use onejournal_ext4::{
-    Claim, Claimant, Error, Holder, InodeNo, NewNode, OpenOptions, Owner, Survey, Volume,
+    Claim, Claimant, Error, Holder, InodeNo, NewNode, OpenOptions, Owner, RootVolume, Survey,
 };
 use onejournal_testing::{SimDevice, Survival};
 
@@ -37,8 +37,8 @@ fn over(claimant: Claimant) -> Claimant {
 fn open<D: BlockDevice + 'static>(
     device: &Arc<D>,
     claimant: impl Into<Option<Claimant>>,
-) -> onejournal_ext4::Result<Volume> {
-    Volume::open(device.clone(), OpenOptions { claimant: claimant.into(), ..options() })
+) -> onejournal_ext4::Result<RootVolume> {
+    RootVolume::open(device.clone(), OpenOptions { claimant: claimant.into(), ..options() })
 }
 
 /// It is refused, also for reading only, and not written to.
@@ -48,7 +48,7 @@ fn refused(device: &Arc<MemoryDevice>, claimant: Claimant, holder: Holder, word:
     for read_only in [false, true] {
         let claimant = Some(claimant.clone());
         let options = OpenOptions { claimant, read_only, ..options() };
-        let error = Volume::open(device.clone(), options).err().expect("it must be refused");
+        let error = RootVolume::open(device.clone(), options).err().expect("it must be refused");
         let Error::Claimed { by, may_take_over: true, .. } = error else { panic!("{error}") };
         assert_eq!(by, holder, "{error}");
         assert!(error.to_string().contains(word), "no {word:?} in {error}");
@@ -157,7 +157,7 @@ fn a_claimant_lasts_as_long_as_its_volume_is_open() {
         let lives = Arc::new(move |_: u64| Arc::strong_count(&sign) > 0);
         let options =
             OpenOptions { claimant: Some(Claimant { lives, ..claimant }), read_only, ..options() };
-        let volume = Volume::open(device, options).expect("open");
+        let volume = RootVolume::open(device, options).expect("open");
         assert!(held.upgrade().is_some(), "read_only: {read_only}");
         volume.close().expect("close");
         assert!(held.upgrade().is_none());
@@ -328,7 +328,7 @@ fn a_volume_that_was_taken_over_is_written_no_more() {
     let device = Arc::new(Metered::new(MemoryDevice::from_bytes(image.bytes(), 512)));
     let mine = beating(claimant(1, 1, 8), |_| {});
     let all = OpenOptions { claimant: Some(mine), background: true, ..options() };
-    let volume = Volume::open(device.clone(), all).unwrap();
+    let volume = RootVolume::open(device.clone(), all).unwrap();
     let before = device.counters();
     let deadline = Instant::now() + Duration::from_secs(60);
     let until = |done: &dyn Fn() -> bool| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::common::options;
 use device::MemoryDevice;
-use onejournal_ext4::{InodeNo, NewNode, RenameHow, Volume, XattrFlags};
+use onejournal_ext4::{InodeNo, NewNode, RenameHow, RootVolume, XattrFlags};
 use onejournal_testing::{test_name, tier};
 use support::{Image, lookup, make};
 
@@ -67,7 +67,7 @@ fn is_index_node(image: &Image, block: usize) -> bool {
 }
 
 /// Everything that walks names and attributes.
-fn use_it(volume: &Volume, target: &Target, random: &mut fastrand::Rng) {
+fn use_it(volume: &RootVolume, target: &Target, random: &mut fastrand::Rng) {
     let name = |n: u32| format!("{n:04}{}", "n".repeat(251)).into_bytes();
     for dir in [target.many, ROOT] {
         let mut left = 20_000;
@@ -117,7 +117,7 @@ fn damaged_directories_never_panic_and_never_hang() {
             }
         }
         let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
-        let volume = Volume::open(device, options()).expect("the damage is elsewhere");
+        let volume = RootVolume::open(device, options()).expect("the damage is elsewhere");
         use_it(&volume, &target, &mut random);
         drop(volume);
     }
@@ -135,7 +135,8 @@ fn the_same_damage_is_noticed_by_checksums() {
     // The inode number of `file` becomes another one; nothing else is wrong with the block.
     let name = bytes[block * BLOCK..].windows(4).position(|four| four == b"file").unwrap();
     bytes[block * BLOCK + name - 8] ^= 1;
-    let volume = Volume::open(Arc::new(MemoryDevice::from_bytes(bytes, 512)), options()).unwrap();
+    let volume =
+        RootVolume::open(Arc::new(MemoryDevice::from_bytes(bytes, 512)), options()).unwrap();
     let error = lookup(&volume, ROOT, b"file").unwrap_err();
     assert!(error.to_string().contains("checksum"), "{error}");
 }

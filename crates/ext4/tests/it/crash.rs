@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use common::{Image, open, options};
 use device::MemoryDevice;
-use onejournal_ext4::{Attr, Error, InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_ext4::{Attr, Error, InodeNo, NewNode, OpenOptions, Owner, RootVolume};
 use onejournal_testing::{SimDevice, Survival};
 
 const VARIANTS: [&[&str]; 3] =
     [&[], &["-O", "metadata_csum_seed,orphan_file"], &["-O", "^metadata_csum,uninit_bg"]];
 
-fn make(volume: &Volume, name: &str, node: NewNode<'_>) -> Attr {
+fn make(volume: &RootVolume, name: &str, node: NewNode<'_>) -> Attr {
     volume.make(InodeNo::ROOT, name.as_bytes(), node, 0o644, 0, Owner::default()).unwrap()
 }
 
 /// The device as a crash leaves it now: the volume is dropped, nothing more is written.
-fn crash(volume: Volume, device: &Arc<MemoryDevice>) -> Arc<MemoryDevice> {
+fn crash(volume: RootVolume, device: &Arc<MemoryDevice>) -> Arc<MemoryDevice> {
     drop(volume);
     Arc::new(MemoryDevice::from_bytes(device.to_bytes(), 512))
 }
@@ -54,7 +54,7 @@ fn a_read_only_opening_recovers_too() {
     volume.sync().unwrap();
     let device = crash(volume, &device);
     let volume =
-        Volume::open(device.clone(), OpenOptions { read_only: true, ..options() }).unwrap();
+        RootVolume::open(device.clone(), OpenOptions { read_only: true, ..options() }).unwrap();
     volume.lookup(InodeNo::ROOT, b"kept").unwrap();
     image.assert_clean(&device);
 }
@@ -174,7 +174,7 @@ fn every_cut_of_a_mount_is_recovered() {
     open(&formatted).unwrap().close().unwrap(); // the first mount writes zeros: not again
     let device = Arc::new(SimDevice::from_bytes(&formatted.to_bytes(), 512));
     device.start_trace();
-    let volume = Volume::open(device.clone(), options()).unwrap();
+    let volume = RootVolume::open(device.clone(), options()).unwrap();
     let open_file = make(&volume, "open", NewNode::Regular).ino;
     volume.write(open_file, 0, &[1; 20_000]).unwrap();
     volume.unlink(InodeNo::ROOT, b"open").unwrap();

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use common::{Image, options};
 use device::MemoryDevice;
-use onejournal_ext4::{InodeNo, NewNode, OpenOptions, Owner, Volume};
+use onejournal_ext4::{InodeNo, NewNode, OpenOptions, Owner, RootVolume};
 use onejournal_testing::{test_name, tier};
 
 /// Opens and uses a volume; errors are fine.
 fn exercise(device: Arc<MemoryDevice>, read_only: bool) -> onejournal_ext4::Result<()> {
-    let volume = Volume::open(device, OpenOptions { read_only, ..options() })?;
+    let volume = RootVolume::open(device, OpenOptions { read_only, ..options() })?;
     let _ = volume.stat_fs();
     let _ = volume.lookup(InodeNo::ROOT, b"lost+found");
     let _ = volume.read_dir(InodeNo::ROOT, 0, &mut |_| true);

@@ -9,26 +9,26 @@ use common::{Image, make, open_in, options};
 use device::MemoryDevice;
 use onejournal_ext4::{
     ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, DATA_MODE_XATTR, DataMode, Error, FileKind, InodeNo,
-    NewNode, OpenOptions, Owner, SetAttr, Volume, XattrFlags,
+    NewNode, OpenOptions, Owner, RootVolume, SetAttr, XattrFlags,
 };
 use onejournal_testing::{SimDevice, Survival};
 
 const JOURNAL_DATA: u32 = 0x4000;
 const SIZE: &[u8] = b"16384";
 
-fn set(volume: &Volume, ino: InodeNo, name: &str, value: &[u8]) -> Result<(), Error> {
+fn set(volume: &RootVolume, ino: InodeNo, name: &str, value: &[u8]) -> Result<(), Error> {
     volume.set_xattr(ino, name.as_bytes(), value, XattrFlags::Any)
 }
 
-fn declare(volume: &Volume, ino: InodeNo) {
+fn declare(volume: &RootVolume, ino: InodeNo) {
     set(volume, ino, ATOMIC_XATTR, SIZE).unwrap();
 }
 
-fn make_in(volume: &Volume, parent: InodeNo, name: &str, node: NewNode<'_>) -> InodeNo {
+fn make_in(volume: &RootVolume, parent: InodeNo, name: &str, node: NewNode<'_>) -> InodeNo {
     volume.make(parent, name.as_bytes(), node, 0o755, 0, Owner::default()).unwrap().ino
 }
 
-fn change_flag(volume: &Volume, ino: InodeNo, is_on: bool) -> Result<(), Error> {
+fn change_flag(volume: &RootVolume, ino: InodeNo, is_on: bool) -> Result<(), Error> {
     let flags = volume.get_attr(ino)?.flags;
     let flags = if is_on { flags | JOURNAL_DATA } else { flags & !JOURNAL_DATA };
     volume.set_attr(ino, &SetAttr { flags: Some(flags), ..SetAttr::default() }).map(drop)
@@ -39,7 +39,7 @@ fn refused(result: Result<(), Error>) {
     assert!(matches!(result, Err(Error::WouldTear)), "{result:?}");
 }
 
-fn reopened(volume: Volume, device: &Arc<MemoryDevice>, mode: DataMode) -> Volume {
+fn reopened(volume: RootVolume, device: &Arc<MemoryDevice>, mode: DataMode) -> RootVolume {
     volume.close().unwrap();
     open_in(device.clone(), mode)
 }
@@ -198,7 +198,7 @@ fn the_volume_knows_the_largest_size_until_it_is_told_to_forget() {
     volume.close().unwrap();
     image.assert_clean(&device);
     let read_only = OpenOptions { read_only: true, ..options() };
-    let volume = Volume::open(device, read_only).unwrap();
+    let volume = RootVolume::open(device, read_only).unwrap();
     assert!(volume.declared_bytes_of(other).unwrap().is_some());
 }
 

@@ -5,24 +5,24 @@ use crate::support;
 
 use std::collections::{BTreeSet, HashMap};
 
-use onejournal_ext4::{Error, InodeNo, NewNode, Volume};
+use onejournal_ext4::{Error, InodeNo, NewNode, RootVolume};
 use support::{Image, list, lookup, make, read_some};
 
 const ROOT: InodeNo = InodeNo::ROOT;
 
-fn directory(volume: &Volume, name: &[u8]) -> InodeNo {
+fn directory(volume: &RootVolume, name: &[u8]) -> InodeNo {
     make(volume, ROOT, name, NewNode::Directory).expect("a directory").ino
 }
 
 /// Hard links to one file: many entries without many inodes.
 struct Links<'a> {
-    volume: &'a Volume,
+    volume: &'a RootVolume,
     dir: InodeNo,
     file: InodeNo,
 }
 
 impl<'a> Links<'a> {
-    fn new(volume: &'a Volume) -> Links<'a> {
+    fn new(volume: &'a RootVolume) -> Links<'a> {
         let dir = directory(volume, b"many");
         let file = make(volume, ROOT, b"file", NewNode::Regular).expect("a file").ino;
         Links { volume, dir, file }
@@ -137,7 +137,7 @@ fn long_names(ends: &[&str]) -> Vec<Vec<u8>> {
 /// Reads a directory entry by entry. `between` gets each entry before the next one is read.
 /// Returns the names but for `.` and `..`, and the cursor after each.
 fn read_singly(
-    volume: &Volume,
+    volume: &RootVolume,
     dir: InodeNo,
     mut between: impl FnMut(&[u8]),
 ) -> Vec<(Vec<u8>, u64)> {

@@ -8,7 +8,7 @@ use common::{Image, has, make_synced, options};
 use device::{BlockDevice, MappedNvram, MemoryDevice, Nvram};
 use journal::format::{LABEL_BYTES, RawHeader};
 use journal::{JournalError, Medium};
-use onejournal_ext4::{Error, InodeNo, JournalChoice, OpenOptions, Survey, Volume};
+use onejournal_ext4::{Error, InodeNo, JournalChoice, OpenOptions, RootVolume, Survey};
 use onejournal_testing::{SimClock, SimDevice, SimNvram, Survival};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -21,9 +21,9 @@ fn nvram() -> Medium {
 fn open<D: BlockDevice + 'static>(
     device: &Arc<D>,
     journal: Option<&Medium>,
-) -> onejournal_ext4::Result<Volume> {
+) -> onejournal_ext4::Result<RootVolume> {
     let options = OpenOptions { journal: journal.cloned().into(), region_count: 2, ..options() };
-    Volume::open(device.clone(), options)
+    RootVolume::open(device.clone(), options)
 }
 
 /// The refusal, after which neither volume nor journal has been written to.
@@ -327,10 +327,10 @@ impl Machine {
     }
 
     /// Each opening has its own seed, as each has its own incarnation in fact.
-    fn open(&self, seed: u64) -> onejournal_ext4::Result<Volume> {
+    fn open(&self, seed: u64) -> onejournal_ext4::Result<RootVolume> {
         let journal = JournalChoice::On(Medium::Nvram(self.nvram.clone()));
         let options = OpenOptions { journal, region_count: 2, random_seed: seed, ..options() };
-        Volume::open(self.device.clone(), options)
+        RootVolume::open(self.device.clone(), options)
     }
 
     /// Calls `each` with whether the device was marked before, and what a power cut leaves, for
@@ -400,7 +400,7 @@ fn at_any_moment_of_a_mount_the_volume_knows_its_journal() {
         machine.cut(run, &extremes_and_random(), |is_synced, left, what| {
             let (device, journal) = (left.device.image(), left.nvram.image());
             let misses_nothing =
-                |volume: &Volume| has(volume, "before") && has(volume, "kept") >= is_synced;
+                |volume: &RootVolume| has(volume, "before") && has(volume, "kept") >= is_synced;
             // Without its journal the volume is refused, or misses nothing.
             match open(&Machine::new(&device, &journal).device, None) {
                 Ok(volume) => assert!(misses_nothing(&volume), "{what}"),

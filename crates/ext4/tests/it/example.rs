@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use common::Image;
 use device::{Access, Disk};
-use onejournal_ext4::{OpenOptions, Volume};
+use onejournal_ext4::{OpenOptions, RootVolume};
 
 #[test]
 fn the_example_appends_and_leaves_a_plain_ext4() {
     let image = Image::new(&[], "64M");
     for line in ["one", "two"] {
         let device = Arc::new(Disk::open(image.path(), Access::ReadWrite).expect("the image"));
-        let volume = Volume::open(device, OpenOptions::default()).expect("the volume");
+        let volume = RootVolume::open(device, OpenOptions::default()).expect("the volume");
         unmounted::append_and_show(&volume, b"notes.txt", line).expect("it works");
         volume.close().expect("closed");
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{Image, Mounted, options};
 use device::MemoryDevice;
-use onejournal_ext4::{Error, InodeNo, OpenOptions, Volume};
+use onejournal_ext4::{Error, InodeNo, OpenOptions, RootVolume};
 use onejournal_testing::{can_mount_ext4, test_name, tier};
 
 /// Offset and size of a field.
@@ -190,7 +190,7 @@ fn kernel_mounts(image: &Path) -> bool {
 /// must close without an error. A refused image must be unchanged.
 fn open_as(bytes: &[u8], read_only: bool) -> Result<(), String> {
     let device = Arc::new(MemoryDevice::from_bytes(bytes.to_vec(), 512));
-    let opened = Volume::open(device.clone(), OpenOptions { read_only, ..options() });
+    let opened = RootVolume::open(device.clone(), OpenOptions { read_only, ..options() });
     let volume = match opened {
         Ok(volume) => volume,
         Err(error) if device.to_bytes() != bytes => {

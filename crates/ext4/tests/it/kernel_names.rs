@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use crate::common::Mounted;
-use onejournal_ext4::{InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
+use onejournal_ext4::{InodeNo, NewNode, Owner, RootVolume, SetAttr, XattrFlags};
 use onejournal_testing::{can_mount_ext4, test_name, tier};
 use rustix::fs::{XattrFlags as KernelFlags, getxattr, setxattr};
 use support::{Image, list, lookup, make};
@@ -35,7 +35,7 @@ fn kernel_xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-fn our_xattr(volume: &Volume, ino: InodeNo, name: &str) -> Option<Vec<u8>> {
+fn our_xattr(volume: &RootVolume, ino: InodeNo, name: &str) -> Option<Vec<u8>> {
     volume.get_xattr(ino, name.as_bytes()).ok()
 }
 
@@ -166,7 +166,7 @@ impl Case {
     }
 
     /// We play it.
-    fn by_us(&self, volume: &Volume) -> [State; 3] {
+    fn by_us(&self, volume: &RootVolume) -> [State; 3] {
         let name = format!("our-{}", self.name).into_bytes();
         let dir = make(volume, ROOT, &name, NewNode::Directory).unwrap().ino;
         for name in [DEFAULT, ACCESS] {
@@ -184,7 +184,7 @@ impl Case {
     }
 }
 
-fn state(volume: &Volume, ino: InodeNo) -> State {
+fn state(volume: &RootVolume, ino: InodeNo) -> State {
     let mode = u32::from(volume.get_attr(ino).unwrap().mode);
     (ino, mode, our_xattr(volume, ino, ACCESS), our_xattr(volume, ino, DEFAULT))
 }

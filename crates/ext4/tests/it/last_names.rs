@@ -4,13 +4,13 @@ use crate::support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use onejournal_ext4::{Error, InodeNo, NewNode, Owner, RenameHow, SetAttr, Volume};
+use onejournal_ext4::{Error, InodeNo, NewNode, Owner, RenameHow, RootVolume, SetAttr};
 use support::{Image, lookup, make};
 
 const ROOT: InodeNo = InodeNo::ROOT;
 
 /// A file whose blocks take several operations to free: groups of 1 MiB.
-fn with_a_large_file() -> (Image, Volume, InodeNo) {
+fn with_a_large_file() -> (Image, RootVolume, InodeNo) {
     let image = Image::new(160, &["-g", "256", "-O", "^resize_inode"]);
     let volume = image.open();
     let ino = make(&volume, ROOT, b"large", NewNode::Regular).unwrap().ino;

@@ -5,12 +5,12 @@ use crate::support;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use onejournal_ext4::{Error, InodeNo, NewNode, Owner, RenameHow, Volume};
+use onejournal_ext4::{Error, InodeNo, NewNode, Owner, RenameHow, RootVolume};
 use support::{Image, list, lookup, make};
 
 const ROOT: InodeNo = InodeNo::ROOT;
 
-fn churn(volume: &Volume, dir: InodeNo, thread: usize) {
+fn churn(volume: &RootVolume, dir: InodeNo, thread: usize) {
     for round in 0..3 {
         for n in 0..400 {
             let name = format!("{thread}-{n}");

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use common::{Image, open, options, refused};
 use device::{MemoryDevice, Metered};
-use onejournal_ext4::{Error, InodeNo, JournalChoice, NewNode, OpenOptions, Owner, Volume};
+use onejournal_ext4::{
+    Error, InodeNo, JournalChoice, NewNode, OpenOptions, Owner, RootVolume, Volume,
+};
 
 const VARIANTS: [&[&str]; 6] = [
     &[],
@@ -38,7 +40,7 @@ fn a_read_only_volume_is_not_written() {
     let image = Image::new(&[], "64M");
     let device = image.device();
     let options = OpenOptions { read_only: true, ..options() };
-    let volume = Volume::open(device.clone(), options).unwrap();
+    let volume = RootVolume::open(device.clone(), options).unwrap();
     assert!(volume.is_read_only());
     assert_eq!(volume.get_attr(InodeNo::ROOT).unwrap().link_count, 3);
     volume.lookup(InodeNo::ROOT, b"lost+found").unwrap();
@@ -52,7 +54,7 @@ fn a_read_only_volume_is_not_written() {
 fn a_read_only_volume_becomes_writable_and_keeps_its_pins() {
     let image = Image::new(&[], "64M");
     let device = image.device();
-    let volume = Volume::open(device.clone(), options()).unwrap();
+    let volume = RootVolume::open(device.clone(), options()).unwrap();
     let owner = Owner::default();
     let file = volume.make(InodeNo::ROOT, b"f", NewNode::Regular, 0o644, 0, owner).unwrap().ino;
     volume.write(file, 0, b"content").unwrap();
@@ -76,7 +78,7 @@ fn a_read_only_volume_becomes_writable_and_keeps_its_pins() {
     image.assert_clean(&device);
     // Another user opens the volume meanwhile.
     let first = Volume::open(device.clone(), read_only).unwrap();
-    Volume::open(device, options()).unwrap().close().unwrap();
+    RootVolume::open(device, options()).unwrap().close().unwrap();
     match first.reopen_writable(JournalChoice::Own).map(drop) {
         Err(Error::NeedsCheck(why)) => assert!(why.contains("another user"), "{why}"),
         other => panic!("{other:?}"),
@@ -183,7 +185,7 @@ fn descriptors_are_read_once_when_one_flex_group_has_all_metadata() {
     for how in [["-G", "128"], ["-E", "packed_meta_blocks=1"]] {
         let image = Image::new(&[&small[..], &how[..]].concat(), "127M");
         let device = Arc::new(Metered::new(MemoryDevice::from_bytes(image.bytes(), 512)));
-        let volume = Volume::open(device.clone(), options()).unwrap();
+        let volume = RootVolume::open(device.clone(), options()).unwrap();
         let read_count = device.counters().read_count;
         assert!(read_count < 40, "{how:?}: {read_count} reads for 127 groups");
         volume.close().unwrap();

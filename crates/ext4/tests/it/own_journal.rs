@@ -10,8 +10,8 @@ use device::{BlockDevice, MemoryDevice};
 use journal::{Label, Medium};
 use onejournal_ext4::layout::jbd2::Jbd2SuperBlock;
 use onejournal_ext4::{
-    Error, JournalChoice, NewJournal, OpenOptions, RecordedJournal, Survey, Volume, change_journal,
-    recorded_journal,
+    Error, JournalChoice, NewJournal, OpenOptions, RecordedJournal, RootVolume, Survey,
+    change_journal, recorded_journal,
 };
 use onejournal_testing::{SimClock, SimDevice, Survival, Trace, can_mount_ext4};
 use zerocopy::FromBytes;
@@ -33,9 +33,9 @@ fn new_journal<D: BlockDevice + 'static>(device: &Arc<D>) -> NewJournal {
 fn open<D: BlockDevice + 'static>(
     device: &Arc<D>,
     journal: JournalChoice,
-) -> onejournal_ext4::Result<Volume> {
+) -> onejournal_ext4::Result<RootVolume> {
     let options = OpenOptions { journal, region_count: 2, ..options() };
-    Volume::open(device.clone(), options)
+    RootVolume::open(device.clone(), options)
 }
 
 fn on<D: BlockDevice + 'static>(device: &Arc<D>) -> JournalChoice {
@@ -88,7 +88,7 @@ fn a_volume_keeps_its_own_journal_when_it_is_closed() {
         let error = refused(&device, None, "Nothing is lost without it");
         assert!(matches!(error, Error::JournalMissing { holds_changes: false, .. }), "{error}");
         // Reading needs no journal.
-        let volume = Volume::open(device.clone(), OpenOptions { read_only: true, ..options() });
+        let volume = RootVolume::open(device.clone(), OpenOptions { read_only: true, ..options() });
         assert!(has(&volume.unwrap(), "second"));
         // Without it for once.
         let volume = open(&device, JournalChoice::Inside).unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::{Image, open, options};
 use device::{BlockDevice, MemoryDevice};
-use onejournal_ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, Survey, Volume};
+use onejournal_ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, RootVolume, Survey};
 use onejournal_testing::{Event, SimDevice, Survival, test_name, tier};
 
 const BLOCK: usize = 4096;
@@ -68,7 +68,7 @@ fn recover(device: &Arc<dyn BlockDevice>) -> onejournal_ext4::Result<()> {
     if survey.has_errors {
         return onejournal_ext4::recover_only(device, &options);
     }
-    match Volume::open(device.clone(), options.clone()) {
+    match RootVolume::open(device.clone(), options.clone()) {
         Ok(volume) => volume.close(),
         Err(Error::Corrupt { .. }) => onejournal_ext4::recover_only(device, &options),
         Err(error) => Err(error),

@@ -4,9 +4,9 @@ use crate::common;
 
 use std::sync::Arc;
 
-use common::{Image, make, open_in};
+use common::{Image, make, open_in, read_all};
 use onejournal_ext4::{
-    Allocate, DataMode, InodeNo, NewNode, Owner, RenameHow, SetAttr, Volume, XattrFlags,
+    Allocate, DataMode, InodeNo, NewNode, Owner, RenameHow, RootVolume, SetAttr, XattrFlags,
 };
 use onejournal_testing::{SimDevice, Survival};
 
@@ -14,23 +14,20 @@ const SYNC: u32 = 0x8;
 const DIRSYNC: u32 = 0x1_0000;
 const NODUMP: u32 = 0x40;
 
-fn set_flag(volume: &Volume, ino: InodeNo, flag: u32) {
+fn set_flag(volume: &RootVolume, ino: InodeNo, flag: u32) {
     let flags = Some(volume.get_attr(ino).unwrap().flags | flag);
     volume.set_attr(ino, &SetAttr { flags, ..SetAttr::default() }).unwrap();
     volume.sync().unwrap();
 }
 
 /// The volume after a power cut now.
-fn after_crash(device: &SimDevice, mode: DataMode) -> Volume {
+fn after_crash(device: &SimDevice, mode: DataMode) -> RootVolume {
     open_in(Arc::new(SimDevice::from_image(device.crash(Survival::Nothing), 512)), mode)
 }
 
 fn content_after_crash(device: &SimDevice, mode: DataMode) -> Vec<u8> {
     let volume = after_crash(device, mode);
-    let attr = volume.lookup(InodeNo::ROOT, b"f").unwrap();
-    let mut bytes = vec![0; usize::try_from(attr.size_bytes).unwrap()];
-    assert_eq!(volume.read(attr.ino, 0, &mut bytes).unwrap(), bytes.len());
-    bytes
+    read_all(&volume, volume.lookup(InodeNo::ROOT, b"f").unwrap().ino)
 }
 
 fn accepted_early(_: usize) {

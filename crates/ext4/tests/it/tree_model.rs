@@ -5,7 +5,7 @@ use crate::support;
 
 use std::collections::{BTreeMap, HashMap};
 
-use onejournal_ext4::{Error, FileKind, InodeNo, NewNode, Owner, RenameHow, Volume};
+use onejournal_ext4::{Error, FileKind, InodeNo, NewNode, Owner, RenameHow, RootVolume};
 use onejournal_testing::{test_name, tier};
 use support::{Image, list, lookup, make};
 
@@ -179,7 +179,7 @@ impl Model {
         Ok(())
     }
 
-    fn compare(&self, volume: &Volume, scenario: &str) {
+    fn compare(&self, volume: &RootVolume, scenario: &str) {
         for (ino, node) in &self.nodes {
             let attr = volume.get_attr(*ino).unwrap_or_else(|e| panic!("{scenario}: {ino}: {e}"));
             assert_eq!((attr.kind, attr.link_count), (node.kind, node.links), "{scenario}: {ino}");
@@ -192,7 +192,7 @@ impl Model {
         }
     }
 
-    fn compare_dir(&self, volume: &Volume, ino: InodeNo, node: &Node, scenario: &str) {
+    fn compare_dir(&self, volume: &RootVolume, ino: InodeNo, node: &Node, scenario: &str) {
         let mut found = list(volume, ino);
         found.sort_by(|a, b| a.0.cmp(&b.0));
         let expected = node.children.iter();
@@ -206,7 +206,7 @@ impl Model {
 
 struct Run {
     random: fastrand::Rng,
-    volume: Volume,
+    volume: RootVolume,
     model: Model,
     scenario: String,
     names: usize,

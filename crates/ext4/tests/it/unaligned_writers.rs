@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{Image, make, open_in};
-use onejournal_ext4::{DataMode, InodeNo, Volume};
+use onejournal_ext4::{DataMode, InodeNo, RootVolume};
 use onejournal_testing::{SimDevice, Survival, test_name, tier};
 
 const WRITER_COUNT: usize = 3;
@@ -31,7 +31,7 @@ fn record(number: u64, len_bytes: usize) -> Vec<u8> {
 
 /// Writes records into its own slots, which lie between those of the others, until it is told to
 /// stop.
-fn write_records(volume: &Volume, ino: InodeNo, writer: usize, how: &How, run: &Run) {
+fn write_records(volume: &RootVolume, ino: InodeNo, writer: usize, how: &How, run: &Run) {
     let mut number = 1;
     while !run.is_over.load(Ordering::Relaxed) {
         for slot in (writer..SLOT_COUNT).step_by(WRITER_COUNT) {

@@ -6,9 +6,9 @@ use crate::common;
 
 use std::sync::Arc;
 
-use common::{Image, make, options};
+use common::{Image, handles, make, options};
 use device::BlockDevice;
-use onejournal_ext4::{Allocate, DataMode, InodeNo, OpenOptions, SetAttr, Volume};
+use onejournal_ext4::{Allocate, DataMode, InodeNo, OpenOptions, RootVolume, SetAttr};
 use onejournal_testing::{SimDevice, Survival, test_name, tier};
 
 const BLOCK: usize = 4096;
@@ -47,12 +47,13 @@ fn modes() -> impl Iterator<Item = DataMode> {
     DataMode::ALL.into_iter().filter(|mode| mode.is_atomic())
 }
 
-fn open(device: Arc<dyn BlockDevice>, data_mode: DataMode, region_count: usize) -> Volume {
-    Volume::open(device, OpenOptions { data_mode, region_count, ..options() }).expect("a volume")
+fn open(device: Arc<dyn BlockDevice>, data_mode: DataMode, region_count: usize) -> RootVolume {
+    RootVolume::open(device, OpenOptions { data_mode, region_count, ..options() })
+        .expect("a volume")
 }
 
 /// Makes a file of ones whose second page of this size is `ground`.
-fn prepare(volume: &Volume, name: &str, ground: Ground, page_bytes: usize) -> InodeNo {
+fn prepare(volume: &RootVolume, name: &str, ground: Ground, page_bytes: usize) -> InodeNo {
     let ino = make(volume, name);
     let write = |from: usize, to: usize| {
         let data = vec![1; to - from];
@@ -86,17 +87,10 @@ fn prepare(volume: &Volume, name: &str, ground: Ground, page_bytes: usize) -> In
 }
 
 /// The second page of a file.
-fn second_page(volume: &Volume, ino: InodeNo, page_bytes: usize) -> Vec<u8> {
+fn second_page(volume: &RootVolume, ino: InodeNo, page_bytes: usize) -> Vec<u8> {
     let mut bytes = vec![0; page_bytes];
     volume.read(ino, page_bytes as u64, &mut bytes).unwrap();
     bytes
-}
-
-/// How many handles `work` took.
-fn handles(volume: &Volume, work: impl FnOnce()) -> u64 {
-    let before = volume.journal().stats().handles;
-    work();
-    volume.journal().stats().handles - before
 }
 
 /// The sizes of pages, up to `most`.
@@ -325,7 +319,7 @@ fn other_modes_promise_nothing() {
         }
     }
     let read_only = OpenOptions { read_only: true, ..options() };
-    assert_eq!(Volume::open(image.device(), read_only).unwrap().untorn_bytes(), 0);
+    assert_eq!(RootVolume::open(image.device(), read_only).unwrap().untorn_bytes(), 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::support;
 
 use std::collections::BTreeMap;
 
-use onejournal_ext4::{Error, FileKind, InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
+use onejournal_ext4::{Error, FileKind, InodeNo, NewNode, Owner, RootVolume, SetAttr, XattrFlags};
 use onejournal_testing::{test_name, tier};
 use support::{Image, make};
 
@@ -12,7 +12,7 @@ const ROOT: InodeNo = InodeNo::ROOT;
 
 type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn all(volume: &Volume, ino: InodeNo) -> Attributes {
+fn all(volume: &RootVolume, ino: InodeNo) -> Attributes {
     let names = volume.list_xattr(ino).expect("a list");
     let value = |name: &Vec<u8>| volume.get_xattr(ino, name).expect("a listed attribute");
     names.iter().map(|name| (name.clone(), value(name))).collect()

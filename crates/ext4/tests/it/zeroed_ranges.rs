@@ -6,18 +6,18 @@ use crate::common;
 use std::sync::Arc;
 
 use common::{Image, make, open_in};
-use onejournal_ext4::{Allocate, DataMode, InodeNo, Volume};
+use onejournal_ext4::{Allocate, DataMode, InodeNo, RootVolume};
 use onejournal_testing::{SimDevice, Survival};
 
 const LEN: usize = 512 << 10;
 const ZERO: Allocate = Allocate::ZeroRange { keep_size: true };
 
-fn open(device: Arc<SimDevice>) -> Volume {
+fn open(device: Arc<SimDevice>) -> RootVolume {
     open_in(device, DataMode::Auto)
 }
 
 /// A file of `LEN` ones, committed and home, and `extra_len` more.
-fn with_ones(extra_len: usize) -> (Image, Arc<SimDevice>, Volume, InodeNo) {
+fn with_ones(extra_len: usize) -> (Image, Arc<SimDevice>, RootVolume, InodeNo) {
     let image = Image::new(&[], "64M");
     let device = image.sim_device();
     let volume = open(device.clone());
@@ -91,7 +91,7 @@ fn writes_into_a_range_that_was_just_punched_out() {
 #[test]
 fn it_goes_in_place_again_when_the_zeroes_are_committed() {
     let (_image, _device, volume, ino) = with_ones(0);
-    let in_place = |volume: &Volume| volume.journal().stats().in_place_bytes;
+    let in_place = |volume: &RootVolume| volume.journal().stats().in_place_bytes;
     let before = in_place(&volume);
     volume.fallocate(ino, ZERO, 0, LEN as u64).unwrap();
     volume.write(ino, 0, &[2; LEN]).unwrap();

@@ -1,6 +1,6 @@
 //! One request, with what its operation needs.
 
-use ext4::{InodeNo, Volume};
+use ext4::{InodeNo, Volume, VolumeAs};
 use fuse::abi::InHeader;
 use fuse::{Answer, Body, Reply};
 use rustix::io::Errno;
@@ -12,7 +12,7 @@ use crate::convert;
 /// One request on its way through the volume.
 pub(super) struct Call<'a, 'b> {
     pub(super) adapter: &'a Adapter,
-    pub(super) volume: &'a Volume,
+    pub(super) volume: VolumeAs<&'a Volume>,
     pub(super) header: InHeader,
     pub(super) body: Body<'a>,
     pub(super) reply: &'a mut Reply<'b>,

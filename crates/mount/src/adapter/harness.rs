@@ -60,14 +60,14 @@ pub(super) fn adapter(data_mode: DataMode) -> Adapter {
 
 /// Makes an empty file in the root of the volume.
 pub(super) fn make(volume: &Volume, name: &[u8], owner: Owner) -> InodeNo {
-    volume.make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, owner).unwrap().ino
+    volume.as_root().make(InodeNo::ROOT, name, NewNode::Regular, 0o644, 0, owner).unwrap().ino
 }
 
 /// Two files, the first of which takes all the space; and how many bytes that is.
 pub(super) fn full(volume: &Volume) -> (InodeNo, InodeNo, u64) {
     let [old, new] = [&b"old"[..], b"new"].map(|name| make(volume, name, Owner::default()));
     let (data, mut size_bytes) = (vec![7; 1 << 16], 0);
-    while let Ok(written_bytes) = volume.write(old, size_bytes, &data) {
+    while let Ok(written_bytes) = volume.as_root().write(old, size_bytes, &data) {
         size_bytes += written_bytes as u64;
     }
     (old, new, size_bytes)

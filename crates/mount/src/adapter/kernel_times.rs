@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use device::sync::Mutex;
-use ext4::{Attr, InodeNo, SetAttr, SetTime, Timestamp, Volume};
+use ext4::{Attr, InodeNo, SetAttr, SetTime, Timestamp, Volume, VolumeAs};
 
 /// Two times of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,14 +41,14 @@ pub(super) struct KernelTimes(Mutex<HashMap<InodeNo, Entry>>);
 /// A request that changes the content of a file, from before the change until after it.
 pub(super) struct Arrival<'a> {
     times: &'a KernelTimes,
-    volume: &'a Volume,
+    volume: VolumeAs<&'a Volume>,
     ino: InodeNo,
 }
 
 impl KernelTimes {
     pub(super) fn arrival<'a>(
         &'a self,
-        volume: &'a Volume,
+        volume: VolumeAs<&'a Volume>,
         ino: InodeNo,
     ) -> ext4::Result<Arrival<'a>> {
         let mut entries = self.0.lock();
@@ -109,7 +109,7 @@ impl Entry {
         }
         let times =
             SetAttr { mtime: Some(SetTime::To(mtime)), ctime: Some(ctime), ..SetAttr::default() };
-        if let Err(error) = volume.set_attr(ino, &times) {
+        if let Err(error) = volume.as_root().set_attr(ino, &times) {
             tracing::debug!(%ino, %error, "giving a file its times back");
         }
     }
@@ -203,9 +203,9 @@ mod tests {
         {
             let volume = adapter.volume.read();
             let volume = volume.as_ref().unwrap();
-            let arrival = adapter.kernel_times.arrival(volume, ino).unwrap();
+            let arrival = adapter.kernel_times.arrival(volume.as_root(), ino).unwrap();
             tell(&adapter, ino, TOLD);
-            volume.write(ino, 0, b"data").unwrap();
+            volume.as_root().write(ino, 0, b"data").unwrap();
             drop(arrival);
         }
         forget(&adapter, ino);
@@ -220,7 +220,7 @@ mod tests {
         arrive(&adapter, ino);
         let ctime = Some(Timestamp { seconds: 3000, nanoseconds: 0 });
         let changed = SetAttr { ctime, ..SetAttr::default() };
-        adapter.volume.read().as_ref().unwrap().set_attr(ino, &changed).unwrap();
+        adapter.volume.read().as_ref().unwrap().as_root().set_attr(ino, &changed).unwrap();
         forget(&adapter, ino);
         assert_eq!(times(&adapter, ino), (TOLD.0, 3000));
         adapter.close().unwrap();

@@ -67,7 +67,7 @@ impl Adapter {
         let is_no_space =
             |failure: &Failure| matches!(failure, Failure::Volume(ext4::Error::NoSpace));
         self.forgets.with_space(volume, is_no_space, || {
-            spending::spend(volume, request, || {
+            spending::spend(volume, request, |volume| {
                 reply.clear();
                 let body = request.body;
                 Call { adapter: self, volume, header, body, reply: &mut *reply }.dispatch(opcode)

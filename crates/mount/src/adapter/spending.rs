@@ -12,7 +12,7 @@
 
 use std::path::Path;
 
-use ext4::{Spender, Volume, spending_as};
+use ext4::{Spender, Volume, VolumeAs};
 use fuse::Request;
 use fuse::abi::{Opcode, WRITE_CACHE, WriteIn};
 
@@ -25,13 +25,13 @@ const CAP_SYS_RESOURCE: u64 = 1 << 24;
 pub(super) fn spend(
     volume: &Volume,
     request: &Request<'_>,
-    mut serve: impl FnMut() -> Outcome,
+    mut serve: impl FnMut(VolumeAs<&Volume>) -> Outcome,
 ) -> Outcome {
     let spender = spender_of(volume, request);
-    let served = spending_as(spender, &mut serve);
+    let served = serve(volume.as_spender(spender));
     let is_no_space = matches!(served, Err(Failure::Volume(ext4::Error::NoSpace)));
     if is_no_space && spender == Spender::Ordinary && is_privileged(volume, request.header.pid) {
-        return spending_as(Spender::Privileged, serve);
+        return serve(volume.as_root());
     }
     served
 }

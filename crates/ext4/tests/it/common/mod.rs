@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use device::{BlockDevice, MemoryDevice};
-use onejournal_ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, Timestamp, Volume};
+use onejournal_ext4::{DataMode, InodeNo, NewNode, OpenOptions, Owner, RootVolume, Timestamp};
 use onejournal_testing::{SimDevice, read_sparse, save_device, write_sparse};
 
 /// An ext4 image in a temporary directory.
@@ -119,30 +119,45 @@ pub fn options() -> OpenOptions {
     }
 }
 
-pub fn open(device: &Arc<MemoryDevice>) -> onejournal_ext4::Result<Volume> {
-    Volume::open(device.clone(), options())
+pub fn open(device: &Arc<MemoryDevice>) -> onejournal_ext4::Result<RootVolume> {
+    RootVolume::open(device.clone(), options())
 }
 
 /// The volume on any device, in this data mode.
-pub fn open_in(device: Arc<dyn BlockDevice>, data_mode: DataMode) -> Volume {
-    Volume::open(device, OpenOptions { data_mode, ..options() }).expect("a volume")
+pub fn open_in(device: Arc<dyn BlockDevice>, data_mode: DataMode) -> RootVolume {
+    RootVolume::open(device, OpenOptions { data_mode, ..options() }).expect("a volume")
 }
 
 /// Makes an empty file in the root.
-pub fn make(volume: &Volume, name: &str) -> InodeNo {
+pub fn make(volume: &RootVolume, name: &str) -> InodeNo {
     let (root, node) = (InodeNo::ROOT, NewNode::Regular);
     volume.make(root, name.as_bytes(), node, 0o644, 0, Owner::default()).expect("a file").ino
 }
 
 /// [`make`], durably.
-pub fn make_synced(volume: &Volume, name: &str) {
+pub fn make_synced(volume: &RootVolume, name: &str) {
     make(volume, name);
     volume.sync().expect("a sync");
 }
 
 /// Whether the root has this name.
-pub fn has(volume: &Volume, name: &str) -> bool {
+pub fn has(volume: &RootVolume, name: &str) -> bool {
     volume.lookup(InodeNo::ROOT, name.as_bytes()).is_ok()
+}
+
+/// All bytes of a file.
+pub fn read_all(volume: &RootVolume, ino: InodeNo) -> Vec<u8> {
+    let size = volume.get_attr(ino).unwrap().size_bytes;
+    let mut bytes = vec![9; usize::try_from(size).unwrap()];
+    assert_eq!(volume.read(ino, 0, &mut bytes).unwrap(), bytes.len());
+    bytes
+}
+
+/// The number of operations in `work`.
+pub fn handles(volume: &RootVolume, work: impl FnOnce()) -> u64 {
+    let before = volume.journal().stats().handles;
+    work();
+    volume.journal().stats().handles - before
 }
 
 /// The error of an opening that must fail without having written anything.

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use onejournal_ext4::{Attr, FileKind, InodeNo, NewNode, OpenOptions, Owner, Result, Volume};
+use onejournal_ext4::{Attr, FileKind, InodeNo, NewNode, OpenOptions};
+use onejournal_ext4::{Owner, Result, RootVolume, Volume};
 
 /// An image, and the device in memory that holds its bytes.
 pub struct Image {
@@ -48,13 +49,13 @@ impl Image {
     }
 
     /// The volume, deterministic: a clock that counts, no threads.
-    pub fn open(&self) -> Volume {
+    pub fn open(&self) -> RootVolume {
         common::open(&self.device).expect("a volume")
     }
 
     /// The same with other options.
-    pub fn open_with(&self, options: OpenOptions) -> Volume {
-        Volume::open(self.device.clone(), options).expect("a volume")
+    pub fn open_with(&self, options: OpenOptions) -> RootVolume {
+        RootVolume::open(self.device.clone(), options).expect("a volume")
     }
 
     /// Writes the device's content to the file.
@@ -77,7 +78,7 @@ impl Image {
 }
 
 /// Makes a node without leaving a pin.
-pub fn make(volume: &Volume, parent: InodeNo, name: &[u8], node: NewNode<'_>) -> Result<Attr> {
+pub fn make(volume: &RootVolume, parent: InodeNo, name: &[u8], node: NewNode<'_>) -> Result<Attr> {
     let attr = volume.make(parent, name, node, 0o755, 0, Owner::default())?;
     volume.forget(attr.ino, 1);
     Ok(attr)

@@ -171,7 +171,7 @@ mod tests {
             let name = format!("f{round}");
             let ino = make(volume, name.as_bytes(), Owner::default());
             let mut content = vec![1; random.usize(0..20_000)];
-            volume.write(ino, 0, &content).unwrap();
+            volume.as_root().write(ino, 0, &content).unwrap();
             let mut overlay = Overlay::new(content.len() as u64);
             for step in 0..random.usize(1..8) {
                 let offset = random.usize(0..40_000);
@@ -190,7 +190,7 @@ mod tests {
             assert_eq!(overlay.size(), content.len() as u64);
             let owned = overlay.pieces();
             let pieces: Vec<_> = owned.iter().map(|(offset, data)| (*offset, &data[..])).collect();
-            volume.write_atomic(ino, &pieces).unwrap();
+            volume.as_root().write_atomic(ino, &pieces).unwrap();
             let mut out = vec![0; content.len() + 1];
             assert_eq!(volume.read(ino, 0, &mut out).unwrap(), content.len());
             assert!(out[..content.len()] == content, "round {round}");

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use device::Account;
 use device::sync::{RwLock, RwLockReadGuard};
-use ext4::{FileKind, InodeNo, Volume};
+use ext4::{FileKind, InodeNo, Volume, VolumeAs};
 use fuse::abi::{WRITE_CACHE, WriteIn};
 use fuse::{Dropping, Notifier};
 use rustix::io::Errno;
@@ -241,7 +241,7 @@ impl AtomicWrites {
     /// COMMIT: durable when it returns. A failure aborts.
     pub(in crate::adapter) fn commit(
         &self,
-        volume: &Volume,
+        volume: VolumeAs<&Volume>,
         ino: InodeNo,
         handle: u64,
         (counters, forgets): (&AdapterCounters, &Forgets),
@@ -255,7 +255,8 @@ impl AtomicWrites {
         let owned = overlay.pieces();
         let pieces: Vec<_> = owned.iter().map(|(offset, data)| (*offset, &data[..])).collect();
         let is_no_space = |error: &ext4::Error| matches!(error, ext4::Error::NoSpace);
-        let written = forgets.with_space(volume, is_no_space, || volume.write_atomic(ino, &pieces));
+        let written =
+            forgets.with_space(&volume, is_no_space, || volume.write_atomic(ino, &pieces));
         drop(guard);
         if written.is_err() {
             self.drop_pages(ino, &overlay).wait();

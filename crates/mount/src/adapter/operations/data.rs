@@ -39,7 +39,7 @@ impl<'a> Call<'a, '_> {
         let out = self.reply.spare(len_bytes)?;
         let notes_access = read.flags & OFlags::NOATIME.bits() == 0;
         let read_bytes = match &self.adapter.atomic {
-            Some(atomic) => atomic.read(self.volume, ino, read.offset, out, notes_access)?,
+            Some(atomic) => atomic.read(&self.volume, ino, read.offset, out, notes_access)?,
             None => self.volume.read_noting(ino, read.offset, out, notes_access)?,
         };
         assert!(read_bytes <= len_bytes, "read more than asked for");
@@ -65,7 +65,7 @@ impl<'a> Call<'a, '_> {
                 if write.write_flags & WRITE_KILL_SUIDGID != 0 {
                     self.drop_ids(ino, false)?;
                 }
-                atomic.write(self.volume, &file, write.offset, data)?;
+                atomic.write(&self.volume, &file, write.offset, data)?;
                 Ok(self.answer_write(data.len())?)
             }
             Route::Volume(table) => {
@@ -367,7 +367,8 @@ mod tests {
             let volume = volume.as_ref().unwrap();
             let (old, new, size_bytes) = full(volume);
             let size_bytes = Some(size_bytes.saturating_sub(5 * 4096));
-            volume.set_attr(old, &ext4::SetAttr { size_bytes, ..Default::default() }).unwrap();
+            let cut = ext4::SetAttr { size_bytes, ..Default::default() };
+            volume.as_root().set_attr(old, &cut).unwrap();
             volume.sync().unwrap();
             (new, vec![8; 1 << 16])
         };

@@ -149,7 +149,7 @@ impl Call<'_, '_> {
         match ioctl.cmd {
             F2FS_IOC_GET_FEATURES => return self.push_number(ioctl, F2FS_FEATURE_ATOMIC_WRITE),
             F2FS_IOC_START_ATOMIC_WRITE => {
-                atomic.start(self.volume, ino, (ioctl.fh, Account::of(self.header.uid)))?;
+                atomic.start(&self.volume, ino, (ioctl.fh, Account::of(self.header.uid)))?;
             }
             F2FS_IOC_COMMIT_ATOMIC_WRITE => {
                 let (counters, forgets) = (&self.adapter.counters, &self.adapter.forgets);

@@ -73,7 +73,7 @@ impl Call<'_, '_> {
     /// Refuses a file with an access list that the kernel would not obey.
     fn check_access_list(&self, attr: &Attr) -> Outcome {
         let is_allowed = self.adapter.offers_xattrs || !attr.may_have_xattrs;
-        if is_allowed || !has_access_list(self.volume, attr.ino)? {
+        if is_allowed || !has_access_list(&self.volume, attr.ino)? {
             return Ok(());
         }
         self.adapter.access_list_seen.call_once(|| {
@@ -295,13 +295,13 @@ mod tests {
             Err(_) => {
                 let owner = Owner { uid: 0, gid: 500 };
                 let (root, node) = (InodeNo::ROOT, NewNode::Directory);
-                volume.make(root, b"shared", node, 0o2777, 0, owner).unwrap().ino
+                volume.as_root().make(root, b"shared", node, 0o2777, 0, owner).unwrap().ino
             }
         };
         let header = InHeader { nodeid: u64::from(parent.0), ..caller };
         let mut room = [0; 256];
         let (body, reply) = (Body::whole(&[]), &mut Reply::new(&mut room));
-        let mut call = Call { adapter, volume, header, body, reply };
+        let mut call = Call { adapter, volume: volume.as_root(), header, body, reply };
         assert!(call.make(b"program", NewNode::Regular, mode, 0).is_ok());
         let attr = volume.lookup(parent, b"program").unwrap();
         assert_eq!(attr.gid, 500);

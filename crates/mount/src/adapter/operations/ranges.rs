@@ -166,7 +166,7 @@ mod tests {
         adapter.notifier = Some(Arc::new(Notifier::start(kernel).unwrap()));
         let ino = with_volume(&adapter, |volume| {
             let ino = make(volume, b"file", Owner::default());
-            volume.write(ino, 0, &[1; 10_000]).unwrap();
+            volume.as_root().write(ino, 0, &[1; 10_000]).unwrap();
             ino
         });
         (adapter, ino, dropped)
@@ -301,7 +301,7 @@ mod tests {
         with_volume(&adapter, |volume| {
             let flags = volume.get_attr(ino).unwrap().flags;
             let fixed = SetAttr { flags: Some(flags | 0x20), ..SetAttr::default() };
-            volume.set_attr(ino, &fixed).unwrap();
+            volume.as_root().set_attr(ino, &fixed).unwrap();
         });
         assert_eq!(answer(&adapter, ino, &change), failed(Errno::PERM));
         adapter.agreed_flags |= init::WRITEBACK_CACHE;

@@ -45,7 +45,7 @@ impl Call<'_, '_> {
         name: &[u8],
     ) -> Result<Option<Vec<u8>>, Failure> {
         Ok(Some(match name {
-            STAT_XATTR => render(&self.adapter.stat(self.volume)),
+            STAT_XATTR => render(&self.adapter.stat(&self.volume)),
             FILE_XATTR => self.file_report(ino)?,
             FILES_XATTR => self.files_report(FILE_LIMIT),
             PID_XATTR => std::process::id().to_string().into_bytes(),
@@ -83,7 +83,7 @@ impl Call<'_, '_> {
             return Ok(value);
         }
         Ok(match name {
-            STAT_XATTR => Some(render(&self.adapter.stat(self.volume).without_buckets())),
+            STAT_XATTR => Some(render(&self.adapter.stat(&self.volume).without_buckets())),
             FILES_XATTR => {
                 let reports_bytes = capacity_bytes.saturating_sub(RENDER_BYTES);
                 Some(self.files_report(reports_bytes / FILE_REPORT_BYTES_MAX))
@@ -241,7 +241,7 @@ mod tests {
     fn a_report_that_is_too_long_leaves_things_out() {
         let adapter = adapter(DataMode::Auto);
         let volume = adapter.volume.read();
-        let volume = volume.as_ref().unwrap();
+        let volume = volume.as_ref().unwrap().as_root();
         volume
             .set_attr(InodeNo::ROOT, &ext4::SetAttr { mode: Some(0o755), ..Default::default() })
             .unwrap();

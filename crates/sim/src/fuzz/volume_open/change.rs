@@ -2,7 +2,7 @@
 //! found.
 
 use ext4::{
-    Allocate, FileKind, InodeNo, NewNode, Owner, RenameHow, Result, SetAttr, Volume, XattrFlags,
+    Allocate, FileKind, InodeNo, NewNode, Owner, RenameHow, Result, RootVolume, SetAttr, XattrFlags,
 };
 
 use super::walk::Seen;
@@ -11,7 +11,7 @@ use super::walk::Seen;
 const CHANGED_COUNT: usize = 4;
 
 /// Performs the operations. Each may fail.
-pub(super) fn change(volume: &Volume, seen: &Seen) {
+pub(super) fn change(volume: &RootVolume, seen: &Seen) {
     let of = |kind: FileKind| {
         let those = seen.inodes.iter().filter(move |(_, found, _)| *found == kind);
         those.map(|(ino, ..)| *ino).take(CHANGED_COUNT)
@@ -26,7 +26,7 @@ pub(super) fn change(volume: &Volume, seen: &Seen) {
     let _ = volume.journal().checkpoint();
 }
 
-fn change_file(volume: &Volume, ino: InodeNo) {
+fn change_file(volume: &RootVolume, ino: InodeNo) {
     let _ = volume.write(ino, 0, &[1; 100]);
     let _ = volume.write(ino, 13 << 12, &[2; 9000]);
     let _ = volume.fallocate(ino, Allocate::PunchHole, 2 << 12, 3 << 12);
@@ -41,7 +41,7 @@ fn change_file(volume: &Volume, ino: InodeNo) {
     let _ = volume.set_attr(ino, &cut);
 }
 
-fn change_directory(volume: &Volume, dir: InodeNo) {
+fn change_directory(volume: &RootVolume, dir: InodeNo) {
     let long = [b'l'; 250];
     for name in [&b"new"[..], &long, b"other"] {
         let _ = made(volume, dir, name, NewNode::Directory);
@@ -66,7 +66,7 @@ fn change_directory(volume: &Volume, dir: InodeNo) {
     }
 }
 
-fn made(volume: &Volume, dir: InodeNo, name: &[u8], node: NewNode<'_>) -> Result<InodeNo> {
+fn made(volume: &RootVolume, dir: InodeNo, name: &[u8], node: NewNode<'_>) -> Result<InodeNo> {
     let attr = volume.make(dir, name, node, 0o755, 0o022, Owner::default())?;
     volume.forget(attr.ino, 1);
     Ok(attr.ino)

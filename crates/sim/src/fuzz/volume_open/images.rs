@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::format::{Formatted, Shape, formatted};
-use ext4::{FileKind, InodeNo, NewNode, Owner, SetAttr, Volume, XattrFlags};
+use ext4::{FileKind, InodeNo, NewNode, Owner, RootVolume, SetAttr, XattrFlags};
 use onejournal_testing::{Image, SimDevice, Survival};
 
 use super::records::Records;
@@ -47,7 +47,8 @@ fn seed(shape: Shape, is_crashed: bool) -> Seed {
     let device = Arc::new(SimDevice::from_image(formatted.image.clone(), 512));
     let is_journal_full = is_crashed && shape == Shape::Groups;
     let how = if is_journal_full { THROUGH_JOURNAL } else { IN_PLACE };
-    let volume = Volume::open(device.clone(), options(false, how)).expect("a fresh volume opens");
+    let volume =
+        RootVolume::open(device.clone(), options(false, how)).expect("a fresh volume opens");
     fill(&volume);
     let targets = targets(&device.image(), &formatted);
     if is_crashed {
@@ -69,7 +70,7 @@ fn seed(shape: Shape, is_crashed: bool) -> Seed {
 
 /// Makes transactions that only the journal has: a few of names and attributes, and `piece_count`
 /// of 64 KiB of data each.
-fn log(volume: &Volume, piece_count: u64) {
+fn log(volume: &RootVolume, piece_count: u64) {
     const PIECE: usize = 64 << 10;
     let data = file(volume, InodeNo::ROOT, b"data", 0);
     for n in 0..6_u8 {
@@ -110,7 +111,7 @@ fn is_uniform(image: &Image, offset: u64, len_bytes: usize) -> bool {
 }
 
 /// Makes some inodes of every kind.
-fn fill(volume: &Volume) {
+fn fill(volume: &RootVolume) {
     let big = node(volume, InodeNo::ROOT, b"big", NewNode::Directory);
     let holes = file(volume, InodeNo::ROOT, b"holes", 0);
     for piece in 0..9 {
@@ -138,13 +139,13 @@ fn fill(volume: &Volume) {
     volume.journal().checkpoint().expect("memory does not fail");
 }
 
-fn node(volume: &Volume, dir: InodeNo, name: &[u8], node: NewNode<'_>) -> InodeNo {
+fn node(volume: &RootVolume, dir: InodeNo, name: &[u8], node: NewNode<'_>) -> InodeNo {
     let attr = volume.make(dir, name, node, 0o755, 0, Owner::default()).expect("there is room");
     volume.forget(attr.ino, 1);
     attr.ino
 }
 
-fn file(volume: &Volume, dir: InodeNo, name: &[u8], block_count: usize) -> InodeNo {
+fn file(volume: &RootVolume, dir: InodeNo, name: &[u8], block_count: usize) -> InodeNo {
     let ino = node(volume, dir, name, NewNode::Regular);
     volume.write(ino, 0, &vec![9; block_count * BLOCK_BYTES]).expect("there is room");
     ino

@@ -20,7 +20,7 @@ pub mod walk;
 use std::sync::Arc;
 
 use device::BlockDevice;
-use ext4::{DataMode, DeltaCodec, OpenOptions, Timestamp, Volume};
+use ext4::{DataMode, DeltaCodec, OpenOptions, RootVolume, Timestamp};
 use onejournal_testing::{Image, SimDevice};
 
 use crate::fuzz::input::Input;
@@ -62,7 +62,7 @@ pub fn run(input: &[u8], hands: &Hands<'_>) {
     let read_only = how & READ_ONLY != 0;
     let options = options(read_only, how >> 2);
     let device_in_hand = (hands.wrap)(device.clone());
-    let Ok(volume) = Volume::open(device_in_hand.clone(), options.clone()) else { return };
+    let Ok(volume) = RootVolume::open(device_in_hand.clone(), options.clone()) else { return };
     let first = walk::walk(&volume);
     if read_only {
         assert!(first == walk::walk(&volume), "read twice it is another volume");
@@ -71,7 +71,7 @@ pub fn run(input: &[u8], hands: &Hands<'_>) {
     }
     change::change(&volume, &first);
     if volume.close().is_ok()
-        && let Ok(volume) = Volume::open(device_in_hand, options)
+        && let Ok(volume) = RootVolume::open(device_in_hand, options)
     {
         walk::walk(&volume);
     }
