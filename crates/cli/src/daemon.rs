@@ -118,8 +118,8 @@ fn serve(args: &MountArgs, parsed: Parsed, place: MountPoint) -> Result<u8> {
     memory::protect_from_oom_killer();
     let (memory, options) = divide_memory(&parsed)?;
     let path = target::absolute(&target::find(&args.target)?)?;
-    let (disk, unwritable) = open_disk(&path, parsed.mount.read_only)?;
-    let read_only = parsed.mount.read_only;
+    let (disk, unwritable) = open_disk(&path, parsed.session.mount.read_only)?;
+    let read_only = parsed.session.mount.read_only;
     check_durability(&path, disk.durability(), &parsed)?;
     // Who has the volume says more than who has the port.
     let metrics = parsed.metrics.map(listen_for_metrics).transpose()?;
@@ -151,7 +151,7 @@ fn serve(args: &MountArgs, parsed: Parsed, place: MountPoint) -> Result<u8> {
     };
     let open_options = ext4::OpenOptions {
         read_only,
-        noatime: parsed.mount.noatime,
+        noatime: parsed.session.mount.noatime,
         journal: match &choice {
             // To read it needs no journal elsewhere, unless that holds changes.
             JournalChoice::Own if read_only => JournalChoice::Inside,
@@ -169,7 +169,7 @@ fn serve(args: &MountArgs, parsed: Parsed, place: MountPoint) -> Result<u8> {
     };
     let volume = Volume::open(device.clone(), open_options);
     let volume = volume.map_err(|error| refused(args, &path, &error))?;
-    let volume = if parsed.no_xattr { check_root(volume, &path)? } else { volume };
+    let volume = if parsed.session.no_xattr { check_root(volume, &path)? } else { volume };
     // The volume alone keeps the device open and locked: when it is closed, before umount(2)
     // returns, the target is free again.
     let counted = Arc::downgrade(&device);
@@ -243,10 +243,10 @@ fn end_signals(foreground: bool) -> std::io::Result<Signals> {
 
 /// What the daemon takes of memory, and the options of a session that keeps to it.
 fn divide_memory(parsed: &Parsed) -> Result<(Memory, SessionOptions)> {
-    let mut options = parsed.session();
+    let mut options = parsed.session.clone();
     let limit = memory::for_mount(parsed.memory_bytes, memory::limit());
     let memory = Memory::divide(limit, &options, mount::online_cpu_count());
-    if parsed.mount.io_uring == IoUring::On && memory.io_uring == IoUring::Off {
+    if parsed.session.mount.io_uring == IoUring::On && memory.io_uring == IoUring::Off {
         let why = format!(
             "io_uring=on needs more memory than the {} MiB of this mount: leave it out, or raise \
              memory=",
@@ -291,7 +291,7 @@ fn journal_elsewhere(
     if parsed.journal.is_some() || parsed.journal_inside {
         return parsed.journal.clone().map(open).transpose();
     }
-    if !parsed.mount.read_only {
+    if !parsed.session.mount.read_only {
         return find(Need::Mount);
     }
     match find(Need::ReadOnlyMount)? {

@@ -47,9 +47,10 @@ pub fn run(args: &MountArgs, is_aside: bool) -> Result<u8> {
     let is_told = |option: &&str| *option != "remount" && !SHOWN.contains(&split(option).0);
     for option in words(options).filter(is_told) {
         if CHANGEABLE.contains(&split(option).0) {
-            let mut parsed = Parsed { mount: flags, ..Parsed::default() };
+            let mut parsed = Parsed::default();
+            parsed.session.mount = flags;
             parsed.set(option)?;
-            flags = parsed.mount;
+            flags = parsed.session.mount;
         } else if !is_so(&now, option)? {
             let text =
                 format!("option {option} cannot be changed by remount: unmount, and mount with it");

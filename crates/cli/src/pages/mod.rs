@@ -73,20 +73,17 @@ fn command(words: &str) -> Command {
 }
 
 /// The text of a page. In it, a line `@OPTIONS WORDS@` stands for the options of a command,
-/// `@COMMANDS WORDS@` for all its subcommands, and `@MOUNT OPTIONS@` for the options of `mount -o`.
+/// `@COMMANDS WORDS@` for all its subcommands, and `@MOUNT GROUP@` for a group of the options of
+/// `mount -o`.
 fn command_page(text: &str) -> String {
     let mut page = String::new();
     for line in text.lines() {
         let words = |kind: &str| line.strip_prefix(kind).and_then(|rest| rest.strip_suffix('@'));
-        match (words("@OPTIONS "), words("@COMMANDS ")) {
-            (Some(words), _) => page.push_str(&options::options(&command(words))),
-            (None, Some(words)) => page.push_str(&options::subcommands(&command(words))),
-            _ if line == "@MOUNT OPTIONS@" => page.push_str(&options::mount_options()),
-            _ => {
-                page.push_str(line);
-                page.push('\n');
-            }
-        }
+        let made = words("@OPTIONS ").map(|words| options::options(&command(words)));
+        let made = made
+            .or_else(|| words("@COMMANDS ").map(|words| options::subcommands(&command(words))))
+            .or_else(|| words("@MOUNT ").map(options::mount_options));
+        page.push_str(&made.unwrap_or_else(|| format!("{line}\n")));
     }
     page
 }

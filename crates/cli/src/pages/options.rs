@@ -3,6 +3,8 @@
 use clap::Command;
 use clap_mangen::Man;
 
+use crate::mount_options::group;
+
 /// Subcommands that have pages of their own.
 const OWN_PAGES: [&str; 2] = ["log", "logd"];
 
@@ -45,11 +47,10 @@ pub fn subcommands(command: &Command) -> String {
     text
 }
 
-/// The options of `onejournal mount -o`.
-pub fn mount_options() -> String {
-    let option =
-        |(name, text): &(&str, &str)| format!(".TP\n\\fB{}\\fR\n{}.\n", escape(name), escape(text));
-    crate::mount_options::OPTIONS.iter().map(option).collect()
+/// The options of `onejournal mount -o` in a group.
+pub fn mount_options(title: &str) -> String {
+    group(title)
+        .list(|option, meaning| format!(".TP\n\\fB{}\\fR\n{}.\n", escape(option), escape(meaning)))
 }
 
 /// Escapes text for roff.

@@ -6,6 +6,7 @@ use clap::Command;
 use onejournal_testing::has_program;
 
 use super::{command, files, write};
+use crate::mount_options::group;
 
 /// Options and subcommands that `--help` shows, of a command and all below it.
 fn shown(command: &Command, into: &mut Vec<String>) {
@@ -126,5 +127,34 @@ fn mandoc_has_nothing_against_the_pages() {
     for path in paths {
         let (lint, _) = run("mandoc", &["-Tlint", "-Wwarning"], &path);
         assert!(lint.is_empty(), "{lint}");
+    }
+}
+
+/// Tables of mount options are in documents, between a line with the group and a line with the end.
+#[test]
+fn documents_have_the_mount_options_of_the_program() {
+    let (users, developers) = ("reference/mount-options.md", "developers/laboratory.md");
+    for (title, page) in [
+        ("Usual options", users),
+        ("Expert options", users),
+        ("Options for measurements", developers),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+        let text = std::fs::read_to_string(&path).expect(page);
+        let begin = format!("<!-- mount options: {title} -->\n");
+        let (before, rest) = text.split_once(&begin).expect(title);
+        let (old, after) = rest.split_once("<!-- end of mount options -->").expect(title);
+        let rows = group(title).list(|option, meaning| {
+            let option = option.replace(", ", "`, `").replace('|', "`, `");
+            format!("| `{option}` | {meaning} |\n")
+        });
+        let new = format!("| option | meaning |\n|---|---|\n{rows}");
+        if std::env::var_os("ONEJOURNAL_WRITE_TABLES").is_some() {
+            let text = format!("{before}{begin}{new}<!-- end of mount options -->{after}");
+            std::fs::write(&path, text).expect(page);
+        } else {
+            let how = "ONEJOURNAL_WRITE_TABLES=1 in the environment of this test renews it";
+            assert!(old == new, "{page}: the table of {title} is not the program's; {how}");
+        }
     }
 }
