@@ -21,6 +21,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use onejournal_testing::{Need, can_mount_fuse, has_loop_devices, has_program, skip};
+pub use onejournal_testing::{are_syncs_told, is_linux_since};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
 
@@ -155,18 +156,6 @@ pub fn onejournal<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ra
 pub fn check_clean(target: &Path) {
     let ran = system("e2fsck", [OsStr::new("-fn"), target.as_os_str()]);
     assert_eq!(ran.code, Some(0), "e2fsck: {}{}", ran.out, ran.err);
-}
-
-/// The kernel is this version of Linux or a newer one.
-pub fn is_linux_since(major: u32, minor: u32) -> bool {
-    let version = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    (parts.next(), parts.next()) >= (Some(major), Some(minor))
-}
-
-/// Whether the kernel tells a volume of syncs of all its files.
-pub fn are_syncs_told() -> bool {
-    is_linux_since(6, 18)
 }
 
 /// Whether the kernel lets a program make a file without a name on a volume (`O_TMPFILE`).

@@ -2,6 +2,8 @@
 
 mod kinds;
 
+use onejournal_testing::are_syncs_told;
+
 use crate::engine::Engine;
 
 pub use kinds::{CANARIES, SCENARIOS};
@@ -198,9 +200,10 @@ impl Scenario {
         self.actors.iter().all(|actor| *actor == Actor::Stream)
     }
 
-    /// `sync` reaches the volume.
+    /// `sync` reaches the volume. So a run is judged and replayed on a kernel like that on which it
+    /// was recorded.
     pub fn has_sync(&self) -> bool {
-        !self.by_user && !self.nvram
+        !self.by_user && !self.nvram && are_syncs_told()
     }
 
     /// Whether there are recoveries by commands that can be recorded. With a journal on NVRAM they

@@ -22,7 +22,7 @@
 //!   modules      modules of other languages that tests need
 //!   memory_group  control groups that limit memory
 //!   abilities    what this machine has of what tests need
-//!   again child format_page service_directories skip sparse standstill tier
+//!   again child format_page kernel service_directories skip sparse standstill tier
 //! ```
 
 mod abilities;
@@ -32,6 +32,7 @@ mod child;
 pub mod drive;
 mod files;
 mod format_page;
+mod kernel;
 mod memory_group;
 mod modules;
 mod nvram;
@@ -52,6 +53,7 @@ pub use block::{Cursor, Event, Layer, Layered, SimDevice, Trace};
 pub use child::spawn_without_files;
 pub use files::{FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles};
 pub use format_page::{Fields, FormatPage};
+pub use kernel::{are_syncs_told, is_linux_since};
 pub use memory_group::MemoryGroup;
 pub use modules::{has_module, module_paths};
 pub use nvram::{NvramCursor, NvramEvent, NvramTrace, SimNvram};
