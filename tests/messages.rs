@@ -184,6 +184,9 @@ fn a_wrong_command_line_says_what_can_be_said() {
     let starts = ["Usual options:\nro, rw  ", "Expert options:\n", "Options for measurements:\n"];
     let places: Vec<_> = starts.iter().map(|start| help.find(start)).collect();
     assert!(places.is_sorted() && places[0] == Some(0), "{help}");
+    let options: Vec<&str> =
+        help.lines().filter(|line| !line.is_empty() && !line.ends_with(':')).collect();
+    assert!(options.len() > 20 && options.iter().all(|line| line.contains("  ")), "{help}");
     for option in ["data=", "commit=", "journal=", "takeover", "metrics=", "journal_latency="] {
         assert_eq!(help.lines().filter(|line| line.starts_with(option)).count(), 1, "{help}");
     }

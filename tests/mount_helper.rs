@@ -60,6 +60,11 @@ impl World {
         Some(World { label, scratch, helpers })
     }
 
+    /// The same, for a script that begins with [`PREPARE_USER`].
+    fn of_users() -> Option<World> {
+        World::new().filter(|_| has_program("setpriv") && has_program("fusermount3"))
+    }
+
     fn helper(&self, name: &str) -> Command {
         Command::new(self.helpers.join(name))
     }
@@ -156,10 +161,7 @@ fn mount_takes_the_dead_mount_of_an_fstab_entry_off() {
 #[test]
 fn a_user_mounts_and_unmounts_what_fstab_permits() {
     let _alone = alone();
-    let Some(world) = World::new().filter(|_| has_program("setpriv") && has_program("fusermount3"))
-    else {
-        return;
-    };
+    let Some(world) = World::of_users() else { return };
     let script = "
         for option in user users owner; do
             echo \"$root/own/image $root/own/mnt onejournal noauto,$option 0 0\" >fstab
@@ -187,10 +189,7 @@ fn a_user_mounts_and_unmounts_what_fstab_permits() {
 #[test]
 fn a_user_s_daemon_has_what_the_page_says_of_its_caller_s_surroundings() {
     let _alone = alone();
-    let Some(world) = World::new().filter(|_| has_program("setpriv") && has_program("fusermount3"))
-    else {
-        return;
-    };
+    let Some(world) = World::of_users() else { return };
     let script = "
         cat >caller <<'END'
             echo 300 >/proc/self/oom_score_adj
@@ -237,10 +236,7 @@ END
 #[test]
 fn a_user_gets_no_rights_by_options_or_by_the_image() {
     let _alone = alone();
-    let Some(world) = World::new().filter(|_| has_program("setpriv") && has_program("fusermount3"))
-    else {
-        return;
-    };
+    let Some(world) = World::of_users() else { return };
     let script = "
         printf '%s\\n' 'write /usr/bin/id id' 'sif id uid 0' 'sif id mode 0104755' \
             'mknod null c 1 3' 'sif null mode 020666' | debugfs -w -f - own/image
@@ -270,10 +266,7 @@ fn a_user_gets_no_rights_by_options_or_by_the_image() {
 #[test]
 fn regression_a_log_of_root_that_a_user_serves_is_refused() {
     let _alone = alone();
-    let Some(world) = World::new().filter(|_| has_program("setpriv") && has_program("fusermount3"))
-    else {
-        return;
-    };
+    let Some(world) = World::of_users() else { return };
     let script = "
         mkdir /mnt/memory
         mkfifo said
@@ -300,10 +293,7 @@ fn regression_a_log_of_root_that_a_user_serves_is_refused() {
 #[test]
 fn the_mount_of_a_user_is_closed_to_another_one() {
     let _alone = alone();
-    let Some(world) = World::new().filter(|_| has_program("setpriv") && has_program("fusermount3"))
-    else {
-        return;
-    };
+    let Some(world) = World::of_users() else { return };
     let script = "
         as_other() { setpriv --reuid=65533 --regid=65533 --clear-groups \"$@\"; }
         mkdir theirs
