@@ -22,7 +22,7 @@
 //!   modules      modules of other languages that tests need
 //!   memory_group  control groups that limit memory
 //!   abilities    what this machine has of what tests need
-//!   again child format_page kernel service_directories skip sparse standstill tier
+//!   again child format_page kernel noise service_directories skip sparse standstill tier
 //! ```
 
 mod abilities;
@@ -35,6 +35,7 @@ mod format_page;
 mod kernel;
 mod memory_group;
 mod modules;
+mod noise;
 mod nvram;
 mod power_cut;
 mod service_directories;
@@ -56,6 +57,7 @@ pub use format_page::{Fields, FormatPage};
 pub use kernel::{are_syncs_told, is_linux_since};
 pub use memory_group::MemoryGroup;
 pub use modules::{has_module, module_paths};
+pub use noise::noise_and_copies;
 pub use nvram::{NvramCursor, NvramEvent, NvramTrace, SimNvram};
 pub use power_cut::{CursorOf, Fault, Image, SimClock, Survival, TraceOf, Volatile};
 pub use service_directories::{ServiceDirectories, lose_memory};

@@ -2,7 +2,7 @@
 
 use journal::codec::xor_lzo;
 use journal::{BLOCK_BYTES, BlockBytes};
-use onejournal_testing::{test_name, tier};
+use onejournal_testing::{noise_and_copies, test_name, tier};
 
 /// Both decoders make the block of its encoding over zeros.
 #[track_caller]
@@ -21,19 +21,7 @@ fn another_decoder_reads_all_instructions() {
     is_lzo1x(&[0; BLOCK_BYTES]);
     let mut random = fastrand::Rng::with_seed(tier::seed_of(test_name!()));
     for _ in 0..tier::count(3000) {
-        // Pieces of noise and copies of earlier bytes, short and long.
-        let mut bytes: Vec<u8> = Vec::new();
-        while bytes.len() < BLOCK_BYTES {
-            let longest = [3, 20, 60, 700][random.usize(..4)];
-            let len = random.usize(..=longest);
-            if random.bool() || bytes.is_empty() {
-                bytes.extend((0..len).map(|_| random.u8(..)));
-            } else {
-                let nearest = bytes.len() - random.usize(..bytes.len().min(4000));
-                let from = nearest.saturating_sub(1);
-                (0..len).for_each(|n| bytes.push(bytes[from + n]));
-            }
-        }
+        let bytes = noise_and_copies(&mut random, BLOCK_BYTES);
         is_lzo1x(bytes.first_chunk().expect("a block"));
     }
 }

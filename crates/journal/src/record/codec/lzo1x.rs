@@ -257,7 +257,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onejournal_testing::tier;
+    use onejournal_testing::{noise_and_copies, tier};
 
     fn compressed(block: &BlockBytes) -> Vec<u8> {
         let mut out = Vec::new();
@@ -309,19 +309,7 @@ mod tests {
     fn every_kind_of_literals_and_matches_is_decoded() {
         let mut random = fastrand::Rng::with_seed(tier::seed_of(module_path!()));
         for _ in 0..tier::count(3000) {
-            // Pieces of noise and copies of earlier bytes, short and long.
-            let mut bytes: Vec<u8> = Vec::new();
-            while bytes.len() < BLOCK_BYTES {
-                let longest = [3, 20, 60, 700][random.usize(..4)];
-                let len = random.usize(..=longest);
-                if random.bool() || bytes.is_empty() {
-                    bytes.extend((0..len).map(|_| random.u8(..)));
-                } else {
-                    let nearest = bytes.len() - random.usize(..bytes.len().min(4000));
-                    let from = nearest.saturating_sub(1);
-                    (0..len).for_each(|n| bytes.push(bytes[from + n]));
-                }
-            }
+            let bytes = noise_and_copies(&mut random, BLOCK_BYTES);
             compressed(bytes.first_chunk().expect("a block"));
         }
     }
