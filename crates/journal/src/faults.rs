@@ -25,6 +25,11 @@ pub enum Fault {
     CopyAcrossRegions,
     /// Records copy the bytes beside their source.
     CopyBesideSource,
+    /// Records copy bytes that their region does not hold, because the engine remembers them.
+    CopyOfUnknown,
+    /// Records copy bytes of a version that the region does not hold, because it holds an older one
+    /// of the same block.
+    CopyOfAnotherBase,
     /// The header does not say how far records reach.
     ReachNotWritten,
     /// Regions are freed by a header in one slot only.

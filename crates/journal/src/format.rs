@@ -22,7 +22,7 @@ pub const REGIONS_OFFSET: u64 = 2 * HEADER_SLOT_BYTES;
 /// Size of the label of a journal on a medium of its own, in bytes; its space follows.
 pub const LABEL_BYTES: u64 = 4096;
 /// Version of everything on this page.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 /// `OJHD`
 pub const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"OJHD");
 /// `OJLB`
@@ -143,9 +143,11 @@ pub const FORM_EXTENT: u8 = 3;
 pub const FORM_DELTA: u8 = 4;
 /// Record form: difference to the previous version ([`crate::codec::xor_lzo`]).
 pub const FORM_XOR_LZO: u8 = 5;
-/// Record form: the whole home block, as literal bytes and copies from earlier records of the same
-/// region ([`crate::codec::copy`]).
+/// Record form: literal bytes and copies of blocks that the region holds, over zeros
+/// ([`crate::codec::copy`]).
 pub const FORM_COPY: u8 = 6;
+/// Record form: the same over the previous version ([`crate::codec::copy`]).
+pub const FORM_PATCH: u8 = 7;
 
 /// The checksum of data that the transaction wrote in place.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -82,7 +82,8 @@ impl Counters {
     pub(crate) fn add_by_form(&self, changes: &[(u8, usize)]) {
         let mut by_form = [(0, 0); FORM_COUNT];
         for (form, len_bytes) in changes {
-            let (blocks, bytes) = &mut by_form[usize::from(*form) - 1];
+            // A patch counts as copies.
+            let (blocks, bytes) = &mut by_form[usize::from(*form).min(FORM_COUNT - 1) - 1];
             *blocks += 1;
             *bytes += len_bytes;
         }

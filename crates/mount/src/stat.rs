@@ -427,7 +427,8 @@ pub(crate) struct AtomicReport {
 
 impl FileReport {
     pub(crate) fn new(ino: ext4::InodeNo, stat: &ext4::FileStat) -> FileReport {
-        let [block, sparse, extent, delta, xor_lzo, copy] = stat.journal_bytes;
+        let [block, sparse, extent, delta, xor_lzo, copy, patch] = stat.journal_bytes;
+        let copy = copy + patch;
         let journal_bytes = stat.journal_bytes.iter().sum();
         FileReport {
             ino: ino.0,

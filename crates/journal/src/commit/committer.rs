@@ -249,7 +249,7 @@ impl Committer {
         let Memory { record_buf, held } = &mut *self.memory.lock();
         let (encoded, place) = self.lay_out(&transaction, &checks, record_buf, held)?;
         self.write(&transaction, &checks, &place, &encoded)?;
-        held.add((place.region_tid, place.region_at), &transaction, &encoded);
+        held.stay_in(place.region_tid);
         self.publish(&transaction, &encoded, started.elapsed());
         let tid = transaction.tid;
         self.keep_spare_blocks(transaction);
@@ -359,7 +359,8 @@ impl Committer {
         loop {
             // Only this commit leaves the active region, and only in `choose_region`.
             let region = self.choose_region(room_bytes as u64)?.first_tid_of_active();
-            let sources = held.of_region(region);
+            let window = held.of_region(region);
+            let has_no_sources = window.is_empty();
             let encoding = Encoding {
                 incarnation: common.incarnation,
                 checksum_seed: common.checksum_seed,
@@ -367,12 +368,11 @@ impl Committer {
                 delta_codec,
                 pack: self.packs,
                 is_whole_in_region: &|block| ring.lock().is_whole_in_active(block),
-                sources,
             };
-            record::encode(contents, &encoding, record_buf);
+            record::encode(contents, &encoding, window, record_buf);
             room_bytes = record_buf.encoded().bytes.len();
             let regions = self.choose_region(room_bytes as u64)?;
-            if sources.is_empty() || regions.first_tid_of_active() == region {
+            if has_no_sources || regions.first_tid_of_active() == region {
                 return Ok(regions);
             }
         }

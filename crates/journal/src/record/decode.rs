@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use super::codec::copy::ReadSource;
+use super::codec::window::Window;
 use super::codec::{CodecError, compress};
 use super::contents::{BLOCKS_MAX, CHECKS_MAX, DataCheck};
 use super::encode::{CHECK_BYTES, COMMIT_BYTES, DESCRIPTOR_BYTES, REVOKE_BYTES, TAG_BYTES};
@@ -35,16 +35,24 @@ impl Tag {
         form::is_whole(self.form)
     }
 
-    /// Makes the new version from the previous one. `payload` is that of the record, decompressed;
-    /// `read` reads earlier records of its region.
+    /// The bytes of the change. `payload` is that of the record, decompressed.
+    fn change<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
+        &payload[self.payload_offset..self.payload_offset + self.stored_bytes]
+    }
+
+    /// Makes the new version from the previous one. `window` has what its region holds before it.
     pub(crate) fn apply(
         &self,
         payload: &[u8],
         block: &mut BlockBytes,
-        read: &mut ReadSource<'_>,
+        window: &Window,
     ) -> Result<(), CodecError> {
-        let change = &payload[self.payload_offset..self.payload_offset + self.stored_bytes];
-        form::apply(self.form, change, block, read)
+        form::apply(self.form, self.change(payload), (self.home, block), window)
+    }
+
+    /// Adds the change to what its region holds.
+    pub(crate) fn note(&self, payload: &[u8], window: &mut Window) -> Result<(), CodecError> {
+        form::note_decoded(window, self.home, (self.form, self.change(payload)))
     }
 }
 
@@ -205,8 +213,8 @@ impl Parts {
             return Err("the changes do not add up to the payload".into());
         }
         for tag in &record.tags {
-            let change = &payload[tag.payload_offset..tag.payload_offset + tag.stored_bytes];
-            form::check(tag.form, change).map_err(|error| format!("{}: {error}", tag.home))?;
+            form::check(tag.form, tag.change(&payload))
+                .map_err(|error| format!("{}: {error}", tag.home))?;
         }
         Ok(record)
     }

@@ -4,10 +4,10 @@ use device::AlignedBuf;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::codec::copy::Sources;
+use super::codec::window::Window;
 use super::codec::{DeltaCodec, compress};
-use super::contents::{CHECKS_MAX, Contents};
-use super::form::Change;
+use super::contents::{CHECKS_MAX, Contents, Logged};
+use super::form::{self, Change};
 use crate::format::{
     COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, RawCheck, RawCommit, RawDescriptor, RawTag,
 };
@@ -40,8 +40,6 @@ pub(crate) struct Encoding<'a> {
     pub pack: bool,
     /// Whether the region of the record already has a whole record of the block.
     pub is_whole_in_region: &'a dyn Fn(HomeBlock) -> bool,
-    /// What the region of the record already holds, for copies.
-    pub sources: &'a Sources,
 }
 
 /// Memory in which records are encoded. It is reused for the next record, because fresh pages cost
@@ -89,22 +87,14 @@ pub(crate) struct Encoded<'a> {
     pub changes: &'a [(u8, usize)],
 }
 
-impl Encoded<'_> {
-    /// Where in the uncompressed payload the block's bytes are as they are, for each block that is
-    /// logged in this way: its index, and the offset.
-    pub(crate) fn blocks_as_they_are(&self) -> impl Iterator<Item = (usize, usize)> {
-        let mut end = 0;
-        let places = self.changes.iter().enumerate().map(move |(index, (form, len_bytes))| {
-            let start = end;
-            end += len_bytes - TAG_BYTES;
-            (index, *form, start)
-        });
-        places.filter(|(_, form, _)| *form == FORM_BLOCK).map(|(index, _, start)| (index, start))
-    }
-}
-
-/// Encodes a record into the buffer; [`RecordBuf::encoded`] has it.
-pub(crate) fn encode(contents: &Contents<'_>, encoding: &Encoding<'_>, buf: &mut RecordBuf) {
+/// Encodes a record into the buffer; [`RecordBuf::encoded`] has it. `window` has what the region of
+/// the record holds, and gets the record's blocks.
+pub(crate) fn encode(
+    contents: &Contents<'_>,
+    encoding: &Encoding<'_>,
+    window: &mut Window,
+    buf: &mut RecordBuf,
+) {
     let (block_count, revoke_count) = (contents.blocks.len(), contents.revokes.len());
     let max_bytes = max_bytes(block_count, revoke_count);
     assert!(encoding.step_bytes.is_power_of_two(), "a record ends at a multiple of the step");
@@ -117,17 +107,7 @@ pub(crate) fn encode(contents: &Contents<'_>, encoding: &Encoding<'_>, buf: &mut
     let mut tags = Writer { buf: record, at: DESCRIPTOR_BYTES };
     let mut payload_end = payload_at;
     for (home, logged) in contents.blocks {
-        scratch.clear();
-        let change = Change {
-            form: &logged.form,
-            version: &logged.version,
-            base: logged.base.as_deref(),
-            is_whole_in_region: &|| (encoding.is_whole_in_region)(*home),
-            sources: encoding.sources,
-        };
-        let form = change.encode(encoding.delta_codec, scratch);
-        let change = if form == FORM_BLOCK { logged.version.as_slice() } else { &scratch[..] };
-        assert!(change.len() <= BLOCK_BYTES, "a change is no larger than its block");
+        let (form, change) = encode_block(*home, logged, encoding, window, scratch);
         tags.put(&raw_tag(*home, form, change.len()));
         tags.buf[payload_end..payload_end + change.len()].copy_from_slice(change);
         payload_end += change.len();
@@ -173,6 +153,31 @@ pub(crate) fn encode(contents: &Contents<'_>, encoding: &Encoding<'_>, buf: &mut
     let record_bytes = record_bytes(commit_at - payload_at);
     record[used..record_bytes].fill(0);
     buf.record_bytes = record_bytes;
+}
+
+/// The form and the bytes of a change, in `scratch` or the version itself. Adds it to the window.
+fn encode_block<'a>(
+    home: HomeBlock,
+    logged: &'a Logged,
+    encoding: &Encoding<'_>,
+    window: &mut Window,
+    scratch: &'a mut Vec<u8>,
+) -> (u8, &'a [u8]) {
+    scratch.clear();
+    let base = logged.base.as_deref();
+    let change = Change {
+        home,
+        form: &logged.form,
+        version: &logged.version,
+        base,
+        is_whole_in_region: &|| (encoding.is_whole_in_region)(home),
+        window,
+    };
+    let form = change.encode(encoding.delta_codec, scratch);
+    let change = if form == FORM_BLOCK { logged.version.as_slice() } else { scratch.as_slice() };
+    assert!(change.len() <= BLOCK_BYTES, "a change is no larger than its block");
+    form::note_encoded(window, (home, &logged.version), base, (form, change));
+    (form, change)
 }
 
 fn count(n: usize) -> U32 {

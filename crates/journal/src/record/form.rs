@@ -3,12 +3,16 @@
 //! This file is the interface between records and codecs. Records carry a form number and bytes;
 //! which codec made them, and what that codec needs, is known here only.
 
-use super::codec::copy::{ReadSource, Sources};
+use std::sync::{Arc, LazyLock};
+
 use super::codec::extent::Ranges;
+use super::codec::window::{Known, Window};
 use super::codec::{CodecError, DeltaCodec, copy, extent, runs, xor_lzo};
 use crate::faults::{self, Fault};
-use crate::format::{FORM_BLOCK, FORM_COPY, FORM_DELTA, FORM_EXTENT, FORM_SPARSE, FORM_XOR_LZO};
-use crate::types::{BLOCK_BYTES, BlockBytes};
+use crate::format::{
+    FORM_BLOCK, FORM_COPY, FORM_DELTA, FORM_EXTENT, FORM_PATCH, FORM_SPARSE, FORM_XOR_LZO,
+};
+use crate::types::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock};
 
 /// How a change may be written to the journal. The engine takes the smallest encoding that the form
 /// allows.
@@ -38,13 +42,14 @@ impl Form {
 }
 
 /// Number of record forms; [`form_name`] names them.
-pub(crate) const FORM_COUNT: usize = 6;
+pub(crate) const FORM_COUNT: usize = 7;
 
 /// A change that needs more bytes is logged as the whole block. That costs hardly more, and the
 /// checkpoint need not write the block if it is logged again.
 const CHANGE_LIMIT_BYTES: usize = BLOCK_BYTES * 3 / 4;
 
 static ZEROS: BlockBytes = [0; BLOCK_BYTES];
+static ZEROS_REF: LazyLock<BlockRef> = LazyLock::new(|| Arc::new(ZEROS));
 
 /// The name of a record form, as in `docs/format/journal.md`.
 pub fn form_name(form: u8) -> Option<&'static str> {
@@ -55,6 +60,7 @@ pub fn form_name(form: u8) -> Option<&'static str> {
         FORM_DELTA => Some("delta"),
         FORM_XOR_LZO => Some("xor-lzo"),
         FORM_COPY => Some("copy"),
+        FORM_PATCH => Some("patch"),
         _ => None,
     }
 }
@@ -70,17 +76,24 @@ pub(crate) fn needs_exact_base(form: u8) -> bool {
     form == FORM_XOR_LZO
 }
 
+/// A difference with more bytes is also tried as a patch, and as copies.
+const SMALL_CHANGE_BYTES: usize = 48;
+
+/// So many bytes more are worth it if the region then holds all of the block: its older versions
+/// need not be brought home with the regions before.
+const WHOLE_WORTH_BYTES: usize = 512;
+
 /// What is known of a block when its change is encoded.
 pub(crate) struct Change<'a> {
+    pub home: HomeBlock,
     pub form: &'a Form,
     pub version: &'a BlockBytes,
     /// The previous version as recovery will have it. `None`: unknown, so the record must be whole.
     pub base: Option<&'a BlockBytes>,
-    /// Whether the region of the record already has a whole record of the block. Only
-    /// [`DeltaCodec::XorLzo`] asks this.
+    /// Whether the region of the record already has a whole record of the block.
     pub is_whole_in_region: &'a dyn Fn() -> bool,
-    /// What the record's region holds. Only [`DeltaCodec::Copies`] looks at it.
-    pub sources: &'a Sources,
+    /// What the record's region holds. Empty without [`DeltaCodec::Copies`].
+    pub window: &'a Window,
 }
 
 impl Change<'_> {
@@ -89,6 +102,10 @@ impl Change<'_> {
     pub(crate) fn encode(&self, codec: DeltaCodec, out: &mut Vec<u8>) -> u8 {
         let (version, limit) = (self.version, CHANGE_LIMIT_BYTES);
         let encoded = match (self.form, self.base, codec) {
+            (Form::Extent(ranges), Some(_), _) => {
+                extent::encode(ranges, version, limit, out).map(|_| FORM_EXTENT)
+            }
+            (_, _, DeltaCodec::Copies) => return self.encode_copies(out),
             (Form::Block, _, _) => None,
             (Form::Delta, Some(base), DeltaCodec::XorLzo) => {
                 let may = faults::is(Fault::XorWithoutBase) || (self.is_whole_in_region)();
@@ -97,19 +114,42 @@ impl Change<'_> {
             }
             (Form::Delta, None, DeltaCodec::XorLzo) | (Form::Delta, _, DeltaCodec::Whole) => None,
             (_, None, _) => runs::encode(&ZEROS, version, limit, out).map(|_| FORM_SPARSE),
-            (Form::Delta, Some(base), DeltaCodec::Runs | DeltaCodec::Copies) => {
+            (Form::Delta, Some(base), DeltaCodec::Runs) => {
                 runs::encode(base, version, limit, out).map(|_| FORM_DELTA)
             }
-            (Form::Extent(ranges), Some(_), _) => {
-                extent::encode(ranges, version, limit, out).map(|_| FORM_EXTENT)
+        };
+        encoded.unwrap_or(FORM_BLOCK)
+    }
+
+    /// As a small difference, a patch or copies: what costs least.
+    fn encode_copies(&self, out: &mut Vec<u8>) -> u8 {
+        let version = self.version;
+        let base = self.base.filter(|_| *self.form == Form::Delta);
+        let small = |base| runs::encode(base, version, SMALL_CHANGE_BYTES, out).is_some();
+        if base.is_some_and(small) {
+            return FORM_DELTA;
+        }
+        let search = copy::Search::new(self.window, self.home, version);
+        let (start, mut limit) = (out.len(), CHANGE_LIMIT_BYTES);
+        let patch = base.and_then(|base| copy::encode(&search, version, base, limit, out));
+        if let Some(patch) = patch {
+            if !patch.needs_base {
+                return FORM_COPY;
             }
-        };
-        let copy = || {
-            let may = codec == DeltaCodec::Copies;
-            let copied = may.then(|| copy::encode(self.sources, version, limit, out)).flatten();
-            copied.map(|_| FORM_COPY)
-        };
-        encoded.or_else(copy).unwrap_or(FORM_BLOCK)
+            if (self.is_whole_in_region)() {
+                return FORM_PATCH;
+            }
+            limit = limit.min(patch.bytes + WHOLE_WORTH_BYTES);
+        }
+        match copy::encode(&search, version, &ZEROS, limit, out) {
+            Some(copy) => {
+                let end = out.len();
+                out.drain(start..end - copy.bytes);
+                FORM_COPY
+            }
+            None if patch.is_some() => FORM_PATCH,
+            None => FORM_BLOCK,
+        }
     }
 }
 
@@ -118,23 +158,27 @@ pub(crate) fn check(form: u8, change: &[u8]) -> Result<(), CodecError> {
     match form {
         FORM_BLOCK => Ok(()),
         FORM_XOR_LZO => xor_lzo::apply(&mut [0; BLOCK_BYTES], change),
-        FORM_COPY => copy::check(change),
+        FORM_COPY | FORM_PATCH => copy::check(change),
         _ => runs::check(change).map(drop),
     }
 }
 
-/// Makes the new version of `block`, which holds the previous one. `read` reads earlier records of
-/// the region.
+/// Makes the new version of a block from the previous one and what its region holds.
 pub(crate) fn apply(
     form: u8,
     change: &[u8],
-    block: &mut BlockBytes,
-    read: &mut ReadSource<'_>,
+    (home, block): (HomeBlock, &mut BlockBytes),
+    window: &Window,
 ) -> Result<(), CodecError> {
     match form {
         FORM_BLOCK => block.copy_from_slice(change),
         FORM_XOR_LZO => xor_lzo::apply(block, change)?,
-        FORM_COPY => copy::apply(block, change, read)?,
+        FORM_COPY => {
+            let mut zeros = ZEROS;
+            copy::apply((home, &mut zeros), change, window)?;
+            *block = zeros;
+        }
+        FORM_PATCH => copy::apply((home, block), change, window)?,
         FORM_SPARSE => {
             block.fill(0);
             runs::apply(block, change)?;
@@ -142,4 +186,63 @@ pub(crate) fn apply(
         _ => runs::apply(block, change)?,
     }
     Ok(())
+}
+
+/// Whether a change in this form makes so few bytes that it is no source of its own.
+fn is_small(form: u8) -> bool {
+    form == FORM_DELTA
+}
+
+/// Whether changes in this form copy what earlier records of their region hold.
+pub(crate) fn copies(form: u8) -> bool {
+    matches!(form, FORM_COPY | FORM_PATCH)
+}
+
+/// Adds a change that was encoded to the engine's window.
+pub(crate) fn note_encoded(
+    window: &mut Window,
+    (home, version): (HomeBlock, &BlockRef),
+    base: Option<&BlockBytes>,
+    (form, change): (u8, &[u8]),
+) {
+    if window.is_wanted() {
+        let is_base =
+            |bytes: &BlockRef| base == Some(bytes) || faults::is(Fault::CopyOfAnotherBase);
+        let base = window.version(home).filter(|(bytes, _)| is_base(bytes));
+        let known = known_after(form, change, base.map(|(_, known)| known));
+        let mut known = known.expect("it was encoded here");
+        if faults::is(Fault::CopyOfUnknown) {
+            known = Known::ALL;
+        }
+        window.note(home, version.clone(), known, is_small(form));
+    }
+}
+
+/// Makes a version as a change says, and adds it to the window of recovery.
+pub(crate) fn note_decoded(
+    window: &mut Window,
+    home: HomeBlock,
+    (form, change): (u8, &[u8]),
+) -> Result<(), CodecError> {
+    let base = window.version(home);
+    let mut version = base.map_or_else(|| ZEROS_REF.clone(), |(bytes, _)| bytes.clone());
+    let known = known_after(form, change, base.map(|(_, known)| known))?;
+    apply(form, change, (home, Arc::make_mut(&mut version)), window)?;
+    window.note(home, version, known, is_small(form));
+    Ok(())
+}
+
+/// Which bytes of a version are known, if these of the previous one are.
+fn known_after(form: u8, change: &[u8], base: Option<&Known>) -> Result<Known, CodecError> {
+    if is_whole(form) {
+        return Ok(Known::ALL);
+    }
+    let mut known = base.cloned().unwrap_or_else(Known::none);
+    match form {
+        FORM_PATCH => copy::made_by(change, &mut known)?,
+        // Its bytes depend on all of the previous version.
+        FORM_XOR_LZO => {}
+        _ => runs::made_by(change, &mut known)?,
+    }
+    Ok(known)
 }

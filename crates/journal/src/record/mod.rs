@@ -13,7 +13,7 @@ pub use contents::DataCheck;
 pub(crate) use contents::{BLOCKS_MAX, CHECKS_MAX, Committing, Contents, Logged};
 pub(crate) use decode::{Decoded, Expect, claimed_tid, decode};
 pub use decode::{Record, Tag};
-pub(crate) use encode::{Encoded, Encoding, PACK_LIMIT_BYTES, RecordBuf, encode, max_bytes};
+pub(crate) use encode::{Encoded, Encoding, RecordBuf, encode, max_bytes};
 pub(crate) use form::FORM_COUNT;
 pub use form::{Form, form_name};
 pub(crate) use held::Held;

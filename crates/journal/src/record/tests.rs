@@ -8,8 +8,8 @@ use onejournal_testing::tier;
 use zerocopy::FromBytes;
 
 use super::codec::DeltaCodec;
-use super::codec::copy::Sources;
 use super::codec::extent::Ranges;
+use super::codec::window::Window;
 use super::contents::CHECKS_MAX;
 use super::encode::{COMMIT_BYTES, DESCRIPTOR_BYTES, TAG_BYTES};
 use super::*;
@@ -51,9 +51,8 @@ fn encode_with<'a>(
         delta_codec: codec,
         pack: true,
         is_whole_in_region: &|_| is_whole_in_region,
-        sources: &Sources::new(0),
     };
-    encode(contents, &encoding, buf);
+    encode(contents, &encoding, &mut Window::new(0), buf);
     buf.encoded()
 }
 
@@ -73,8 +72,7 @@ fn through_a_record(codec: DeltaCodec, in_region: bool, logged: &Logged) -> (u8,
     let [tag] = record.tags[..] else { panic!("one tag") };
     assert_eq!(encoded.changes, [(tag.form, TAG_BYTES + tag.stored_bytes)]);
     let mut block = logged.base.as_deref().copied().unwrap_or([0xEE; BLOCK_BYTES]);
-    let mut none = |_, _: &mut [u8]| panic!("there is no earlier record");
-    tag.apply(&record.payload(encoded.bytes).unwrap(), &mut block, &mut none).unwrap();
+    tag.apply(&record.payload(encoded.bytes).unwrap(), &mut block, &Window::new(0)).unwrap();
     assert!(block == *logged.version);
     (tag.form, tag.stored_bytes)
 }
@@ -166,10 +164,9 @@ fn a_payload_that_saves_no_step_is_not_packed() {
             delta_codec: DeltaCodec::Runs,
             pack: true,
             is_whole_in_region: &|_| false,
-            sources: &Sources::new(0),
         };
         let mut buf = RecordBuf::new();
-        encode(&contents, &encoding, &mut buf);
+        encode(&contents, &encoding, &mut Window::new(0), &mut buf);
         let decoded = decode_with(buf.encoded().bytes, 42, 1234);
         let Decoded::Record(record) = decoded else { panic!() };
         record.unpacked_bytes.is_some()
@@ -254,5 +251,99 @@ fn garbage_never_panics() {
             bytes[at] = random.u8(..);
         }
         decode_with(&bytes, 42, 1234);
+    }
+}
+
+/// An engine and a recovery, which read the same records.
+struct Pair {
+    random: fastrand::Rng,
+    /// What the blocks hold, as the engine knows.
+    newest: BTreeMap<HomeBlock, Arc<BlockBytes>>,
+    engine: Window,
+    recovery: Window,
+    forms: BTreeMap<u8, u32>,
+}
+
+impl Pair {
+    /// A new version that has bytes of other blocks at other offsets, and some of its own.
+    fn next_version(&mut self, home: HomeBlock) -> BlockBytes {
+        let mut version = self.newest.get(&home).map_or([0; BLOCK_BYTES], |bytes| **bytes);
+        let others: Vec<_> = self.newest.values().cloned().collect();
+        for _ in 0..self.random.usize(1..4) {
+            let len = self.random.usize(1..2500);
+            let at = self.random.usize(..BLOCK_BYTES - len);
+            if self.random.bool() && !others.is_empty() {
+                let from = self.random.usize(..BLOCK_BYTES - len);
+                let other = &others[self.random.usize(..others.len())];
+                version[at..at + len].copy_from_slice(&other[from..from + len]);
+            } else {
+                let len = if self.random.bool() { len % 20 } else { len };
+                version[at..at + len].iter_mut().for_each(|byte| *byte = self.random.u8(..));
+            }
+        }
+        version
+    }
+
+    fn change(&mut self, home: HomeBlock) -> Logged {
+        if self.random.u8(..8) == 0 {
+            // It was written in place.
+            let version = Arc::new(self.next_version(home));
+            self.newest.insert(home, version);
+        }
+        let version = Arc::new(self.next_version(home));
+        let base = self.newest.insert(home, version.clone()).filter(|_| self.random.u8(..5) > 0);
+        let form = if self.random.u8(..5) > 0 { Form::Delta } else { Form::Block };
+        Logged { version, base, form, owner: BlockOwner::NOBODY, is_fresh: false }
+    }
+
+    fn commit(&mut self) {
+        let homes: BTreeSet<_> =
+            (0..self.random.usize(1..5)).map(|_| HomeBlock(self.random.u64(..30))).collect();
+        let blocks = homes.into_iter().map(|home| (home, self.change(home))).collect();
+        let no_revokes = BTreeSet::new();
+        let contents = Contents { checks: &[], ..sample_contents(&blocks, &no_revokes) };
+        let is_whole_in_region = self.random.bool();
+        let encoding = Encoding {
+            incarnation: 42,
+            checksum_seed: 1234,
+            step_bytes: 512,
+            delta_codec: DeltaCodec::Copies,
+            pack: self.random.bool(),
+            is_whole_in_region: &|_| is_whole_in_region,
+        };
+        let mut buf = RecordBuf::new();
+        encode(&contents, &encoding, &mut self.engine, &mut buf);
+        let bytes = buf.encoded().bytes;
+        let Decoded::Record(record) = decode_with(bytes, 42, 1234) else { panic!() };
+        let payload = record.payload(bytes).expect("it was packed here");
+        for tag in &record.tags {
+            let logged = &blocks[&tag.home];
+            // A mixture of the versions, as a checkpoint that was cut leaves it.
+            let mut block = logged.base.as_deref().copied().unwrap_or([7; BLOCK_BYTES]);
+            let at = self.random.usize(..BLOCK_BYTES);
+            block[at..].copy_from_slice(&logged.version[at..]);
+            tag.apply(&payload, &mut block, &self.recovery).expect("its sources are there");
+            assert!(block == *logged.version, "{} in form {}", tag.home, tag.form);
+            tag.note(&payload, &mut self.recovery).expect("its sources are there");
+            *self.forms.entry(tag.form).or_default() += 1;
+        }
+    }
+}
+
+#[test]
+fn recovery_has_all_sources_of_the_engine() {
+    for count_max in [5, 40, Window::COUNT_MAX] {
+        let mut pair = Pair {
+            random: fastrand::Rng::with_seed(tier::seed_of(module_path!())),
+            newest: BTreeMap::new(),
+            engine: Window::new(count_max),
+            recovery: Window::of_recovery(),
+            forms: BTreeMap::new(),
+        };
+        (0..tier::count(1500)).for_each(|_| pair.commit());
+        println!("{count_max}: {:?}", pair.forms);
+        for form in [FORM_DELTA, FORM_COPY, FORM_PATCH] {
+            assert!(pair.forms[&form] > 10, "form {form} occurs");
+        }
     }
 }

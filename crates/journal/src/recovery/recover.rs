@@ -5,7 +5,7 @@
 //! same history until everything is durable at home. So recovery can be cut at any point and run
 //! again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use device::{AlignedBuf, BlockDevice};
@@ -14,13 +14,12 @@ use super::region_bytes::RegionBytes;
 use super::scan::{End, Scan, scan_regions};
 use crate::error::{JournalError, Result};
 use crate::faults::{self, Fault};
-use crate::format::FORM_COPY;
 use crate::home::write_blocks;
 use crate::medium::Space;
 use crate::memory::MemoryLimits;
 use crate::record::codec::CodecError;
-use crate::record::codec::copy::{Place, ReadSource};
-use crate::record::{DataCheck, PACK_LIMIT_BYTES, Record, Tag, form};
+use crate::record::codec::window::Window;
+use crate::record::{DataCheck, Record, Tag, form};
 use crate::ring::{Header, incarnation_after_recovery};
 use crate::types::{BLOCK_BYTES, BlockRef, HomeBlock, Tid};
 
@@ -66,7 +65,7 @@ pub fn recover(
     let (chains, revoked_blocks) = chains_of(&scan.records, &revokes);
     check_homes(&chains, home)?;
     check_bases(&chains, &scan.records)?;
-    check_copies(&regions, &scan.records, &chains)?;
+    check_copies(&regions, &scan.records)?;
     check_apart(&chains, &checks)?;
     if !options.dry_run && !scan.header.clean {
         let batch_blocks = options.memory.recovery_batch_blocks();
@@ -228,84 +227,60 @@ fn check_bases(chains: &Chains, records: &[Record]) -> Result<()> {
 
 /// Makes each block that copies from earlier records, and compares its checksum, before anything is
 /// written.
-fn check_copies(regions: &RegionBytes<'_>, records: &[Record], chains: &Chains) -> Result<()> {
-    let changes = chains.values().flatten().filter(|(_, tag)| tag.form == FORM_COPY);
-    let mut scratch: BlockRef = Arc::new([0; BLOCK_BYTES]);
-    let mut by_record: BTreeMap<usize, Vec<Tag>> = BTreeMap::new();
-    changes.for_each(|(index, tag)| by_record.entry(*index).or_default().push(*tag));
-    for (index, tags) in by_record {
-        let block = Arc::make_mut(&mut scratch);
-        apply_record(regions, records, index, |payload, read| {
-            tags.iter().try_for_each(|tag| tag.apply(payload, block, read))
-        })
-        .map_err(|error| match error {
-            JournalError::Damaged(text) => {
-                JournalError::Damaged(format!("{text}; nothing was changed"))
+fn check_copies(regions: &RegionBytes<'_>, records: &[Record]) -> Result<()> {
+    walk(regions, records, &BTreeSet::new(), |_, _, _, _| Ok(())).map_err(|error| match error {
+        JournalError::Damaged(text) => {
+            JournalError::Damaged(format!("{text}; nothing was changed"))
+        }
+        error => error,
+    })
+}
+
+/// Calls `visit` for each change of the `wanted` records (by index), in journal order, with the
+/// payload and with what the region holds before the change.
+fn walk(
+    regions: &RegionBytes<'_>,
+    records: &[Record],
+    wanted: &BTreeSet<usize>,
+    mut visit: impl FnMut(usize, &Tag, &[u8], &Window) -> std::result::Result<(), CodecError>,
+) -> Result<()> {
+    let copying_until = copying_until(regions, records);
+    let (mut window, mut window_of) = (Window::of_recovery(), None);
+    for (index, record) in records.iter().enumerate() {
+        let region = regions.region_start(record.offset);
+        let is_copied = copying_until.get(&region).is_some_and(|last| index <= *last);
+        if !is_copied && !wanted.contains(&index) {
+            continue;
+        }
+        if window_of.replace(region) != Some(region) {
+            window.clear();
+        }
+        let broken = |error: CodecError| {
+            JournalError::Damaged(format!("transaction {}: {error}", record.tid))
+        };
+        regions.with_record(record, |bytes| {
+            let payload = record.payload(bytes).map_err(broken)?;
+            for tag in &record.tags {
+                if wanted.contains(&index) {
+                    visit(index, tag, &payload, &window).map_err(broken)?;
+                }
+                if is_copied {
+                    tag.note(&payload, &mut window).map_err(broken)?;
+                }
             }
-            error => error,
+            Ok(())
         })?;
     }
     Ok(())
 }
 
-/// Calls `apply` with the payload of a record, and with what reads earlier records of its region.
-fn apply_record(
-    regions: &RegionBytes<'_>,
-    records: &[Record],
-    index: usize,
-    apply: impl FnOnce(&[u8], &mut ReadSource<'_>) -> std::result::Result<(), CodecError>,
-) -> Result<()> {
-    let record = &records[index];
-    let broken =
-        |error: CodecError| JournalError::Damaged(format!("transaction {}: {error}", record.tid));
-    let mut failure = None;
-    let mut read = |from: Place, out: &mut [u8]| {
-        read_source(regions, &records[..index], record, from, out).map_err(|error| {
-            let text = error.to_string();
-            failure = Some(error);
-            CodecError::NoSource(text)
-        })
-    };
-    let applied = regions.with_record(record, |bytes| {
-        let payload = record.payload(bytes).map_err(broken)?;
-        apply(&payload, &mut read).map_err(broken)
-    });
-    match failure {
-        Some(error @ JournalError::Io(_)) => Err(error),
-        _ => applied,
-    }
-}
-
-/// Reads bytes that `record` copies. They are in the payload of one of the `earlier` records, in
-/// the same region.
-fn read_source(
-    regions: &RegionBytes<'_>,
-    earlier: &[Record],
-    record: &Record,
-    from: Place,
-    out: &mut [u8],
-) -> Result<()> {
-    let none = |what: &str| {
-        let Place { record, offset } = from;
-        JournalError::Damaged(format!("{what} at {record}, {offset}"))
-    };
-    let start = regions.region_start(record.offset);
-    let offset = start + u64::from(from.record) * 8;
-    // The records of a region follow each other, and so do their offsets.
-    let first = earlier.partition_point(|one| !(start..record.offset).contains(&one.offset));
-    let in_region = &earlier[first..];
-    let found = in_region.binary_search_by_key(&offset, |one| one.offset);
-    let source = &in_region[found.map_err(|_| none("no record"))?];
-    if source.unpacked_bytes.is_some_and(|bytes| bytes > PACK_LIMIT_BYTES) {
-        return Err(none("a record that takes too long to unpack"));
-    }
-    regions.with_record(source, |bytes| {
-        let payload = source.payload(bytes).map_err(|error| none(&error.to_string()))?;
-        let from = from.offset as usize;
-        let bytes = from.checked_add(out.len()).and_then(|end| payload.get(from..end));
-        out.copy_from_slice(bytes.ok_or_else(|| none("no bytes of a record"))?);
-        Ok(())
-    })
+/// The last record (by index) of each region that copies from its region.
+fn copying_until(regions: &RegionBytes<'_>, records: &[Record]) -> HashMap<u64, usize> {
+    let copying = records
+        .iter()
+        .enumerate()
+        .filter(|(_, record)| record.tags.iter().any(|tag| form::copies(tag.form)));
+    copying.map(|(index, record)| (regions.region_start(record.offset), index)).collect()
 }
 
 /// Replay pass: makes the newest versions, a batch of blocks at a time, and writes them in home
@@ -357,24 +332,21 @@ fn apply_chains(
     batch: &Batch<'_>,
     blocks: &mut [BlockRef],
 ) -> Result<()> {
-    let mut wanted: BTreeMap<usize, Vec<(usize, Tag)>> = BTreeMap::new();
+    let mut slots: HashMap<(usize, HomeBlock), usize> = HashMap::new();
     for (slot, (block, chain)) in batch.iter().enumerate() {
         assert!(!chain.is_empty(), "{block} is replayed without a change");
         let is_later = |pair: &[(usize, Tag)]| pair[0].0 <= pair[1].0;
         assert!(chain.windows(2).all(is_later), "{block} is replayed in journal order");
-        for (index, tag) in *chain {
-            wanted.entry(*index).or_default().push((slot, *tag));
+        slots.extend(chain.iter().map(|(index, _)| ((*index, **block), slot)));
+    }
+    let wanted = slots.keys().map(|(index, _)| *index).collect();
+    // They were whole when they were scanned.
+    walk(regions, records, &wanted, |index, tag, payload, window| {
+        match slots.get(&(index, tag.home)) {
+            Some(slot) => tag.apply(payload, Arc::make_mut(&mut blocks[*slot]), window),
+            None => Ok(()),
         }
-    }
-    for (index, changes) in wanted {
-        // It was whole when it was scanned.
-        apply_record(regions, records, index, |payload, read| {
-            changes.iter().try_for_each(|(slot, tag)| {
-                tag.apply(payload, Arc::make_mut(&mut blocks[*slot]), read)
-            })
-        })?;
-    }
-    Ok(())
+    })
 }
 
 /// The header after recovery: the regions hold nothing, and no record belongs to its incarnation.

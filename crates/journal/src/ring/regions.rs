@@ -60,8 +60,6 @@ struct Region {
 pub(crate) struct RecordSpan {
     /// The first transaction of its region, which tells the region from all others.
     pub region_tid: Tid,
-    /// Where the record begins, in bytes from the start of the region.
-    pub region_at: u64,
     /// In the space.
     pub offset: u64,
     /// Where the record ends.
@@ -231,7 +229,7 @@ impl Regions {
         self.placed = Some(tid);
         let (offset, end_offset) = (start + head_bytes, start + head_bytes + record_bytes);
         let is_reached = self.is_reached(end_offset);
-        RecordSpan { region_tid, region_at: head_bytes, offset, end_offset, is_reached }
+        RecordSpan { region_tid, offset, end_offset, is_reached }
     }
 
     /// Whether a record of this many bytes must not go to the active region: the region is filled

@@ -634,6 +634,16 @@ mod canary {
     }
 
     #[test]
+    fn copies_of_bytes_that_the_region_does_not_hold_are_caught() {
+        assert_caught(Fault::CopyOfUnknown, 0);
+    }
+
+    #[test]
+    fn copies_of_a_version_that_the_region_does_not_hold_are_caught() {
+        assert_caught(Fault::CopyOfAnotherBase, 1);
+    }
+
+    #[test]
     fn a_reach_that_is_not_written_is_caught() {
         assert_caught_on(Place::Device, Fault::ReachNotWritten, 1);
         assert_caught_on(Place::Nvram, Fault::ReachNotWritten, 2);

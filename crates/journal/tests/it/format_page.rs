@@ -2,9 +2,9 @@
 
 use onejournal_journal::form_name;
 use onejournal_journal::format::{
-    COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, FORM_COPY, FORM_DELTA, FORM_EXTENT, FORM_SPARSE,
-    FORM_XOR_LZO, FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES, LABEL_BYTES,
-    LABEL_MAGIC, RawCheck, RawCommit, RawDescriptor, RawHeader, RawLabel, RawTag, record_seed,
+    COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, FORM_PATCH, FORMAT_VERSION, HEADER_CLEAN,
+    HEADER_MAGIC, HEADER_SLOT_BYTES, LABEL_BYTES, LABEL_MAGIC, RawCheck, RawCommit, RawDescriptor,
+    RawHeader, RawLabel, RawTag, record_seed,
 };
 use onejournal_testing::{FormatPage, fields};
 
@@ -56,11 +56,11 @@ fn the_constants_are_those_of_the_page() {
     assert_eq!(magic("### Commit record"), COMMIT_MAGIC.to_le_bytes());
     assert_eq!(PAGE.table("## Header")[1][3], FORMAT_VERSION.to_string());
     assert!(PAGE.text().contains(&format!("format version {FORMAT_VERSION}.")));
-    for form in [FORM_BLOCK, FORM_SPARSE, FORM_EXTENT, FORM_DELTA, FORM_XOR_LZO, FORM_COPY] {
+    for form in FORM_BLOCK..=FORM_PATCH {
         let name = form_name(form).expect("it has a name");
         assert!(PAGE.text().contains(&format!("| {form} | {name} |")), "{name}");
     }
-    assert_eq!(form_name(FORM_COPY + 1), None);
+    assert_eq!(form_name(FORM_PATCH + 1), None);
     assert!(PAGE.table("## Header")[3][3].starts_with("bit 0: *clean*"));
     assert_eq!((HEADER_CLEAN, HEADER_SLOT_BYTES, LABEL_BYTES), (1, 4096, 4096));
 }

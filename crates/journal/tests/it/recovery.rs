@@ -321,11 +321,13 @@ fn crashed_with_a_copy(pack: bool, fill_region: bool) -> Rig {
     let rig = Rig::new();
     let options = Options { pack, delta_codec: DeltaCodec::Copies, ..quiet() };
     let journal = rig.open(options);
-    let log = |block: u64, bytes: BlockBytes| {
+    let mut fill = 0u8;
+    let mut log = |block: u64, bytes: BlockBytes| {
         let mut handle = journal.begin(2).unwrap();
         handle.put(HomeBlock(block), Arc::new(bytes), Form::Block).unwrap();
         // If payloads are packed, this makes it worth it.
-        handle.put(HomeBlock(block + 1), filled(7), Form::Block).unwrap();
+        fill = fill.wrapping_add(1);
+        handle.put(HomeBlock(block + 1), filled(fill), Form::Block).unwrap();
         journal.sync(handle.stop()).unwrap();
     };
     log(1, noise(1));
@@ -364,11 +366,11 @@ fn a_copy_of_other_bytes_is_damage_and_nothing_is_written() {
     let scan = scanned(&rig);
     let record = &scan.records[1];
     let start = record.offset as usize;
-    let source = start + record.payload_at + record.tags[0].stored_bytes - 8;
+    let distance = start + record.payload_at + record.tags[0].stored_bytes - 2;
     let commit_at = start + record.payload_at + record.payload_bytes;
     let seed = record_seed(&common::UUID, scan.header.incarnation);
-    // One byte further; beyond the payload; the record itself; a place between records.
-    for (at, byte) in [(source + 4, 1), (source + 5, 0xff), (source + 1, 0x22), (source, 1)] {
+    // Another block; none; bytes further on.
+    for (at, byte) in [(distance, 1), (distance, 3), (distance + 1, 1), (distance + 1, 24)] {
         let mut bytes = log_bytes(&rig);
         assert_ne!(bytes[at], byte);
         bytes[at] = byte;

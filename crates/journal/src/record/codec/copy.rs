@@ -1,264 +1,241 @@
-//! A whole block as literal bytes, and copies from whole blocks that the journal's region already
-//! holds.
+//! The bytes of a block as pieces: literal bytes, bytes of blocks that the journal's region already
+//! holds, and bytes that stay as they are.
 //!
 //! ```text
 //! change:  | checksum | piece | piece | ... |
-//! piece:   | literal len | literal bytes | copy len | record | offset |
+//! piece:   | head | literal bytes, or distance and offset, or nothing |
 //! ```
 //!
 //! | field | type | meaning |
 //! |---|---|---|
-//! | checksum | u32, little endian | CRC32C of the block that results |
-//! | literal len | varint, 0 to 4095 | bytes that follow |
-//! | copy len | varint, 1 to 4096 | bytes that are copied |
-//! | record | u32, little endian | where the record with the source begins: units of 8 bytes from the start of the region |
-//! | offset | u32, little endian | where the source begins: bytes from the start of that record's uncompressed payload |
+//! | checksum | u32, little endian | CRC32C of all bytes that the pieces make, one after the other |
+//! | head | varint | `(bytes - 1) * 4 + kind`; the piece has 1 to 4096 bytes of the block |
+//! | literal bytes | bytes | kind 0 |
+//! | distance | varint, 1 to 4096 | kind 1: the source is the block that was logged so many blocks before this one |
+//! | offset | varint, 0 to 4095 | kind 1: where the bytes begin in the source |
 //!
-//! The pieces make the block from its start to its end. A literal that completes the block is the
-//! last field. Varints are those of [`runs`](super::runs).
+//! Kind 2 copies from the source of the last piece of kind 1, as far from its bytes as this piece
+//! is from the bytes of that piece. If there is none before it, the source is the last block that
+//! was logged for the same home block, at the same offset. Kind 3 has bytes of the *base*, and so
+//! have the bytes after the last piece. The base of the form *copy* is zeros, that of the form
+//! *patch* the previous version.
 //!
-//! The result does not depend on any version of the block, at home or in the journal: the record is
-//! *whole*. Sources are bytes of earlier records of the same region. They do not change, and they
-//! are freed together with the record that copies them.
+//! Varints are those of [`runs`](super::runs).
 //!
-//! **Search.** Some offsets of a block are *anchors*: whether an offset is one depends on the three
-//! bytes there only, so equal bytes have equal anchors, wherever they are. (SQLite stores pages
-//! behind headers of 8 or 24 bytes.) [`Sources`] has the anchors of the blocks that the region
-//! holds, by a hash of their bytes. The encoder looks up the anchors of the new block. Bytes that
-//! are found are extended in both directions.
+//! A *copy* does not depend on any version of the block: the record is *whole*. A *patch* can be
+//! applied to any mixture of the earlier versions, as a list of runs can.
+//!
+//! **Search.** The encoder compares the block with its previous version and with the source that it
+//! used last. Where neither goes on, it looks up *anchors* in the [`Window`].
+
+use std::ops::Range;
 
 use super::CodecError;
-use super::runs::{put_varint, take_varint};
-use crate::types::{BLOCK_BYTES, BlockBytes, BlockRef};
-
-/// One offset in 64 is an anchor, on average. Zeros are none.
-const ANCHOR_MASK: u8 = 63;
-const ANCHOR_VALUE: u8 = 29;
-
-/// Bytes at an anchor that are compared first, and hashed.
-const HASHED_BYTES: usize = 16;
-
-/// A shorter copy is not worth its fields.
-const COPY_MIN_BYTES: usize = 32;
+use super::runs::take_varint;
+use super::window::{Anchors, Known, Window, equal_bytes};
+use crate::faults::{self, Fault};
+use crate::types::{BLOCK_BYTES, BlockBytes, HomeBlock};
 
 const CHECKSUM_BYTES: usize = 4;
 
-/// log2 of the number of anchors that are known.
-const TABLE_BITS: u32 = 18;
+/// Fewer equal bytes are not worth a piece of kind 2 or 3, and the head of the literal after it.
+const SAME_MIN_BYTES: usize = 6;
+/// A shorter copy is not worth its fields.
+const COPY_MIN_BYTES: usize = 16;
 
-/// The most blocks that are known. A larger region's later blocks replace them all.
-const SOURCE_COUNT_MAX: usize = 1 << 12;
+const LITERAL: usize = 0;
+const COPY: usize = 1;
+const RESUME: usize = 2;
+const KEEP: usize = 3;
 
-/// Where bytes are in a region of the journal.
+/// A source and the distance of its bytes from those of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// Where the record begins: units of 8 bytes from the start of the region.
-    pub record: u32,
-    /// Bytes from the start of the record's uncompressed payload.
-    pub offset: u32,
+struct Source {
+    /// Blocks before the one that is made.
+    distance: usize,
+    /// Offset in the source minus offset in the block.
+    shift: isize,
 }
 
-/// Blocks that a region holds whole, and where.
-pub struct Sources {
-    count_max: usize,
-    blocks: Vec<(BlockRef, Place)>,
-    /// By hash. Empty until the first block is added.
-    table: Vec<Slot>,
+impl Source {
+    fn newest(window: &Window, home: HomeBlock) -> Option<Source> {
+        window.newest(home).map(|distance| Source { distance, shift: 0 })
+    }
+
+    /// Where the byte at an offset of the block is in the source.
+    fn offset(&self, at: usize) -> Option<usize> {
+        at.checked_add_signed(self.shift).filter(|offset| *offset < BLOCK_BYTES)
+    }
 }
 
-impl Sources {
-    /// None yet, and never more than `count_max`.
-    pub fn new(count_max: usize) -> Sources {
-        let count_max = count_max.min(SOURCE_COUNT_MAX);
-        Sources { count_max, blocks: Vec::new(), table: Vec::new() }
+/// Writes pieces.
+struct Writer<'a> {
+    block: &'a BlockBytes,
+    out: &'a mut Vec<u8>,
+    /// Where the next piece begins in the block.
+    made: usize,
+    checksum: u32,
+    source: Option<Source>,
+}
+
+impl Writer<'_> {
+    fn head(&mut self, kind: usize, len: usize) {
+        put_number((len - 1) * 4 + kind, self.out);
+        if kind != KEEP {
+            let bytes = &self.block[self.made..self.made + len];
+            self.checksum = crc32c::crc32c_append(self.checksum, bytes);
+        }
+        self.made += len;
     }
 
-    /// Whether no block is known.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
-    }
-
-    /// Forgets all blocks, because another region begins.
-    pub fn clear(&mut self) {
-        if !self.is_empty() {
-            self.blocks.clear();
-            self.table.fill(Slot::EMPTY);
+    fn literal_until(&mut self, end: usize) {
+        let bytes = &self.block[self.made..end];
+        if !bytes.is_empty() {
+            self.head(LITERAL, bytes.len());
+            self.out.extend_from_slice(bytes);
         }
     }
 
-    /// The region holds the block.
-    pub fn add(&mut self, block: BlockRef, place: Place) {
-        if self.blocks.len() >= self.count_max {
-            self.clear();
+    fn copy(&mut self, source: Source, len: usize) {
+        let mut offset = source.offset(self.made).expect("the source has the bytes");
+        if faults::is(Fault::CopyBesideSource) && offset + len + 8 <= BLOCK_BYTES {
+            offset += 8;
         }
-        if self.table.is_empty() {
-            self.table.resize(1 << TABLE_BITS, Slot::EMPTY);
+        self.head(COPY, len);
+        put_number(source.distance, self.out);
+        put_number(offset, self.out);
+        self.source = Some(source);
+    }
+}
+
+/// Where the bytes of a block may be found.
+pub(crate) struct Search<'a> {
+    window: &'a Window,
+    newest: Option<Source>,
+    /// The anchors whose bytes a block of the window has.
+    anchors: Anchors,
+}
+
+impl<'a> Search<'a> {
+    /// For the next block that is logged for `home`.
+    pub(crate) fn new(window: &'a Window, home: HomeBlock, block: &BlockBytes) -> Search<'a> {
+        let mut anchors = Anchors::none();
+        if !window.is_empty() {
+            anchors = Anchors::of(block);
+            anchors.retain(|anchor| window.find(block, anchor).is_some());
         }
-        let number = self.blocks.len();
-        let (anchors, mut at) = (Anchors::of(&block), 0);
-        while let Some(anchor) = anchors.next(at) {
-            if let Some((index, rest)) = hash(&block, anchor) {
-                self.table[index] = Slot::new(number, anchor, rest);
-            }
-            at = anchor + 1;
+        Search { window, newest: Source::newest(window, home), anchors }
+    }
+
+    /// The first offset at which a piece may begin that is not literal; the end of the range if
+    /// there is none.
+    fn skip(
+        &self,
+        (block, base): (&BlockBytes, &BlockBytes),
+        source: Option<Source>,
+        mut range: Range<usize>,
+    ) -> usize {
+        let bytes = source.and_then(|source| self.window.bytes(source.distance));
+        let (bytes, shift) = (bytes.map_or(&[][..], |bytes| bytes), source.map_or(0, |s| s.shift));
+        let end = range.end;
+        let may_begin = |at: &usize| {
+            block[*at] == base[*at]
+                || bytes.get(at.wrapping_add_signed(shift)) == Some(&block[*at])
+                || self.anchors.has(*at)
+        };
+        range.find(may_begin).unwrap_or(end)
+    }
+
+    /// How many bytes of the block from `at` on are the same where the source goes on.
+    fn resumed(&self, source: Option<Source>, block: &BlockBytes, at: usize) -> usize {
+        source.map_or(0, |source| {
+            self.window.equal_from(source.distance, source.offset(at), &block[at..])
+        })
+    }
+
+    /// The source of the bytes at an anchor, and how many bytes from `made` on before it, and from
+    /// it on, are the same.
+    fn find(&self, block: &BlockBytes, made: usize, at: usize) -> Option<(Source, usize, usize)> {
+        if !self.anchors.has(at) {
+            return None;
         }
-        self.blocks.push((block, place));
-    }
-
-    /// The source of the bytes at an anchor: its block, its place, and its offset there.
-    fn find(&self, block: &BlockBytes, anchor: usize) -> Option<(&(BlockRef, Place), usize)> {
-        let (index, rest) = hash(block, anchor)?;
-        let (number, from) = self.table[index].get(rest)?;
-        let source = &self.blocks[number];
-        (source.0[from..from + HASHED_BYTES] == block[anchor..anchor + HASHED_BYTES])
-            .then_some((source, from))
+        let (distance, from) = self.window.find(block, at)?;
+        let len = self.window.equal_from(distance, Some(from), &block[at..]);
+        let before = self.window.equal_before(distance, from, &block[made..at]);
+        let source = Source { distance, shift: from as isize - at as isize };
+        (before + len >= COPY_MIN_BYTES).then_some((source, before, len))
     }
 }
 
-/// An anchor of a source: number of the block plus one, offset, and bits of the hash. The bits tell
-/// most other bytes apart without reading the block. 0: none.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Slot(u32);
-
-impl Slot {
-    const EMPTY: Slot = Slot(0);
-    const OFFSET_BITS: u32 = BLOCK_BYTES.ilog2();
-    const REST_BITS: u32 = u32::BITS - Slot::OFFSET_BITS - (SOURCE_COUNT_MAX.ilog2() + 1);
-
-    fn new(number: usize, offset: usize, rest: u32) -> Slot {
-        let place = ((number + 1) << Slot::OFFSET_BITS | offset) as u32;
-        Slot(place << Slot::REST_BITS | rest)
-    }
-
-    /// Number and offset, if these bits of the hash are equal.
-    fn get(self, rest: u32) -> Option<(usize, usize)> {
-        let (place, its_rest) = (self.0 >> Slot::REST_BITS, self.0 & ((1 << Slot::REST_BITS) - 1));
-        let number = (place >> Slot::OFFSET_BITS).checked_sub(1)? as usize;
-        (its_rest == rest).then_some((number, place as usize % BLOCK_BYTES))
-    }
+/// What was appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub bytes: usize,
+    /// Whether bytes of the base are left. If not, the base does not matter.
+    pub needs_base: bool,
 }
 
-/// The anchors of a block, ascending.
-struct Anchors([u64; BLOCK_BYTES / 64]);
-
-impl Anchors {
-    /// Looks at three bytes of each offset. Written so that the compiler compares 16 offsets at a
-    /// time.
-    fn of(block: &BlockBytes) -> Anchors {
-        let mut masks = [0; BLOCK_BYTES / 64];
-        let mut flags = [0u8; 64];
-        for (index, mask) in masks.iter_mut().enumerate() {
-            let start = index * 64;
-            let Some(bytes) = block.get(start..start + 66) else { break };
-            for (at, flag) in flags.iter_mut().enumerate() {
-                let (two, four) = (bytes[at + 1].wrapping_mul(2), bytes[at + 2].wrapping_mul(4));
-                let mixed = bytes[at].wrapping_add(two).wrapping_add(four);
-                *flag = u8::from(mixed & ANCHOR_MASK == ANCHOR_VALUE);
-            }
-            for (at, word) in flags.as_chunks::<8>().0.iter().enumerate() {
-                let word = u64::from_le_bytes(*word);
-                // The lowest bits of eight bytes, side by side.
-                *mask |= (word.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * at);
-            }
-        }
-        Anchors(masks)
-    }
-
-    /// The first anchor from `at` on.
-    fn next(&self, at: usize) -> Option<usize> {
-        let mut index = at / 64;
-        let mut mask = self.0.get(index)? & (u64::MAX << (at % 64));
-        while mask == 0 {
-            index += 1;
-            mask = *self.0.get(index)?;
-        }
-        let anchor = index * 64 + mask.trailing_zeros() as usize;
-        (anchor + COPY_MIN_BYTES <= BLOCK_BYTES).then_some(anchor)
-    }
-}
-
-/// The place of an anchor in the table, and the bits of its slot. `None`: its bytes repeat
-/// themselves.
-fn hash(block: &BlockBytes, anchor: usize) -> Option<(usize, u32)> {
-    let (first, second) = block[anchor..anchor + HASHED_BYTES].split_at(8);
-    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("it has 8 bytes"));
-    let (first, second) = (word(first), word(second));
-    let mixed = (first ^ second.rotate_left(23)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let rest = (mixed >> 16) as u32 & ((1 << Slot::REST_BITS) - 1);
-    (first != second).then_some(((mixed >> (64 - TABLE_BITS)) as usize, rest))
-}
-
-/// Number of equal bytes at the start of both.
-fn equal_bytes(one: &[u8], other: &[u8]) -> usize {
-    let words = one.chunks_exact(8).zip(other.chunks_exact(8));
-    let whole = words.take_while(|(one, other)| one == other).count() * 8;
-    let rest = one[whole..].iter().zip(&other[whole..]);
-    whole + rest.take_while(|(one, other)| one == other).count()
-}
-
-/// Number of equal bytes at the end of both.
-fn equal_bytes_before(one: &[u8], other: &[u8]) -> usize {
-    one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count()
-}
-
-/// Appends the block as copies from `sources` and literal bytes.
-///
-/// Returns the number of bytes appended. `None`, with `out` as it was, if that would be more than
+/// Appends the block as pieces. `None`, with `out` as it was, if that would be more than
 /// `budget_bytes`; the search stops as soon as that is certain.
-pub fn encode(
-    sources: &Sources,
+pub(crate) fn encode(
+    search: &Search<'_>,
     block: &BlockBytes,
+    base: &BlockBytes,
     budget_bytes: usize,
     out: &mut Vec<u8>,
-) -> Option<usize> {
-    if sources.is_empty() {
-        return None;
-    }
+) -> Option<Made> {
     let start = out.len();
     out.extend_from_slice(&[0; CHECKSUM_BYTES]);
-    let (anchors, mut made, mut at) = (Anchors::of(block), 0, 0);
-    while let Some(anchor) = anchors.next(at) {
-        // Not yet counted: the bytes before the anchor that turn out to be a part of a copy.
-        if out.len() - start + (at - made) > budget_bytes {
-            break;
+    let mut writer = Writer { block, out, made: 0, checksum: 0, source: search.newest };
+    let (mut at, mut needs_base) = (0, false);
+    while at < BLOCK_BYTES {
+        if writer.out.len() - start + (at - writer.made) > budget_bytes {
+            writer.out.truncate(start);
+            return None;
         }
-        at = anchor + 1;
-        let Some((source, from)) = sources.find(block, anchor) else { continue };
-        let before = equal_bytes_before(&block[made..anchor], &source.0[..from]);
-        let len = before + equal_bytes(&block[anchor..], &source.0[from..]);
-        if len < COPY_MIN_BYTES {
+        let rest_bytes = budget_bytes - (writer.out.len() - start);
+        let end = BLOCK_BYTES.min(writer.made + rest_bytes + 1);
+        at = search.skip((block, base), writer.source, at..end);
+        if at == end {
             continue;
         }
-        put_literal(&block[made..anchor - before], out);
-        put_varint(len, out);
-        out.extend_from_slice(&source.1.record.to_le_bytes());
-        let offset = source.1.offset + (from - before) as u32;
-        out.extend_from_slice(&offset.to_le_bytes());
-        made = anchor - before + len;
-        at = made;
+        let kept = equal_bytes(&block[at..], &base[at..]);
+        let resumed = search.resumed(writer.source, block, at);
+        let same = kept.max(resumed);
+        if same >= SAME_MIN_BYTES || at + same == BLOCK_BYTES {
+            writer.literal_until(at);
+            at += same;
+            needs_base |= kept > resumed;
+            if resumed == same {
+                writer.head(RESUME, same);
+            } else if at < BLOCK_BYTES {
+                writer.head(KEEP, same);
+            } else {
+                writer.made = at;
+            }
+        } else if let Some((source, before, len)) = search.find(block, writer.made, at) {
+            writer.literal_until(at - before);
+            writer.copy(source, before + len);
+            at += len;
+        } else {
+            at += 1;
+        }
     }
-    let rest = BLOCK_BYTES - made;
-    if rest == BLOCK_BYTES || out.len() - start + rest + 2 > budget_bytes {
+    writer.literal_until(BLOCK_BYTES);
+    let checksum = writer.checksum.to_le_bytes();
+    if out.len() - start > budget_bytes {
         out.truncate(start);
         return None;
     }
-    if rest > 0 {
-        put_literal(&block[made..], out);
-    }
-    let checksum = crc32c::crc32c(block).to_le_bytes();
     out[start..start + CHECKSUM_BYTES].copy_from_slice(&checksum);
-    Some(out.len() - start)
-}
-
-fn put_literal(bytes: &[u8], out: &mut Vec<u8>) {
-    put_varint(bytes.len(), out);
-    out.extend_from_slice(bytes);
+    Some(Made { bytes: out.len() - start, needs_base })
 }
 
 /// A part of a block.
 enum Piece<'a> {
     Literal(&'a [u8]),
-    Copy { len: usize, from: Place },
+    Copy(Option<Source>),
+    Keep,
 }
 
 /// Reads a change piece by piece, and checks everything except the sources.
@@ -266,39 +243,43 @@ struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
     made: usize,
-    /// A copy follows, not a literal.
-    is_copy_next: bool,
+    source: Option<Source>,
 }
 
 impl<'a> Reader<'a> {
     fn new(bytes: &'a [u8]) -> Result<(u32, Reader<'a>), CodecError> {
-        let mut reader = Reader { bytes, at: 0, made: 0, is_copy_next: false };
-        Ok((reader.number()?, reader))
+        let checksum = bytes.first_chunk().ok_or(CodecError::Truncated)?;
+        let reader = Reader { bytes, at: CHECKSUM_BYTES, made: 0, source: None };
+        Ok((u32::from_le_bytes(*checksum), reader))
     }
 
-    fn next(&mut self) -> Result<Option<Piece<'a>>, CodecError> {
-        if self.made == BLOCK_BYTES {
-            let rest = self.bytes.len() - self.at;
-            return if rest == 0 { Ok(None) } else { Err(CodecError::Trailing(rest)) };
+    /// The next piece, and where it is in the block.
+    fn next(&mut self) -> Result<Option<(Range<usize>, Piece<'a>)>, CodecError> {
+        if self.at == self.bytes.len() {
+            return Ok(None);
         }
-        let len_at = self.at;
-        let len = take_varint(self.bytes, &mut self.at)?;
+        let head = take_varint(self.bytes, &mut self.at)?;
+        let (start, len) = (self.made, head / 4 + 1);
         self.made += len;
         if self.made > BLOCK_BYTES {
             return Err(CodecError::OutOfBlock(self.made));
         }
-        self.is_copy_next = !self.is_copy_next;
-        if self.is_copy_next {
-            if len == BLOCK_BYTES {
-                return Err(CodecError::NotCanonical(len_at));
+        let piece = match head % 4 {
+            LITERAL => Piece::Literal(self.take(len)?),
+            COPY => {
+                let distance = take_varint(self.bytes, &mut self.at)?;
+                let offset = take_varint(self.bytes, &mut self.at)?;
+                if distance == 0 || distance > Window::COUNT_MAX || offset + len > BLOCK_BYTES {
+                    return Err(CodecError::OutOfBlock(offset + len));
+                }
+                let shift = offset as isize - start as isize;
+                self.source = Some(Source { distance, shift });
+                Piece::Copy(self.source)
             }
-            return Ok(Some(Piece::Literal(self.take(len)?)));
-        }
-        if len == 0 {
-            return Err(CodecError::NotCanonical(len_at));
-        }
-        let from = Place { record: self.number()?, offset: self.number()? };
-        Ok(Some(Piece::Copy { len, from }))
+            RESUME => Piece::Copy(self.source),
+            _ => Piece::Keep,
+        };
+        Ok(Some((start..self.made, piece)))
     }
 
     fn take(&mut self, len: usize) -> Result<&'a [u8], CodecError> {
@@ -306,17 +287,9 @@ impl<'a> Reader<'a> {
         self.at += len;
         Ok(bytes)
     }
-
-    fn number(&mut self) -> Result<u32, CodecError> {
-        let bytes = self.take(4)?;
-        Ok(u32::from_le_bytes(bytes.try_into().expect("it has 4 bytes")))
-    }
 }
 
-/// Fills a slice with the bytes at a place.
-pub type ReadSource<'a> = dyn FnMut(Place, &mut [u8]) -> Result<(), CodecError> + 'a;
-
-/// Checks a change, except that its sources exist and give the block that it says.
+/// Checks a change, except that its sources exist and give the bytes that it says.
 ///
 /// # Errors
 /// If the bytes are not a whole change.
@@ -326,38 +299,58 @@ pub fn check(bytes: &[u8]) -> Result<(), CodecError> {
     Ok(())
 }
 
-/// Makes the block from its sources, which `read` reads.
+/// The bytes that a change makes.
+pub(crate) fn made_by(bytes: &[u8], known: &mut Known) -> Result<(), CodecError> {
+    let (_, mut reader) = Reader::new(bytes)?;
+    while let Some((range, piece)) = reader.next()? {
+        if !matches!(piece, Piece::Keep) {
+            known.add(range);
+        }
+    }
+    Ok(())
+}
+
+/// Makes the new version of `block`, which holds the base.
 ///
 /// # Errors
-/// If the bytes are not a whole change, if `read` fails, or if the result does not have the
-/// checksum. The block is then unchanged.
-pub fn apply(
-    block: &mut BlockBytes,
+/// If the bytes are not a whole change, if a source is not in the window, or if the result does not
+/// have the checksum. The block is then unchanged.
+pub(crate) fn apply(
+    (home, block): (HomeBlock, &mut BlockBytes),
     bytes: &[u8],
-    read: &mut ReadSource<'_>,
+    window: &Window,
 ) -> Result<(), CodecError> {
-    let (checksum, mut reader) = Reader::new(bytes)?;
-    let mut made = [0; BLOCK_BYTES];
-    let mut at = 0;
-    while let Some(piece) = reader.next()? {
-        let len = match piece {
-            Piece::Literal(bytes) => {
-                made[at..at + bytes.len()].copy_from_slice(bytes);
-                bytes.len()
+    let (expected, mut reader) = Reader::new(bytes)?;
+    let (mut made, mut found) = (*block, 0);
+    while let Some((range, piece)) = reader.next()? {
+        match piece {
+            Piece::Keep => continue,
+            Piece::Literal(bytes) => made[range.clone()].copy_from_slice(bytes),
+            Piece::Copy(source) => {
+                let none = || CodecError::NoSource(format!("bytes {range:?} of {home}"));
+                let source = source.or_else(|| Source::newest(window, home)).ok_or_else(none)?;
+                let offset = source.offset(range.start).ok_or_else(none)?;
+                let bytes = window.read(source.distance, offset, range.len());
+                made[range.clone()].copy_from_slice(bytes.ok_or_else(none)?);
             }
-            Piece::Copy { len, from } => {
-                read(from, &mut made[at..at + len])?;
-                len
-            }
-        };
-        at += len;
+        }
+        found = crc32c::crc32c_append(found, &made[range]);
     }
-    let found = crc32c::crc32c(&made);
-    if found != checksum {
-        return Err(CodecError::WrongChecksum { found, expected: checksum });
+    if found != expected {
+        return Err(CodecError::WrongChecksum { found, expected });
     }
     *block = made;
     Ok(())
+}
+
+/// As [`super::runs`] writes it; numbers to 16383.
+fn put_number(number: usize, out: &mut Vec<u8>) {
+    debug_assert!(number < 1 << 14, "it fits two bytes");
+    if number < 0x80 {
+        out.push(number as u8);
+    } else {
+        out.extend_from_slice(&[number as u8 | 0x80, (number >> 7) as u8]);
+    }
 }
 
 #[cfg(test)]
@@ -368,33 +361,20 @@ mod tests {
 
     use super::*;
 
+    const HOME: HomeBlock = HomeBlock(9);
+
     fn noise(seed: u64) -> BlockBytes {
         let mut random = fastrand::Rng::with_seed(seed);
         std::array::from_fn(|_| random.u8(..))
     }
 
-    fn place(number: usize) -> Place {
-        Place { record: 8 * number as u32, offset: 4096 + number as u32 }
-    }
-
-    /// Sources at the places of their numbers.
-    fn sources(blocks: &[BlockBytes]) -> Sources {
-        let mut sources = Sources::new(SOURCE_COUNT_MAX);
-        let numbered = blocks.iter().enumerate();
-        numbered.for_each(|(number, block)| sources.add(Arc::new(*block), place(number)));
-        sources
-    }
-
-    /// Reads the sources as recovery does.
-    fn reader(blocks: &[BlockBytes]) -> impl FnMut(Place, &mut [u8]) -> Result<(), CodecError> {
-        move |from, out| {
-            let number = from.record as usize / 8;
-            let none = || CodecError::NoSource(format!("{from:?}"));
-            let block = blocks.get(number).ok_or_else(none)?;
-            let at = from.offset.checked_sub(place(number).offset).ok_or_else(none)? as usize;
-            out.copy_from_slice(block.get(at..at + out.len()).ok_or_else(none)?);
-            Ok(())
+    /// Blocks that were logged whole, for homes of their numbers.
+    fn window(blocks: &[BlockBytes]) -> Window {
+        let mut window = Window::new(Window::COUNT_MAX);
+        for (home, block) in (0..).zip(blocks) {
+            window.add(HomeBlock(home), Arc::new(*block), Known::ALL);
         }
+        window
     }
 
     fn shifted(block: &BlockBytes, by: usize) -> BlockBytes {
@@ -403,124 +383,164 @@ mod tests {
         out
     }
 
+    fn whole(window: &Window, block: &BlockBytes, budget: usize) -> Option<Vec<u8>> {
+        let mut out = b"before".to_vec();
+        let search = Search::new(window, HOME, block);
+        let made = encode(&search, block, &[0; BLOCK_BYTES], budget, &mut out);
+        let len = made.map(|made| made.bytes);
+        let change = out.strip_prefix(b"before").expect("what was there stays");
+        assert_eq!(change.len(), len.unwrap_or(0));
+        len.map(|_| change.to_vec())
+    }
+
+    fn apply_whole(window: &Window, change: &[u8]) -> Result<BlockBytes, CodecError> {
+        let mut block = [0; BLOCK_BYTES];
+        let applied = apply((HOME, &mut block), change, window);
+        assert!(applied.is_ok() || block == [0; BLOCK_BYTES], "a failure changes nothing");
+        applied.map(|()| block)
+    }
+
     #[test]
     fn golden_bytes() {
-        let (base, mut out) = (noise(1), b"-".to_vec());
-        let new = shifted(&base, 24);
-        assert_eq!(encode(&sources(&[noise(2), base]), &new, 4096, &mut out), Some(39));
-        let mut golden = b"-".to_vec();
-        golden.extend(crc32c::crc32c(&new).to_le_bytes());
-        golden.extend([&[24][..], &[b'!'; 24], &[0xe8, 0x1f, 8, 0, 0, 0, 1, 0x10, 0, 0]].concat());
-        assert_eq!(out, golden);
-        let mut block = [0; BLOCK_BYTES];
-        assert_eq!(apply(&mut block, &out[1..], &mut reader(&[noise(2), base])), Ok(()));
-        assert!(block == new);
+        let (older, other) = (noise(1), noise(2));
+        let mut new = shifted(&older, 24);
+        new[100..108].copy_from_slice(b"a change");
+        let known = window(&[older, other]);
+        let change = whole(&known, &new, 4096).expect("most of it is known");
+        let mut golden = crc32c::crc32c(&new).to_le_bytes().to_vec();
+        golden.extend([&[23 * 4][..], &[b'!'; 24]].concat());
+        // 76 bytes of the block before the last one, from offset 0 on.
+        golden.extend([0xac | 1, 2, 2, 0]);
+        golden.extend([&[7 * 4][..], b"a change"].concat());
+        // 3988 bytes, from there on.
+        golden.extend([0xce | 0x80, 0x7c]);
+        assert_eq!(change, golden);
+        assert!(apply_whole(&known, &change) == Ok(new));
     }
 
     #[test]
     fn a_block_without_known_bytes_is_left_alone() {
-        let mut out = b"before".to_vec();
-        assert_eq!(encode(&Sources::new(0), &noise(1), 4096, &mut out), None);
-        assert_eq!(encode(&sources(&[noise(1)]), &noise(2), 4096, &mut out), None);
-        let zeros = [0; BLOCK_BYTES];
-        assert_eq!(encode(&sources(&[zeros]), &zeros, 4096, &mut out), None);
-        let mut known = sources(&[noise(1)]);
+        assert_eq!(whole(&Window::new(0), &noise(1), 4000), None);
+        assert_eq!(whole(&window(&[noise(1)]), &noise(2), 4000), None);
+        let mut known = window(&[noise(1)]);
         known.clear();
-        assert_eq!(encode(&known, &noise(1), 4096, &mut out), None);
-        assert_eq!(out, b"before");
+        assert_eq!(whole(&known, &noise(1), 4000), None);
     }
 
     #[test]
     fn the_budget_is_kept() {
         let mut half = noise(1);
         half[2048..].copy_from_slice(&noise(2)[2048..]);
-        let (known, mut out) = (sources(&[noise(1)]), Vec::new());
-        let len = encode(&known, &half, 4096, &mut out).expect("half of it is known");
-        assert!((2048..2100).contains(&len), "{len}");
-        out.clear();
-        assert_eq!(encode(&known, &half, len - 1, &mut out), None);
-        assert_eq!(out, b"");
-        assert_eq!(encode(&known, &half, len, &mut out), Some(len));
+        let known = window(&[noise(1)]);
+        let change = whole(&known, &half, 4096).expect("half of it is known");
+        assert!((2048..2100).contains(&change.len()), "{}", change.len());
+        assert_eq!(whole(&known, &half, change.len() - 1), None);
+        assert_eq!(whole(&known, &half, change.len()), Some(change));
     }
 
     #[test]
-    fn later_blocks_replace_the_first_ones_when_there_are_too_many() {
-        let mut known = sources(&[noise(1)]);
-        let filler = Arc::new([0; BLOCK_BYTES]);
-        (1..SOURCE_COUNT_MAX).for_each(|_| known.add(filler.clone(), place(0)));
-        assert!(encode(&known, &noise(1), 100, &mut Vec::new()).is_some());
-        known.add(Arc::new(noise(2)), place(0));
-        assert!(encode(&known, &noise(1), 100, &mut Vec::new()).is_none());
-        assert!(encode(&known, &noise(2), 100, &mut Vec::new()).is_some());
+    fn the_last_version_of_the_block_is_a_source_without_a_search() {
+        // Without anchors.
+        let older: BlockBytes = [5; BLOCK_BYTES];
+        let mut known = window(&[noise(1)]);
+        known.add(HOME, Arc::new(older), Known::ALL);
+        let mut new = older;
+        new[1000..1008].copy_from_slice(b"a change");
+        let change = whole(&known, &new, 100).expect("eight bytes are new");
+        assert_eq!(change.len(), 4 + 2 + 9 + 2);
+        assert!(apply_whole(&known, &change) == Ok(new));
     }
 
     #[test]
     fn a_wrong_source_is_noticed() {
-        let (base, mut out) = (noise(1), Vec::new());
-        encode(&sources(&[base]), &shifted(&base, 8), 4096, &mut out).expect("it is known");
+        let base = noise(1);
+        let change = whole(&window(&[base]), &shifted(&base, 8), 4096).expect("it is known");
         let mut other = base;
         other[1000] ^= 1;
-        let mut block = [7; BLOCK_BYTES];
-        let result = apply(&mut block, &out, &mut reader(&[other]));
+        let result = apply_whole(&window(&[other]), &change);
         assert!(matches!(result, Err(CodecError::WrongChecksum { .. })), "{result:?}");
-        let result = apply(&mut block, &out, &mut reader(&[]));
+        let result = apply_whole(&window(&[]), &change);
         assert!(matches!(result, Err(CodecError::NoSource(_))), "{result:?}");
-        assert!(block == [7; BLOCK_BYTES]);
+        let mut hole = Known::none();
+        hole.add(0..1000);
+        hole.add(1001..BLOCK_BYTES);
+        let mut known = Window::new(1);
+        known.add(HOME, Arc::new(base), hole);
+        let result = apply_whole(&known, &change);
+        assert!(matches!(result, Err(CodecError::NoSource(_))), "{result:?}");
+    }
+
+    #[test]
+    fn zeros_cost_nothing() {
+        let mut block = [0; BLOCK_BYTES];
+        assert_eq!(whole(&window(&[]), &block, 100), Some(vec![0; 4]));
+        block[4000..4003].copy_from_slice(b"end");
+        assert_eq!(whole(&window(&[]), &block, 100).map(|change| change.len()), Some(4 + 2 + 4));
     }
 
     #[test]
     fn bytes_that_are_no_change_are_refused() {
         let of = |pieces: &[u8]| check(&[&[0; 4], pieces].concat());
-        let from = [0; 8];
         assert_eq!(check(&[0; 3]), Err(CodecError::Truncated));
-        assert_eq!(of(&[0]), Err(CodecError::Truncated));
-        assert_eq!(of(&[2, 1]), Err(CodecError::Truncated));
-        assert_eq!(of(&[0, 0]), Err(CodecError::NotCanonical(5)));
-        let whole_literal = [&[0x80, 0x20][..], &[0; BLOCK_BYTES]].concat();
-        assert_eq!(of(&whole_literal), Err(CodecError::NotCanonical(4)));
-        assert_eq!(of(&[0, 0x80, 0x20, 1, 2, 3]), Err(CodecError::Truncated));
-        let whole_copy = [&[0, 0x80, 0x20][..], &from].concat();
-        assert_eq!(of(&whole_copy), Ok(()));
-        assert_eq!(of(&[&whole_copy[..], &[1]].concat()), Err(CodecError::Trailing(1)));
-        assert_eq!(of(&[0, 0x81, 0x20]), Err(CodecError::OutOfBlock(4097)));
+        assert_eq!(of(&[]), Ok(()));
+        assert_eq!(of(&[4]), Err(CodecError::Truncated));
+        let all = |kind: u8| [0xfc | kind, 0x7f];
+        assert_eq!(of(&[&all(1)[..], &[1, 0]].concat()), Ok(()));
+        assert_eq!(of(&all(2)), Ok(()));
+        assert_eq!(of(&all(3)), Ok(()));
+        assert_eq!(of(&[&all(1)[..], &[0, 0]].concat()), Err(CodecError::OutOfBlock(4096)));
+        assert_eq!(of(&[&all(1)[..], &[1, 1]].concat()), Err(CodecError::OutOfBlock(4097)));
+        let far = [&all(1)[..], &[0x81, 0x20, 0]].concat();
+        assert_eq!(of(&far), Err(CodecError::OutOfBlock(4096)));
+        assert_eq!(of(&[&all(2)[..], &[2]].concat()), Err(CodecError::OutOfBlock(4097)));
+    }
+
+    /// A version that was made from older ones.
+    fn next_version(random: &mut fastrand::Rng, older: &[BlockBytes]) -> BlockBytes {
+        let mut new = older[random.usize(..older.len())];
+        for _ in 0..random.usize(..5) {
+            let (at, from) = (random.usize(..BLOCK_BYTES), random.usize(..BLOCK_BYTES));
+            let len = random.usize(..3000).min(BLOCK_BYTES - at).min(BLOCK_BYTES - from);
+            if random.bool() {
+                let source = older[random.usize(..older.len())];
+                new[at..at + len].copy_from_slice(&source[from..from + len]);
+            } else {
+                new[at..at + len / 20].iter_mut().for_each(|byte| *byte = random.u8(..));
+            }
+        }
+        new
     }
 
     proptest! {
         #![proptest_config(onejournal_testing::proptest_config!(256))]
 
         #[test]
-        fn an_encoded_block_is_made_again(
-            cuts: Vec<(usize, usize, usize, u8)>, seed in 0..1000u64, change_count in 0..40usize,
-        ) {
-            let blocks = [noise(seed), noise(seed + 1), noise(seed + 2)];
+        fn an_encoded_block_is_made_again(seed: u64, is_patch: bool) {
             let mut random = fastrand::Rng::with_seed(seed);
-            let mut new = noise(seed + 3);
-            for (at, from, len, block) in cuts {
-                let (at, from) = (at % BLOCK_BYTES, from % BLOCK_BYTES);
-                let len = (len % 2000).min(BLOCK_BYTES - at).min(BLOCK_BYTES - from);
-                let block = &blocks[usize::from(block) % 3];
-                new[at..at + len].copy_from_slice(&block[from..from + len]);
-            }
-            for _ in 0..change_count {
-                new[random.usize(..BLOCK_BYTES)] = random.u8(..);
-            }
-            let mut out = Vec::new();
-            if encode(&sources(&blocks), &new, BLOCK_BYTES, &mut out).is_some() {
+            let blocks = [noise(seed), noise(!seed), [0; BLOCK_BYTES]];
+            let new = next_version(&mut random, &blocks);
+            let known = window(&blocks);
+            let base = if is_patch { next_version(&mut random, &[new]) } else { [0; BLOCK_BYTES] };
+            let (search, mut out) = (Search::new(&known, HOME, &new), Vec::new());
+            if let Some(made) = encode(&search, &new, &base, BLOCK_BYTES, &mut out) {
                 prop_assert_eq!(check(&out), Ok(()));
-                let mut block = [0; BLOCK_BYTES];
-                prop_assert_eq!(apply(&mut block, &out, &mut reader(&blocks)), Ok(()));
+                // A mixture of the versions.
+                let mut block = if made.needs_base { base } else { noise(seed.wrapping_add(7)) };
+                let at = random.usize(..BLOCK_BYTES);
+                block[at..].copy_from_slice(&new[at..]);
+                prop_assert_eq!(apply((HOME, &mut block), &out, &known), Ok(()));
                 prop_assert!(block == new);
             }
         }
 
         #[test]
         fn garbage_never_panics(bytes: Vec<u8>) {
+            let known = window(&[noise(1)]);
             let mut block = [7; BLOCK_BYTES];
-            let blocks = [noise(1)];
-            if apply(&mut block, &bytes, &mut |_, _| Ok(())).is_err() {
+            if apply((HOME, &mut block), &bytes, &known).is_err() {
                 prop_assert!(block == [7; BLOCK_BYTES]);
             }
-            drop(apply(&mut block, &bytes, &mut |from, out| reader(&blocks)(from, out)));
+            drop(made_by(&bytes, &mut Known::none()));
         }
     }
 }

@@ -7,7 +7,7 @@
 //! | [`runs`] | after-images of changed byte runs, found by comparing with the base (delta form) | idempotent |
 //! | [`extent`] | after-images of the byte ranges that were written (extent form), same bytes as [`runs`] | idempotent |
 //! | [`xor_lzo`] | XOR with the base, compressed with LZO1X: DJFS' own delta | needs the exact base |
-//! | [`copy`] | the whole block, as literal bytes and copies from earlier records | idempotent |
+//! | [`copy`] | literal bytes, copies of blocks that the region holds, and bytes that stay | idempotent |
 //! | [`compress`] | a whole payload with LZ4, if that makes it smaller | - |
 //!
 //! **Idempotent** means: a block goes through the versions v0, v1, … vn, and di is the encoding of
@@ -29,6 +29,7 @@ mod error;
 pub mod extent;
 mod lzo1x;
 pub mod runs;
+pub(crate) mod window;
 pub mod xor_lzo;
 
 pub use delta_codec::DeltaCodec;

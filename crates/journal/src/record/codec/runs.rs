@@ -26,6 +26,7 @@ use std::ops::Range;
 
 use super::CodecError;
 use super::changed::ChangedRuns;
+use super::window::Known;
 use crate::types::{BLOCK_BYTES, BlockBytes};
 
 /// Bytes of the encoding of no change, which is the shortest of all.
@@ -101,6 +102,15 @@ pub fn check(bytes: &[u8]) -> Result<usize, CodecError> {
         0 => Ok(covered_bytes),
         rest => Err(CodecError::Trailing(rest)),
     }
+}
+
+/// The bytes that an encoded list sets.
+pub(crate) fn made_by(bytes: &[u8], known: &mut Known) -> Result<(), CodecError> {
+    let mut reader = Reader::new(bytes);
+    while let Some((offset, data)) = reader.next_run()? {
+        known.add(offset..offset + data.len());
+    }
+    Ok(())
 }
 
 fn header_bytes(gap: usize, len: usize) -> usize {

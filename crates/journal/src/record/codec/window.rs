@@ -1,0 +1,438 @@
+//! The last blocks that a region of the journal got, for changes that copy from them.
+//!
+//! The engine and recovery add the same blocks in the same order: each change of each record of the
+//! region. A source is named by its distance, so both find the same one. A change that is not whole
+//! tells a part of its block only; the rest is *known* if the window has the previous version.
+//!
+//! **Anchors.** Whether an offset of a block is an anchor depends on the three bytes there only, so
+//! equal bytes have equal anchors, wherever they are. (SQLite stores pages behind headers of 8 or
+//! 24 bytes.) The engine finds the block with the bytes at an anchor by a hash of them.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use crate::types::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock};
+
+/// One offset in 64 is an anchor, on average. Zeros are none.
+const ANCHOR_MASK: u8 = 63;
+const ANCHOR_VALUE: u8 = 29;
+
+/// Bytes at an anchor that are compared first, and hashed.
+const HASHED_BYTES: usize = 16;
+
+/// log2 of the number of anchors that are known.
+const TABLE_BITS: u32 = 18;
+
+/// Which bytes of a block are known.
+#[derive(Debug, Clone)]
+pub(crate) struct Known(Option<Box<[u64; BLOCK_BYTES / 64]>>);
+
+impl Known {
+    pub(crate) const ALL: Known = Known(None);
+
+    pub(crate) fn none() -> Known {
+        Known(Some(Box::new([0; BLOCK_BYTES / 64])))
+    }
+
+    pub(crate) fn add(&mut self, range: Range<usize>) {
+        let Some(words) = &mut self.0 else { return };
+        let (mut at, end) = (range.start, range.end);
+        while at < end {
+            let (index, bit) = (at / 64, at % 64);
+            let count = (64 - bit).min(end - at);
+            words[index] |= (u64::MAX >> (64 - count)) << bit;
+            at += count;
+        }
+        if words.iter().all(|word| *word == u64::MAX) {
+            self.0 = None;
+        }
+    }
+
+    /// How many bytes are known from `at` on.
+    fn run_from(&self, at: usize) -> usize {
+        let Some(words) = &self.0 else { return BLOCK_BYTES - at };
+        let mut end = at;
+        while end < BLOCK_BYTES {
+            let unknown = !words[end / 64] >> (end % 64);
+            if unknown != 0 {
+                return end + unknown.trailing_zeros() as usize - at;
+            }
+            end = (end / 64 + 1) * 64;
+        }
+        BLOCK_BYTES - at
+    }
+
+    /// How many bytes are known before `at`.
+    fn run_before(&self, at: usize) -> usize {
+        let Some(words) = &self.0 else { return at };
+        let mut start = at;
+        while start > 0 {
+            let last = start - 1;
+            let unknown = !words[last / 64] << (63 - last % 64);
+            if unknown != 0 {
+                return at - (start - unknown.leading_zeros() as usize);
+            }
+            start = last / 64 * 64;
+        }
+        at
+    }
+}
+
+/// A block as it was logged.
+struct Entry {
+    home: HomeBlock,
+    bytes: BlockRef,
+    known: Known,
+}
+
+/// The last blocks of a region.
+pub struct Window {
+    count_max: usize,
+    /// Number of the block that is added next.
+    next: u64,
+    entries: VecDeque<Entry>,
+    newest: FxHashMap<HomeBlock, u64>,
+    /// By hash. Empty until the first block is added, and where nothing is looked up.
+    table: Vec<Slot>,
+    is_searched: bool,
+}
+
+impl Window {
+    /// The most blocks of any window.
+    pub(crate) const COUNT_MAX: usize = 1 << 12;
+
+    /// The window of an engine: none yet, and never more than `count_max`.
+    pub fn new(count_max: usize) -> Window {
+        let count_max = count_max.min(Window::COUNT_MAX);
+        Window {
+            count_max,
+            next: 0,
+            entries: VecDeque::new(),
+            newest: FxHashMap::default(),
+            table: Vec::new(),
+            is_searched: true,
+        }
+    }
+
+    /// The window of a recovery, which searches nothing.
+    pub(crate) fn of_recovery() -> Window {
+        Window { is_searched: false, ..Window::new(Window::COUNT_MAX) }
+    }
+
+    /// Whether no block is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether blocks are kept.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.count_max > 0
+    }
+
+    /// Forgets all blocks, because another region begins.
+    pub(crate) fn clear(&mut self) {
+        if !self.is_empty() {
+            self.entries.clear();
+            self.newest.clear();
+            self.table.fill(Slot::EMPTY);
+            self.next = 0;
+        }
+    }
+
+    /// The block was logged. With a small change it takes the place of its last version.
+    pub(crate) fn note(&mut self, home: HomeBlock, bytes: BlockRef, known: Known, is_small: bool) {
+        if !is_small {
+            return self.add(home, bytes, known);
+        }
+        if let Some(number) = self.newest.get(&home) {
+            let index = (number - self.first()) as usize;
+            self.entries[index] = Entry { home, bytes, known };
+        }
+    }
+
+    /// Adds a block, in the place of the oldest one if there are too many.
+    pub(super) fn add(&mut self, home: HomeBlock, bytes: BlockRef, known: Known) {
+        if !self.is_wanted() {
+            return;
+        }
+        if self.entries.len() == self.count_max {
+            let number = self.first();
+            let oldest = self.entries.pop_front().expect("it is full");
+            if self.newest.get(&oldest.home) == Some(&number) {
+                self.newest.remove(&oldest.home);
+            }
+        }
+        if self.is_searched {
+            self.index(&bytes);
+        }
+        self.newest.insert(home, self.next);
+        self.entries.push_back(Entry { home, bytes, known });
+        self.next += 1;
+    }
+
+    fn index(&mut self, block: &BlockBytes) {
+        if self.table.is_empty() {
+            self.table.resize(1 << TABLE_BITS, Slot::EMPTY);
+        }
+        let anchors = Anchors::of(block);
+        for anchor in anchors.each() {
+            if let Some((index, rest)) = hash(block, anchor) {
+                self.table[index] = Slot::new(self.next, anchor, rest);
+            }
+        }
+    }
+
+    fn first(&self) -> u64 {
+        self.next - self.entries.len() as u64
+    }
+
+    /// The distance of the last block that was logged for `home`.
+    pub(crate) fn newest(&self, home: HomeBlock) -> Option<usize> {
+        self.newest.get(&home).map(|number| (self.next - number) as usize)
+    }
+
+    fn entry(&self, distance: usize) -> Option<&Entry> {
+        self.entries.get(self.entries.len().checked_sub(distance)?)
+    }
+
+    /// The last version that was logged for `home`, and which of its bytes are known.
+    pub(crate) fn version(&self, home: HomeBlock) -> Option<(&BlockRef, &Known)> {
+        let entry = self.entry(self.newest(home)?)?;
+        Some((&entry.bytes, &entry.known))
+    }
+
+    /// Bytes of a source, if all of them are known.
+    pub(crate) fn read(&self, distance: usize, offset: usize, len: usize) -> Option<&[u8]> {
+        let entry = self.entry(distance)?;
+        let bytes = entry.bytes.get(offset..offset.checked_add(len)?)?;
+        (entry.known.run_from(offset) >= len).then_some(bytes)
+    }
+
+    /// All bytes of a source, known or not.
+    pub(crate) fn bytes(&self, distance: usize) -> Option<&BlockBytes> {
+        self.entry(distance).map(|entry| &*entry.bytes)
+    }
+
+    /// How many bytes of a source are known and the same, from its offset on.
+    pub(crate) fn equal_from(&self, distance: usize, offset: Option<usize>, bytes: &[u8]) -> usize {
+        let (Some(entry), Some(offset)) = (self.entry(distance), offset) else { return 0 };
+        if bytes.first() != entry.bytes.get(offset) {
+            return 0;
+        }
+        let known = entry.known.run_from(offset);
+        equal_bytes(bytes, &entry.bytes[offset..offset + known])
+    }
+
+    /// The same before its offset.
+    pub(crate) fn equal_before(&self, distance: usize, offset: usize, bytes: &[u8]) -> usize {
+        let Some(entry) = self.entry(distance) else { return 0 };
+        let known = entry.known.run_before(offset);
+        equal_bytes_before(bytes, &entry.bytes[offset - known..offset])
+    }
+
+    /// A source of the bytes at an anchor: its distance, and its offset.
+    pub(crate) fn find(&self, block: &BlockBytes, anchor: usize) -> Option<(usize, usize)> {
+        let (index, rest) = hash(block, anchor)?;
+        let (residue, from) = self.table.get(index)?.get(rest)?;
+        // The newest number with this residue.
+        let distance = (self.next.wrapping_sub(1).wrapping_sub(residue) % Window::COUNT_MAX as u64)
+            as usize
+            + 1;
+        let bytes = self.read(distance, from, HASHED_BYTES)?;
+        (bytes == &block[anchor..anchor + HASHED_BYTES]).then_some((distance, from))
+    }
+}
+
+/// An anchor of a source: number of the block (its residue) plus one, offset, and bits of the hash.
+/// The bits tell most other bytes apart without reading the block. 0: none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Slot(u32);
+
+impl Slot {
+    const EMPTY: Slot = Slot(0);
+    const OFFSET_BITS: u32 = BLOCK_BYTES.ilog2();
+    const REST_BITS: u32 = u32::BITS - Slot::OFFSET_BITS - (Window::COUNT_MAX.ilog2() + 1);
+
+    fn new(number: u64, offset: usize, rest: u32) -> Slot {
+        let residue = (number % Window::COUNT_MAX as u64) as u32;
+        let place = (residue + 1) << Slot::OFFSET_BITS | offset as u32;
+        Slot(place << Slot::REST_BITS | rest)
+    }
+
+    /// Residue and offset, if these bits of the hash are equal.
+    fn get(self, rest: u32) -> Option<(u64, usize)> {
+        let (place, its_rest) = (self.0 >> Slot::REST_BITS, self.0 & ((1 << Slot::REST_BITS) - 1));
+        let residue = (place >> Slot::OFFSET_BITS).checked_sub(1)?;
+        (its_rest == rest).then_some((residue.into(), place as usize % BLOCK_BYTES))
+    }
+}
+
+/// The anchors of a block, ascending.
+pub(crate) struct Anchors([u64; BLOCK_BYTES / 64]);
+
+impl Anchors {
+    pub(crate) fn none() -> Anchors {
+        Anchors([0; BLOCK_BYTES / 64])
+    }
+
+    /// Looks at three bytes of each offset. Written so that the compiler compares 16 offsets at a
+    /// time.
+    pub(crate) fn of(block: &BlockBytes) -> Anchors {
+        let mut masks = [0; BLOCK_BYTES / 64];
+        let mut flags = [0u8; 64];
+        for (index, mask) in masks.iter_mut().enumerate() {
+            let start = index * 64;
+            let Some(bytes) = block.get(start..start + 66) else { break };
+            for (at, flag) in flags.iter_mut().enumerate() {
+                let (two, four) = (bytes[at + 1].wrapping_mul(2), bytes[at + 2].wrapping_mul(4));
+                let mixed = bytes[at].wrapping_add(two).wrapping_add(four);
+                *flag = u8::from(mixed & ANCHOR_MASK == ANCHOR_VALUE);
+            }
+            for (at, word) in flags.as_chunks::<8>().0.iter().enumerate() {
+                let word = u64::from_le_bytes(*word);
+                // The lowest bits of eight bytes, side by side.
+                *mask |= (word.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * at);
+            }
+        }
+        Anchors(masks)
+    }
+
+    /// Keeps some of them.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(usize) -> bool) {
+        for (index, word) in self.0.iter_mut().enumerate() {
+            let mut rest = *word;
+            while rest != 0 {
+                let bit = rest & rest.wrapping_neg();
+                if !is_kept(index * 64 + bit.trailing_zeros() as usize) {
+                    *word &= !bit;
+                }
+                rest &= !bit;
+            }
+        }
+    }
+
+    /// Whether an offset is an anchor.
+    pub(crate) fn has(&self, at: usize) -> bool {
+        self.0[at / 64] >> (at % 64) & 1 == 1
+    }
+
+    fn each(&self) -> impl Iterator<Item = usize> {
+        let words = self.0.iter().enumerate();
+        words.flat_map(|(index, word)| {
+            let bits = std::iter::successors(Some(*word), |rest| Some(rest & rest.wrapping_sub(1)));
+            let bits = bits.take_while(|rest| *rest != 0);
+            bits.map(move |rest| index * 64 + rest.trailing_zeros() as usize)
+        })
+    }
+}
+
+/// The place of an anchor in the table, and the bits of its slot. `None`: its bytes repeat
+/// themselves.
+fn hash(block: &BlockBytes, anchor: usize) -> Option<(usize, u32)> {
+    let (first, second) = block.get(anchor..anchor + HASHED_BYTES)?.split_at(8);
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("it has 8 bytes"));
+    let (first, second) = (word(first), word(second));
+    let mixed = (first ^ second.rotate_left(23)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let rest = (mixed >> 16) as u32 & ((1 << Slot::REST_BITS) - 1);
+    (first != second).then_some(((mixed >> (64 - TABLE_BITS)) as usize, rest))
+}
+
+/// Number of equal bytes at the start of both.
+pub(crate) fn equal_bytes(one: &[u8], other: &[u8]) -> usize {
+    let words = one.chunks_exact(8).zip(other.chunks_exact(8));
+    let whole = words.take_while(|(one, other)| one == other).count() * 8;
+    let rest = one[whole..].iter().zip(&other[whole..]);
+    whole + rest.take_while(|(one, other)| one == other).count()
+}
+
+/// Number of equal bytes at the end of both.
+pub(crate) fn equal_bytes_before(one: &[u8], other: &[u8]) -> usize {
+    one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn noise(seed: u64) -> BlockBytes {
+        let mut random = fastrand::Rng::with_seed(seed);
+        std::array::from_fn(|_| random.u8(..))
+    }
+
+    /// The distance of the block, if it is found by its first anchor.
+    fn distance(window: &Window, block: &BlockBytes) -> Option<usize> {
+        let anchor = Anchors::of(block).each().next().expect("an anchor");
+        window.find(block, anchor).map(|(distance, from)| {
+            assert_eq!(from, anchor);
+            distance
+        })
+    }
+
+    #[test]
+    fn the_oldest_block_leaves_when_there_are_too_many() {
+        for count_max in [3, Window::COUNT_MAX] {
+            let mut window = Window::new(count_max);
+            let homes = || (0..).map(HomeBlock);
+            for (home, seed) in homes().zip(0..count_max as u64 + 2) {
+                window.add(home, Arc::new(noise(seed)), Known::ALL);
+            }
+            assert_eq!(distance(&window, &noise(1)), None);
+            assert_eq!(distance(&window, &noise(2)), Some(count_max));
+            assert_eq!(distance(&window, &noise(count_max as u64 + 1)), Some(1));
+            assert_eq!(window.newest(HomeBlock(1)), None);
+            assert_eq!(window.newest(HomeBlock(2)), Some(count_max));
+            assert!(window.read(count_max, 0, 1).is_some());
+            assert!(window.read(count_max + 1, 0, 1).is_none());
+            window.clear();
+            assert_eq!(distance(&window, &noise(2)), None);
+            assert_eq!(window.newest(HomeBlock(2)), None);
+        }
+    }
+
+    #[test]
+    fn a_later_version_stays_when_an_older_one_leaves() {
+        let mut window = Window::new(2);
+        for seed in 0..3 {
+            window.add(HomeBlock(5), Arc::new(noise(seed)), Known::ALL);
+        }
+        assert_eq!(window.newest(HomeBlock(5)), Some(1));
+    }
+
+    #[test]
+    fn bytes_that_were_added_are_known() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..300 {
+            let (mut known, mut bytes) = (Known::none(), [false; BLOCK_BYTES]);
+            for _ in 0..random.usize(..8) {
+                let start = random.usize(..BLOCK_BYTES);
+                let end = random.usize(start..=BLOCK_BYTES);
+                known.add(start..end);
+                bytes[start..end].fill(true);
+            }
+            let mut offsets: Vec<usize> = (0..100).map(|_| random.usize(..BLOCK_BYTES)).collect();
+            offsets.extend([0, 63, 64, BLOCK_BYTES - 1]);
+            for at in offsets {
+                let run = bytes[at..].iter().take_while(|is_known| **is_known).count();
+                assert_eq!(known.run_from(at), run);
+                let before = bytes[..at].iter().rev().take_while(|is_known| **is_known).count();
+                assert_eq!(known.run_before(at), before);
+            }
+        }
+    }
+
+    #[test]
+    fn anchors_depend_on_the_bytes_and_not_on_their_place() {
+        let block = noise(1);
+        let mut shifted = [0; BLOCK_BYTES];
+        shifted[24..].copy_from_slice(&block[..BLOCK_BYTES - 24]);
+        let moved: Vec<usize> = Anchors::of(&block).each().map(|at| at + 24).collect();
+        let found: Vec<usize> = Anchors::of(&shifted).each().filter(|at| *at > 24 + 2).collect();
+        assert!(found.len() > 30, "about one in 64");
+        assert!(found.iter().all(|at| moved.contains(at)));
+        assert_eq!(Anchors::of(&[0; BLOCK_BYTES]).each().count(), 0);
+    }
+}
