@@ -171,6 +171,18 @@ mod tests {
         assert_eq!(rates.text(true).lines().count(), 2);
         let widths: Vec<usize> = rates.text(true).lines().map(str::len).collect();
         assert_eq!(widths[0], widths[1], "the heading stands above its columns");
+        assert_eq!(
+            rates.text(true),
+            "commits/s  fsyncs/s  app MB/s journal MB/s home MB/s in-place MB/s    p99 us stalls\n\
+             \x20    10.0       0.0     0.002        0.000     0.000         0.000       4.1      3"
+        );
+        assert_eq!(
+            rates.json(),
+            r#"{"seconds":2.0,"commits_per_s":10.0,"fsyncs_per_s":0.0,"app_bytes_per_s":2000.0,"#
+                .to_owned()
+                + r#""journal_bytes_per_s":0.0,"home_bytes_per_s":0.0,"#
+                + r#""in_place_bytes_per_s":0.0,"commit_p99_ns":4095,"stalls":3}"#
+        );
     }
 
     #[test]
