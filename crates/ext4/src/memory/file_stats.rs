@@ -11,14 +11,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use device::sync::Mutex;
-use journal::{BlockOwner, Observer, Written, WrittenAs};
+use journal::{BlockOwner, FORM_COUNT, Observer, Written, WrittenAs};
 
 use crate::InodeNo;
 
 /// The most files in the table.
 const FILE_LIMIT: usize = 4096;
-/// Record forms; their numbers begin with 1.
-const FORM_COUNT: usize = 6;
 
 /// The counters of a file since the mount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,7 +50,7 @@ impl FileStat {
             WrittenAs::InPlace => &mut self.in_place_bytes,
             WrittenAs::Logged { form } => {
                 let index = usize::from(form).wrapping_sub(1);
-                self.journal_bytes.get_mut(index).expect("the engine knows five forms")
+                self.journal_bytes.get_mut(index).expect("the engine knows the form")
             }
         };
         *counter += len_bytes;
