@@ -12,13 +12,14 @@ use crate::error::{CliError, Result};
 pub struct Counters(pub Map<String, Value>);
 
 impl Counters {
-    fn value(&self, name: &str) -> Option<&Value> {
+    /// A value. `outer.inner` names a value in an object.
+    pub fn value(&self, name: &str) -> Option<&Value> {
         let (outer, inner) = name.split_once('.').map_or((name, None), |(o, i)| (o, Some(i)));
         let value = self.0.get(outer)?;
         inner.map_or(Some(value), |inner| value.get(inner))
     }
 
-    /// A number. `outer.inner` names a number in an object. 0 if there is none.
+    /// A number; 0 if there is none.
     pub fn number(&self, name: &str) -> u64 {
         self.value(name).and_then(Value::as_u64).unwrap_or(0)
     }

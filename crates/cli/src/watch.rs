@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde_json::json;
 
 use crate::counters::Counters;
 use crate::error::{CliError, Result};
@@ -64,17 +64,21 @@ impl Sample {
     }
 }
 
+/// Columns of rates: a counter, its heading, and how many decimals are shown. Bytes are in MB.
+const COLUMNS: [(&str, &str, usize); 6] = [
+    ("commits", "commits/s", 1),
+    ("fsyncs", "fsyncs/s", 1),
+    ("app_bytes", "app MB/s", 3),
+    ("journal_bytes", "journal MB/s", 3),
+    ("home_bytes", "home MB/s", 3),
+    ("in_place_bytes", "in-place MB/s", 3),
+];
+
 /// What an interval was like.
-#[derive(Debug, Serialize, PartialEq)]
 struct Rates {
     seconds: f64,
-    commits_per_s: f64,
-    fsyncs_per_s: f64,
-    app_bytes_per_s: f64,
-    journal_bytes_per_s: f64,
-    /// Checkpoints.
-    home_bytes_per_s: f64,
-    in_place_bytes_per_s: f64,
+    /// In the order of the columns.
+    per_s: [f64; COLUMNS.len()],
     /// The 99th percentile of the interval's commit latencies, to 6 %; nothing without a commit.
     commit_p99_ns: Option<u64>,
     stalls: u64,
@@ -86,45 +90,39 @@ impl Rates {
         let seconds = (now.at - before.at).as_secs_f64().max(1e-9);
         let grown =
             |name: &str| now.counters.number(name).saturating_sub(before.counters.number(name));
-        let rate = |name: &str| (grown(name) as f64 / seconds * 10.0).round() / 10.0;
         let mut latencies = now.latencies();
         for (bound, count) in before.latencies() {
             latencies.entry(bound).and_modify(|now| *now = now.saturating_sub(count));
         }
         Rates {
             seconds: (seconds * 1e3).round() / 1e3,
-            commits_per_s: rate("commits"),
-            fsyncs_per_s: rate("fsyncs"),
-            app_bytes_per_s: rate("app_bytes"),
-            journal_bytes_per_s: rate("journal_bytes"),
-            home_bytes_per_s: rate("home_bytes"),
-            in_place_bytes_per_s: rate("in_place_bytes"),
+            per_s: COLUMNS.map(|(name, ..)| (grown(name) as f64 / seconds * 10.0).round() / 10.0),
             commit_p99_ns: p99(&latencies),
             stalls: grown("stalls"),
         }
     }
 
     fn json(&self) -> String {
-        serde_json::to_string(self).expect("numbers always render")
+        let mut json = json!({ "seconds": self.seconds });
+        for ((name, ..), rate) in COLUMNS.into_iter().zip(self.per_s) {
+            json[format!("{name}_per_s")] = json!(rate);
+        }
+        json["commit_p99_ns"] = json!(self.commit_p99_ns);
+        json["stalls"] = json!(self.stalls);
+        json.to_string()
     }
 
     fn text(&self, with_heading: bool) -> String {
-        let mb = |bytes: f64| bytes / 1e6;
         let p99 = self.commit_p99_ns.map_or("-".into(), |ns| format!("{:.1}", ns as f64 / 1e3));
-        let line = format!(
-            "{:9.1} {:9.1} {:9.3} {:12.3} {:9.3} {:13.3} {:>9} {:6}",
-            self.commits_per_s,
-            self.fsyncs_per_s,
-            mb(self.app_bytes_per_s),
-            mb(self.journal_bytes_per_s),
-            mb(self.home_bytes_per_s),
-            mb(self.in_place_bytes_per_s),
-            p99,
-            self.stalls,
-        );
-        let heading =
-            "commits/s  fsyncs/s  app MB/s journal MB/s home MB/s in-place MB/s    p99 us stalls";
-        if with_heading { format!("{heading}\n{line}") } else { line }
+        let (mut heading, mut line) = (String::new(), String::new());
+        for ((name, title, decimals), rate) in COLUMNS.into_iter().zip(self.per_s) {
+            let rate = if name.ends_with("bytes") { rate / 1e6 } else { rate };
+            let width = title.len().max(9);
+            heading.push_str(&format!("{title:>width$} "));
+            line.push_str(&format!("{rate:width$.decimals$} "));
+        }
+        line.push_str(&format!("{p99:>9} {:6}", self.stalls));
+        if with_heading { format!("{heading}   p99 us stalls\n{line}") } else { line }
     }
 }
 
@@ -164,13 +162,25 @@ mod tests {
                 "commit_latency_ns":{"buckets":[[1023,9],[2047,19],[4095,2]]}}"#,
         );
         let rates = Rates::between(&before, &now);
-        assert_eq!((rates.commits_per_s, rates.app_bytes_per_s), (10.0, 2000.0));
+        assert_eq!((rates.per_s[0], rates.per_s[2]), (10.0, 2000.0));
         assert_eq!((rates.commit_p99_ns, rates.stalls), (Some(4095), 3));
         let back = Rates::between(&now, &sample(start + Duration::from_secs(3), "{}"));
-        assert_eq!((back.commits_per_s, back.commit_p99_ns, back.stalls), (0.0, None, 0));
+        assert_eq!((back.per_s[0], back.commit_p99_ns, back.stalls), (0.0, None, 0));
         assert_eq!(rates.text(true).lines().count(), 2);
         let widths: Vec<usize> = rates.text(true).lines().map(str::len).collect();
         assert_eq!(widths[0], widths[1], "the heading stands above its columns");
+        assert_eq!(
+            rates.text(true),
+            "commits/s  fsyncs/s  app MB/s journal MB/s home MB/s in-place MB/s    p99 us stalls\n\
+             \x20    10.0       0.0     0.002        0.000     0.000         0.000       4.1      3"
+        );
+        assert_eq!(
+            rates.json(),
+            r#"{"seconds":2.0,"commits_per_s":10.0,"fsyncs_per_s":0.0,"app_bytes_per_s":2000.0,"#
+                .to_owned()
+                + r#""journal_bytes_per_s":0.0,"home_bytes_per_s":0.0,"#
+                + r#""in_place_bytes_per_s":0.0,"commit_p99_ns":4095,"stalls":3}"#
+        );
     }
 
     #[test]

@@ -1,6 +1,26 @@
-//! A number of operations and their bytes, counted by many threads.
+//! A number of operations and their bytes, counted by many threads; and the counters that follow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Declares counters at a time, of which the earlier can be subtracted from the later.
+macro_rules! counters {
+    ($(#[$of:meta])* $Counters:ident { $($(#[$doc:meta])* $name:ident,)* }) => {
+        $(#[$of])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct $Counters { $($(#[$doc])* pub $name: u64,)* }
+
+        impl std::ops::Sub for $Counters {
+            type Output = $Counters;
+
+            /// The difference between `earlier` and `self`.
+            fn sub(self, earlier: $Counters) -> $Counters {
+                $Counters { $($name: self.$name - earlier.$name,)* }
+            }
+        }
+    };
+}
+
+pub(crate) use counters;
 
 #[derive(Default)]
 pub(crate) struct Meter {

@@ -70,7 +70,7 @@ pub use memory::MemoryLimits;
 pub use observer::{BlockOwner, Observer, Written, WrittenAs};
 pub use options::{CheckpointPolicy, Options};
 pub use record::codec::DeltaCodec;
-pub use record::{DataCheck, Form, Record, Tag, codec, form_name};
+pub use record::{DataCheck, FORM_COUNT, Form, Record, Tag, codec, form_name};
 pub use recovery::{End, RecoverOptions, Recovery, Scan, recover, scan};
 pub use ring::Header;
 pub use stats::Stats;

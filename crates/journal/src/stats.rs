@@ -5,18 +5,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::record::FORM_COUNT;
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    (
+        $($(#[$doc:meta])* $name:ident,)*;
+        by form:
+        $($(#[$form_doc:meta])* $by_form:ident,)*
+    ) => {
         /// Live counters.
         #[derive(Default)]
-        pub(crate) struct Counters { $(pub $name: AtomicU64,)* }
+        pub(crate) struct Counters {
+            $(pub $name: AtomicU64,)*
+            $(pub $by_form: [AtomicU64; FORM_COUNT],)*
+        }
 
         /// What the engine has done since it was opened.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+            $($(#[$form_doc])* pub $by_form: [u64; FORM_COUNT],)*
+        }
 
         impl Counters {
             pub(crate) fn snapshot(&self) -> Stats {
-                Stats { $($name: self.$name.load(Ordering::Relaxed),)* }
+                let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+                Stats {
+                    $($name: load(&self.$name),)*
+                    $($by_form: self.$by_form.each_ref().map(load),)*
+                }
             }
         }
     };
@@ -35,31 +49,6 @@ counters! {
     journal_bytes,
     /// Blocks logged.
     logged_blocks,
-    /// Blocks logged whole.
-    whole_blocks,
-    /// Blocks of which the bytes that are not zero were logged.
-    sparse_blocks,
-    /// Blocks of which the bytes that were written were logged.
-    extent_blocks,
-    /// Blocks of which the bytes that differ were logged.
-    delta_blocks,
-    /// Blocks logged in DJFS' form.
-    xor_lzo_blocks,
-    /// Blocks logged as copies and literal bytes.
-    copy_blocks,
-    /// Bytes of changes logged as whole blocks. This and the next five counters include tags, and
-    /// count bytes before the payload is compressed.
-    block_bytes,
-    /// Bytes of changes logged as the bytes that are not zero.
-    sparse_bytes,
-    /// Bytes of changes logged as the bytes that were written.
-    extent_bytes,
-    /// Bytes of changes logged as the bytes that differ.
-    delta_bytes,
-    /// Bytes of changes logged in DJFS' form.
-    xor_lzo_bytes,
-    /// Bytes of changes logged as copies and literal bytes.
-    copy_bytes,
     /// Revoke records written.
     revokes,
     /// Bytes brought home by checkpoints.
@@ -74,6 +63,12 @@ counters! {
     stalls,
     /// Time spent in those waits, in nanoseconds.
     stall_ns,
+    ;
+    by form:
+    /// Blocks logged in each record form. The first one is that of the form with the number 1.
+    blocks_by_form,
+    /// Bytes of the changes in these blocks, with tags, before the payload is compressed.
+    bytes_by_form,
 }
 
 impl Counters {
@@ -82,20 +77,12 @@ impl Counters {
     pub(crate) fn add_by_form(&self, changes: &[(u8, usize)]) {
         let mut by_form = [(0, 0); FORM_COUNT];
         for (form, len_bytes) in changes {
-            // A patch counts as copies.
-            let (blocks, bytes) = &mut by_form[usize::from(*form).min(FORM_COUNT - 1) - 1];
+            let (blocks, bytes) = &mut by_form[usize::from(*form) - 1];
             *blocks += 1;
             *bytes += len_bytes;
         }
-        let counters = [
-            (&self.whole_blocks, &self.block_bytes),
-            (&self.sparse_blocks, &self.sparse_bytes),
-            (&self.extent_blocks, &self.extent_bytes),
-            (&self.delta_blocks, &self.delta_bytes),
-            (&self.xor_lzo_blocks, &self.xor_lzo_bytes),
-            (&self.copy_blocks, &self.copy_bytes),
-        ];
-        for (counters, (blocks, bytes)) in counters.into_iter().zip(by_form) {
+        let counters = self.blocks_by_form.iter().zip(&self.bytes_by_form);
+        for (counters, (blocks, bytes)) in counters.zip(by_form) {
             if blocks > 0 {
                 Self::add_alone(counters.0, blocks);
                 Self::add_alone(counters.1, bytes);

@@ -2,56 +2,98 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Counters of a service since its memory was made.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct LogStat {
-    /// What a synced append survives: `power`, `reboot` or `process`.
-    pub durability: &'static str,
-    /// Whether lanes are on NVRAM.
-    pub is_nvram: bool,
-    /// Size of the pool in bytes.
-    pub pool_bytes: u64,
-    /// Data bytes of a chunk.
-    pub chunk_bytes: u64,
-    /// Bytes of the pool that are allocated now.
-    pub lent_bytes: u64,
-    /// Appends that waited for a chunk.
-    pub pool_wait_count: u64,
-    /// How long they waited, in ns.
-    pub pool_wait_ns: u64,
-    /// Writes of the group log.
-    pub group_commit_count: u64,
-    /// Streams that took part in them, in all.
-    pub group_member_count: u64,
-    /// Bytes written to the group log.
-    pub group_bytes: u64,
-    /// Drains of a lane that wrote something.
-    pub drain_count: u64,
-    /// Bytes they wrote to log files.
-    pub drain_bytes: u64,
-    /// Whether the group log failed. It then accepts nothing any more.
-    pub is_aborted: bool,
+/// Declares counters that a daemon tells its clients. First come the ones that a reply does not
+/// have, then the numbers of the reply in their order, and last whether the subject failed.
+macro_rules! counters {
+    (
+        $(#[$of:meta])*
+        $Stat:ident { $($(#[$own_doc:meta])* $own:ident: $Own:ty,)* }
+        { $($(#[$doc:meta])* $name:ident,)* }
+        $(#[$failed_doc:meta])*
+        is_aborted
+    ) => {
+        $(#[$of])*
+        #[derive(Debug, Clone, Default, Serialize)]
+        pub struct $Stat {
+            $($(#[$own_doc])* pub $own: $Own,)*
+            $($(#[$doc])* pub $name: u64,)*
+            $(#[$failed_doc])*
+            pub is_aborted: bool,
+        }
+
+        impl $Stat {
+            /// The numbers of a reply.
+            pub(crate) fn numbers(&self) -> Vec<u64> {
+                vec![$(self.$name,)* u64::from(self.is_aborted)]
+            }
+
+            /// This with the numbers of a reply.
+            pub(crate) fn with_numbers(mut self, numbers: &[u64]) -> $Stat {
+                let mut numbers = numbers.iter().copied();
+                let mut next = || numbers.next().unwrap_or(0);
+                $(self.$name = next();)*
+                self.is_aborted = next() != 0;
+                self
+            }
+        }
+    };
 }
 
-/// Counters of a stream.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct StreamStat {
-    /// Its name.
-    pub name: String,
-    /// LSN of the first record that is kept.
-    pub head: u64,
-    /// The log files hold the stream up to this LSN.
-    pub drained: u64,
-    /// The stream is durable up to this LSN.
-    pub durable: u64,
-    /// Records were appended up to this LSN.
-    pub appended: u64,
-    /// Records appended since its memory was made.
-    pub record_count: u64,
-    /// Bytes of their payloads.
-    pub payload_bytes: u64,
-    /// Bytes its log files take.
-    pub file_bytes: u64,
+counters! {
+    /// Counters of a service since its memory was made.
+    LogStat {
+        /// What a synced append survives: `power`, `reboot` or `process`.
+        durability: &'static str,
+        /// Whether lanes are on NVRAM.
+        is_nvram: bool,
+    } {
+        /// Size of the pool in bytes.
+        pool_bytes,
+        /// Data bytes of a chunk.
+        chunk_bytes,
+        /// Bytes of the pool that are allocated now.
+        lent_bytes,
+        /// Appends that waited for a chunk.
+        pool_wait_count,
+        /// How long they waited, in ns.
+        pool_wait_ns,
+        /// Writes of the group log.
+        group_commit_count,
+        /// Streams that took part in them, in all.
+        group_member_count,
+        /// Bytes written to the group log.
+        group_bytes,
+        /// Drains of a lane that wrote something.
+        drain_count,
+        /// Bytes they wrote to log files.
+        drain_bytes,
+    }
+    /// Whether the group log failed. It then accepts nothing any more.
+    is_aborted
+}
+
+counters! {
+    /// Counters of a stream.
+    #[derive(Deserialize)]
+    StreamStat {
+        /// Its name.
+        name: String,
+    } {
+        /// LSN of the first record that is kept.
+        head,
+        /// The log files hold the stream up to this LSN.
+        drained,
+        /// The stream is durable up to this LSN.
+        durable,
+        /// Records were appended up to this LSN.
+        appended,
+        /// Records appended since its memory was made.
+        record_count,
+        /// Bytes of their payloads.
+        payload_bytes,
+        /// Bytes its log files take.
+        file_bytes,
+    }
     /// Whether it accepts nothing any more after an error.
-    pub is_aborted: bool,
+    is_aborted
 }

@@ -16,13 +16,13 @@
 //!                    state         Adapter: what all requests share
 //!                    atomic/  forgets  spending  privileges  failure
 //!                    flushes, lost_writes   fetching what the kernel still holds
-//!   metrics          the counters as text
+//!   tables           all numbers of a volume and of a file
 //!   stat declared    what a mount tells about itself; which files it may tear
 //!   one_file         a mount with one file
 //!   memory           how a limit of memory is divided
 //!   session_options  what a mounted volume can be asked for
 //!   access_lists     files that a mount without extended attributes refuses
-//!   closing convert daemon_gone errno metrics_server page_writer
+//!   closing convert daemon_gone errno metrics_server numbers page_writer
 //! ```
 
 mod access_lists;
@@ -33,13 +33,14 @@ mod daemon_gone;
 mod declared;
 mod errno;
 mod memory;
-mod metrics;
 mod metrics_server;
+mod numbers;
 mod one_file;
 mod page_writer;
 mod session;
 mod session_options;
 mod stat;
+mod tables;
 
 pub use access_lists::has_access_list;
 pub use closing::CLOSING_NAME;
@@ -51,8 +52,8 @@ pub use fuse::{
     is_daemon_gone, online_cpu_count, remount, unmount_by_fusermount, unmount_here,
 };
 pub use memory::Memory;
-pub use metrics::MetricsText;
 pub use metrics_server::{listen as listen_for_metrics, serve_during as serve_metrics_during};
+pub use numbers::{Metric, Number, Value, page as metrics_page};
 pub use one_file::{MountedFile, OneFile};
 pub use page_writer::PageWriter;
 pub use session::{Closer, Session, SessionError};
@@ -61,3 +62,4 @@ pub use stat::{
     ATOMIC_WRITE_BYTES_XATTR, FILE_XATTR, FILES_XATTR, JournalCounters, MAKE_WRITABLE_XATTR,
     MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource, WRITABLE,
 };
+pub use tables::{FILE, VOLUME};

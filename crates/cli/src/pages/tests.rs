@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Command;
+use mount::{Metric, Number};
 use onejournal_testing::has_program;
 
 use super::{command, files, write};
+use crate::log_metrics;
 use crate::mount_options::group;
 
 /// Options and subcommands that `--help` shows, of a command and all below it.
@@ -130,7 +132,22 @@ fn mandoc_has_nothing_against_the_pages() {
     }
 }
 
-/// Tables of mount options are in documents, between a line with the group and a line with the end.
+/// A table is in a document between a line with its title and a line with the end.
+fn assert_table(page: &str, what: &str, title: &str, table: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let text = std::fs::read_to_string(&path).expect(page);
+    let (begin, end) = (format!("<!-- {what}: {title} -->\n"), format!("<!-- end of {what} -->"));
+    let (before, rest) = text.split_once(&begin).expect(title);
+    let (old, after) = rest.split_once(&end).expect(title);
+    if std::env::var_os("ONEJOURNAL_WRITE_TABLES").is_some() {
+        let text = format!("{before}{begin}{table}{end}{after}");
+        std::fs::write(&path, text).expect(page);
+    } else {
+        let how = "ONEJOURNAL_WRITE_TABLES=1 in the environment of this test renews it";
+        assert!(old == table, "{page}: the table of {title} is not the program's; {how}");
+    }
+}
+
 #[test]
 fn documents_have_the_mount_options_of_the_program() {
     let (users, developers) = ("reference/mount-options.md", "developers/laboratory.md");
@@ -139,22 +156,46 @@ fn documents_have_the_mount_options_of_the_program() {
         ("Expert options", users),
         ("Options for measurements", developers),
     ] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
-        let text = std::fs::read_to_string(&path).expect(page);
-        let begin = format!("<!-- mount options: {title} -->\n");
-        let (before, rest) = text.split_once(&begin).expect(title);
-        let (old, after) = rest.split_once("<!-- end of mount options -->").expect(title);
         let rows = group(title).list(|option, meaning| {
             let option = option.replace(", ", "`, `").replace('|', "`, `");
             format!("| `{option}` | {meaning} |\n")
         });
-        let new = format!("| option | meaning |\n|---|---|\n{rows}");
-        if std::env::var_os("ONEJOURNAL_WRITE_TABLES").is_some() {
-            let text = format!("{before}{begin}{new}<!-- end of mount options -->{after}");
-            std::fs::write(&path, text).expect(page);
-        } else {
-            let how = "ONEJOURNAL_WRITE_TABLES=1 in the environment of this test renews it";
-            assert!(old == new, "{page}: the table of {title} is not the program's; {how}");
-        }
+        let table = format!("| option | meaning |\n|---|---|\n{rows}");
+        assert_table(page, "mount options", title, &table);
     }
+}
+
+/// Name, metric and meaning of a number.
+fn cells<G: Copy>(number: &Number<G>, info: &str) -> [String; 3] {
+    let metric = match number.metric {
+        Metric::Nowhere => String::new(),
+        Metric::Label => format!("label `{}` of `onejournal_{info}`", number.name),
+        _ => format!("`onejournal_{}`", number.metric_name()),
+    };
+    let meaning = [number.help, number.more].join(" ").trim_end().to_owned();
+    [format!("`{}`", number.name), metric, meaning]
+}
+
+fn line(cells: &[String]) -> String {
+    format!("| {} |\n", cells.join(" | "))
+}
+
+#[test]
+fn documents_have_the_numbers_of_the_program() {
+    let (page, what) = ("reference/metrics.md", "numbers");
+    let mut table = "| name | metric of Prometheus | meaning |\n|---|---|---|\n".to_owned();
+    for (title, numbers) in &mount::VOLUME {
+        table.push_str(&format!("| **{title}** | | |\n"));
+        table.extend(numbers.iter().map(|number| line(&cells(number, "info"))));
+    }
+    assert_table(page, what, "the volume", &table);
+    let rows = mount::FILE.iter().map(|number| {
+        let [name, _, meaning] = cells(number, "");
+        line(&[name, meaning])
+    });
+    let table = format!("| name | meaning |\n|---|---|\n{}", rows.collect::<String>());
+    assert_table(page, what, "a file", &table);
+    let rows = log_metrics::NUMBERS.iter().map(|number| line(&cells(number, "log_info")[1..]));
+    let table = format!("| metric | meaning |\n|---|---|\n{}", rows.collect::<String>());
+    assert_table(page, what, "a log", &table);
 }

@@ -4,65 +4,18 @@
 use crate::counters::Counters;
 use crate::units::{bytes, count, nanoseconds};
 
-/// Title and counters, by their names in `--json`. Every number of a volume that
-/// is not in the summary is in one of them.
-const GROUPS: [(&str, &[&str]); 9] = [
-    (
-        "Requests",
-        &[
-            "requests",
-            "fsyncs",
-            "syncfs",
-            "app_writes",
-            "app_bytes",
-            "atomic_commits",
-            "atomic_aborts",
-        ],
-    ),
-    ("Commits", &["commits", "handles", "syncs", "syncs_without_io", "syncs_per_commit"]),
-    ("Latency", &["commit_latency_ns", "stalls", "stall_ns"]),
-    (
-        "Journal",
-        &[
-            "journal_size_bytes",
-            "journal_bytes",
-            "journal_bytes_by_form",
-            "logged_blocks",
-            "logged_blocks_by_form",
-            "revokes",
-        ],
-    ),
-    ("Checkpoints", &["checkpoints", "home_bytes", "cancelled_blocks", "in_place_bytes"]),
-    (
-        "Device",
-        &[
-            "device_reads",
-            "device_bytes_read",
-            "device_writes",
-            "device_bytes_written",
-            "device_durable_writes",
-            "device_flushes",
-            "opening_bytes",
-            "opening_flushes",
-        ],
-    ),
-    ("Journal's own medium", &["journal_medium"]),
-    ("Memory", &["memory_bytes", "memory_bytes_max"]),
-    ("Space", &["space_bytes", "free_bytes", "available_bytes", "inodes", "free_inodes"]),
-];
-
-/// The titles of the groups, each with names and values.
+/// The titles of the groups, each with names and values. The summary has the first group.
 pub fn groups(counters: &Counters) -> Vec<(&'static str, Vec<(String, String)>)> {
-    let group = |(title, names): &(&'static str, &[&str])| {
-        let lines: Vec<_> = names.iter().flat_map(|name| lines(counters, name)).collect();
-        (!lines.is_empty()).then_some((*title, lines))
-    };
-    GROUPS.iter().filter_map(group).collect()
+    let groups = mount::VOLUME[1..].iter().map(|(title, numbers)| {
+        let lines = numbers.iter().flat_map(|number| lines(counters, number.name));
+        (*title, lines.collect::<Vec<_>>())
+    });
+    groups.filter(|(_, lines)| !lines.is_empty()).collect()
 }
 
 /// The lines of a counter: none, one, or one for each of its numbers.
 fn lines(counters: &Counters, name: &str) -> Vec<(String, String)> {
-    let Some(value) = counters.0.get(name) else { return Vec::new() };
+    let Some(value) = counters.value(name) else { return Vec::new() };
     let Some(object) = value.as_object() else {
         let number = value.as_u64().filter(|number| *number > 0);
         return number.map(|number| (name.into(), with_unit(name, number))).into_iter().collect();
@@ -121,8 +74,8 @@ mod tests {
             "app_bytes=1.5 kB",
             "commit_latency_ns=p50 84.0 µs, p90 90.0 µs, p99 90.0 µs, p99.9 90.0 µs, max 1.2 ms",
             "journal_bytes_by_form.block=4.1 kB",
-            "journal_medium.flushes=7",
             "journal_medium.bytes_written=2.0 MB",
+            "journal_medium.flushes=7",
         ];
         assert_eq!(lines, expected);
     }

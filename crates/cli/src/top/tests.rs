@@ -135,6 +135,21 @@ fn a_large_terminal_shows_everything() {
 }
 
 #[test]
+fn the_columns_of_each_part_stay() {
+    let text = text(&mut view(), 250);
+    for columns in [
+        "MOUNTED ON STATE COMMITS/s FSYNCS/s PROGRAMS/s DEVICE/s FLUSHES/FSYNC AMPLIFICATION P99 \
+         STALLS FREE DURABILITY",
+        "FILE JOURNAL AMPLIFICATION PROGRAMS FSYNCS IN PLACE HOME",
+        "LATENCY COMMITS",
+        "STREAM APPENDED NOT SYNCED NOT IN FILES FILES RECORDS STATE",
+    ] {
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.lines().any(|line| words(line) == columns), "no {columns} in {text}");
+    }
+}
+
+#[test]
 fn a_small_terminal_shows_one_part_at_a_time() {
     let mut view = view();
     let titles = ["Volumes", "Files of", "Commit latency", "Log streams"];

@@ -1,45 +1,27 @@
 //! Counts what reaches a device.
 
-use std::ops::Sub;
-
 use crate::block::block_device::BlockDevice;
 use crate::durability::Durability;
 use crate::error::Result;
-use crate::meter::Meter;
+use crate::meter::{Meter, counters};
 
-/// Operations and bytes that a device was asked for, including failed ones.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Reads.
-    pub read_count: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Writes, including durable ones.
-    pub write_count: u64,
-    /// Bytes written, including durable writes.
-    pub write_bytes: u64,
-    /// Durable writes.
-    pub durable_write_count: u64,
-    /// Bytes written durably.
-    pub durable_write_bytes: u64,
-    /// Flushes, including the one of each durable write.
-    pub flush_count: u64,
-}
-
-impl Sub for Counters {
-    type Output = Counters;
-
-    /// The difference between `earlier` and `self`.
-    fn sub(self, earlier: Counters) -> Counters {
-        Counters {
-            read_count: self.read_count - earlier.read_count,
-            read_bytes: self.read_bytes - earlier.read_bytes,
-            write_count: self.write_count - earlier.write_count,
-            write_bytes: self.write_bytes - earlier.write_bytes,
-            durable_write_count: self.durable_write_count - earlier.durable_write_count,
-            durable_write_bytes: self.durable_write_bytes - earlier.durable_write_bytes,
-            flush_count: self.flush_count - earlier.flush_count,
-        }
+counters! {
+    /// Operations and bytes that a device was asked for, including failed ones.
+    Counters {
+        /// Reads.
+        read_count,
+        /// Bytes read.
+        read_bytes,
+        /// Writes, including durable ones.
+        write_count,
+        /// Bytes written, including durable writes.
+        write_bytes,
+        /// Durable writes.
+        durable_write_count,
+        /// Bytes written durably.
+        durable_write_bytes,
+        /// Flushes, including the one of each durable write.
+        flush_count,
     }
 }
 

@@ -1,44 +1,28 @@
 //! Counts what reaches NVRAM.
 
-use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::interface::{Nvram, total_bytes};
 use super::line::line_count;
 use crate::durability::Durability;
 use crate::error::Result;
-use crate::meter::Meter;
+use crate::meter::{Meter, counters};
 
-/// Operations that an NVRAM was asked for, including failed ones.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct NvramCounters {
-    /// Reads.
-    pub read_count: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Stores and durable writes.
-    pub store_count: u64,
-    /// Bytes stored.
-    pub store_bytes: u64,
-    /// Cache lines written back. If two stores share a line, it counts twice.
-    pub line_count: u64,
-    /// Fences, including the one of each durable write.
-    pub fence_count: u64,
-}
-
-impl Sub for NvramCounters {
-    type Output = NvramCounters;
-
-    /// The difference between `earlier` and `self`.
-    fn sub(self, earlier: NvramCounters) -> NvramCounters {
-        NvramCounters {
-            read_count: self.read_count - earlier.read_count,
-            read_bytes: self.read_bytes - earlier.read_bytes,
-            store_count: self.store_count - earlier.store_count,
-            store_bytes: self.store_bytes - earlier.store_bytes,
-            line_count: self.line_count - earlier.line_count,
-            fence_count: self.fence_count - earlier.fence_count,
-        }
+counters! {
+    /// Operations that an NVRAM was asked for, including failed ones.
+    NvramCounters {
+        /// Reads.
+        read_count,
+        /// Bytes read.
+        read_bytes,
+        /// Stores and durable writes.
+        store_count,
+        /// Bytes stored.
+        store_bytes,
+        /// Cache lines written back. If two stores share a line, it counts twice.
+        line_count,
+        /// Fences, including the one of each durable write.
+        fence_count,
     }
 }
 

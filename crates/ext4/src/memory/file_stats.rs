@@ -11,14 +11,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use device::sync::Mutex;
-use journal::{BlockOwner, Observer, Written, WrittenAs};
+use journal::{BlockOwner, FORM_COUNT, Observer, Written, WrittenAs};
 
 use crate::InodeNo;
 
 /// The most files in the table.
 const FILE_LIMIT: usize = 4096;
-/// Record forms; their numbers begin with 1.
-const FORM_COUNT: usize = 7;
 
 /// The counters of a file since the mount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,7 +28,7 @@ pub struct FileStat {
     /// Calls of `fsync` and `fdatasync`.
     pub fsyncs: u64,
     /// Bytes of its data in the journal by record form (block, sparse, extent, delta, xor-lzo,
-    /// copy): tags and changes, before compression and padding.
+    /// copy, patch): tags and changes, before compression and padding.
     pub journal_bytes: [u64; FORM_COUNT],
     /// Bytes of its data written in place.
     pub in_place_bytes: u64,
@@ -52,7 +50,7 @@ impl FileStat {
             WrittenAs::InPlace => &mut self.in_place_bytes,
             WrittenAs::Logged { form } => {
                 let index = usize::from(form).wrapping_sub(1);
-                self.journal_bytes.get_mut(index).expect("the engine knows five forms")
+                self.journal_bytes.get_mut(index).expect("the engine knows the form")
             }
         };
         *counter += len_bytes;
@@ -175,7 +173,7 @@ mod tests {
             app_writes: 2,
             app_bytes: 150,
             fsyncs: 1,
-            journal_bytes: [4112, 0, 0, 30, 0, 0, 0],
+            journal_bytes: [4112, 0, 0, 30, 0, 0],
             in_place_bytes: 8192,
             ..FileStat::default()
         };

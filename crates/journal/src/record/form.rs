@@ -42,7 +42,7 @@ impl Form {
 }
 
 /// Number of record forms; [`form_name`] names them.
-pub(crate) const FORM_COUNT: usize = 7;
+pub const FORM_COUNT: usize = 7;
 
 /// A change that needs more bytes is logged as the whole block. That costs hardly more, and the
 /// checkpoint need not write the block if it is logged again.

@@ -14,6 +14,5 @@ pub(crate) use contents::{BLOCKS_MAX, CHECKS_MAX, Committing, Contents, Logged};
 pub(crate) use decode::{Decoded, Expect, claimed_tid, decode};
 pub use decode::{Record, Tag};
 pub(crate) use encode::{Encoded, Encoding, RecordBuf, encode, max_bytes};
-pub(crate) use form::FORM_COUNT;
-pub use form::{Form, form_name};
+pub use form::{FORM_COUNT, Form, form_name};
 pub(crate) use held::Held;

@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use common::UUID;
 use common::media::{Images, Media, On, Place, Traces};
+use common::{UUID, copied_blocks};
 use device::BlockDevice;
 use fastrand::Rng;
 use onejournal_journal::codec::extent::Ranges;
@@ -179,7 +179,7 @@ impl Workload {
         }
         self.sync();
         let last_tid = self.journal().running_tid();
-        let copied_blocks = self.copied_blocks + self.journal().stats().copy_blocks;
+        let copied_blocks = self.copied_blocks + copied_blocks(self.journal());
         Run { traces: self.media.take_trace(), history: self.history, last_tid, copied_blocks }
     }
 
@@ -398,7 +398,7 @@ impl Workload {
 
     fn reopen(&mut self) {
         let journal = self.journal.take().expect("it is open");
-        self.copied_blocks += journal.stats().copy_blocks;
+        self.copied_blocks += copied_blocks(&journal);
         journal.close().expect("it closes");
         self.incarnation += 1;
         self.journal = Some(open(&self.media, options(self.incarnation)));

@@ -86,35 +86,12 @@ impl RemoteLog {
 
     fn remote_stat(&self) -> Result<LogStat> {
         let (reply, _) = self.client.call(&Request::new(Kind::ServiceStat))?;
-        let [
-            pool_bytes,
-            chunk_bytes,
-            lent_bytes,
-            pool_wait_count,
-            pool_wait_ns,
-            group_commit_count,
-            group_member_count,
-            group_bytes,
-            drain_count,
-            drain_bytes,
-            is_aborted,
-            ..,
-        ] = reply.values;
-        Ok(LogStat {
+        let stat = LogStat {
             durability: self.client.service.durability.name(),
             is_nvram: self.client.service.is_nvram,
-            pool_bytes,
-            chunk_bytes,
-            lent_bytes,
-            pool_wait_count,
-            pool_wait_ns,
-            group_commit_count,
-            group_member_count,
-            group_bytes,
-            drain_count,
-            drain_bytes,
-            is_aborted: is_aborted != 0,
-        })
+            ..LogStat::default()
+        };
+        Ok(stat.with_numbers(&reply.values))
     }
 }
 

@@ -187,28 +187,8 @@ impl RemoteStream {
 
     fn remote_stat(&self) -> Result<StreamStat> {
         let (reply, _) = self.client.call(&self.request(Kind::Stat))?;
-        let [
-            head,
-            drained,
-            durable,
-            appended,
-            record_count,
-            payload_bytes,
-            file_bytes,
-            is_aborted,
-            ..,
-        ] = reply.values;
-        Ok(StreamStat {
-            name: self.name.to_string(),
-            head,
-            drained,
-            durable,
-            appended,
-            record_count,
-            payload_bytes,
-            file_bytes,
-            is_aborted: is_aborted != 0,
-        })
+        let stat = StreamStat { name: self.name.to_string(), ..StreamStat::default() };
+        Ok(stat.with_numbers(&reply.values))
     }
 
     /// The ends as the daemon reports them. If it does not answer, as it reported them last.

@@ -60,8 +60,8 @@ impl RequestHandler {
                 numbers(&[])
             }
             Kind::Read => self.read(request, &*stream(Wish::Read)?),
-            Kind::Stat => self.stat(&*stream(Wish::Know)?),
-            Kind::ServiceStat => Ok((self.service_stat(), Vec::new())),
+            Kind::Stat => numbers(&stream(Wish::Know)?.stat()?.numbers()),
+            Kind::ServiceStat => numbers(&self.service.stat().numbers()),
             Kind::Streams => self.streams(peer, request),
             Kind::Remove => {
                 let name = request.name.parse()?;
@@ -263,38 +263,6 @@ impl RequestHandler {
         let RecordBatch { records, next } =
             lane.read_records(at, READ_BYTES.min(request.count as usize))?;
         Ok(records_reply(&[next.0], &records))
-    }
-
-    fn stat(&self, lane: &Lane) -> Result<Answer> {
-        let stat = lane.stat()?;
-        let values = [
-            stat.head,
-            stat.drained,
-            stat.durable,
-            stat.appended,
-            stat.record_count,
-            stat.payload_bytes,
-            stat.file_bytes,
-            u64::from(stat.is_aborted),
-        ];
-        Ok((Reply::of(&values), Vec::new()))
-    }
-
-    fn service_stat(&self) -> Reply {
-        let stat = self.service.stat();
-        Reply::of(&[
-            stat.pool_bytes,
-            stat.chunk_bytes,
-            stat.lent_bytes,
-            stat.pool_wait_count,
-            stat.pool_wait_ns,
-            stat.group_commit_count,
-            stat.group_member_count,
-            stat.group_bytes,
-            stat.drain_count,
-            stat.drain_bytes,
-            u64::from(stat.is_aborted),
-        ])
     }
 
     /// The names of the streams after `name` that the peer may know, in order.

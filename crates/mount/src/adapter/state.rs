@@ -17,10 +17,10 @@ use crate::adapter::kernel_times::KernelTimes;
 use crate::adapter::lost_writes::LostWrites;
 use crate::adapter::privileges::Privileges;
 use crate::adapter::range_parts::RangeParts;
-use crate::metrics;
 use crate::page_writer::PageWriter;
 use crate::session_options::{Order, SessionOptions};
-use crate::stat::{AdapterCounters, Opening, Stat, StatSource};
+use crate::stat::{AdapterCounters, Opening, Seen, StatSource};
+use crate::tables::volume_page;
 
 /// The volume as a FUSE server.
 pub(crate) struct Adapter {
@@ -132,16 +132,16 @@ impl Adapter {
     }
 
     /// What the mount knows of itself.
-    pub(super) fn stat<'a>(&'a self, volume: &Volume) -> Stat<'a> {
+    pub(super) fn seen<'a>(&'a self, volume: &'a Volume) -> Seen<'a> {
         let transport = if self.agreed(init::OVER_IO_URING) { "io_uring" } else { "dev_fuse" };
         let order = self.order();
-        Stat::new(&self.stat_source, &self.counters, volume, transport, order)
+        Seen::new(&self.stat_source, &self.counters, volume, transport, order)
     }
 
-    /// The same for Prometheus; `None` once the volume is closed.
+    /// The page for Prometheus; `None` once the volume is closed.
     pub(crate) fn metrics(&self) -> Option<String> {
         let volume = self.volume.read();
-        Some(metrics::render(&self.stat(volume.as_ref()?)))
+        Some(volume_page(&self.seen(volume.as_ref()?)))
     }
 
     /// Closes the volume when all requests in progress are done. A second call only returns the

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::sync::{Condvar, Mutex};
 use device::{BlockDevice, Counters, Metered};
+use onejournal_journal::format::FORM_COPY;
 use onejournal_journal::{
     BLOCK_BYTES, BlockBytes, BlockOwner, BlockRef, Form, HomeBlock, Journal, Options,
     RecoverOptions, Recovery, Result, Space, Tid,
@@ -275,6 +276,11 @@ pub fn put_ordered_of(journal: &Journal, owner: BlockOwner, block: u64, byte: u8
     handle.set_owner(owner);
     handle.put_ordered(HomeBlock(block), filled(byte)).expect("within the credits");
     handle.stop()
+}
+
+/// How many blocks were logged as copies.
+pub fn copied_blocks(journal: &Journal) -> u64 {
+    journal.stats().blocks_by_form[usize::from(FORM_COPY - 1)]
 }
 
 /// Returns when `condition` holds; panics when that takes absurdly long.

@@ -11,9 +11,10 @@ use rustix::io::Errno;
 use crate::adapter::call::Call;
 use crate::adapter::failure::{Failure, Outcome};
 use crate::stat::{
-    ATOMIC_WRITE_BYTES_XATTR, AtomicReport, FILE_XATTR, FILES_XATTR, FileReport,
-    MAKE_WRITABLE_XATTR, MODE_XATTR, PID_XATTR, RENDER_BYTES, STAT_XATTR, WRITABLE, render,
+    ATOMIC_WRITE_BYTES_XATTR, FILE_XATTR, FILES_XATTR, MAKE_WRITABLE_XATTR, MODE_XATTR, PID_XATTR,
+    RENDER_BYTES, STAT_XATTR, SeenFile, WRITABLE, render,
 };
+use crate::tables::{file_json, volume_json};
 
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
@@ -45,7 +46,7 @@ impl Call<'_, '_> {
         name: &[u8],
     ) -> Result<Option<Vec<u8>>, Failure> {
         Ok(Some(match name {
-            STAT_XATTR => render(&self.adapter.stat(&self.volume)),
+            STAT_XATTR => render(&volume_json(&self.adapter.seen(&self.volume))),
             FILE_XATTR => self.file_report(ino)?,
             FILES_XATTR => self.files_report(FILE_LIMIT),
             PID_XATTR => std::process::id().to_string().into_bytes(),
@@ -83,7 +84,10 @@ impl Call<'_, '_> {
             return Ok(value);
         }
         Ok(match name {
-            STAT_XATTR => Some(render(&self.adapter.stat(&self.volume).without_buckets())),
+            STAT_XATTR => {
+                let seen = self.adapter.seen(&self.volume).without_buckets();
+                Some(render(&volume_json(&seen)))
+            }
             FILES_XATTR => {
                 let reports_bytes = capacity_bytes.saturating_sub(RENDER_BYTES);
                 Some(self.files_report(reports_bytes / FILE_REPORT_BYTES_MAX))
@@ -108,18 +112,17 @@ impl Call<'_, '_> {
 
     fn file_report(&self, ino: InodeNo) -> Result<Vec<u8>, Failure> {
         let stat = or_no_data(self.volume.file_stat(ino))?;
-        let atomic = AtomicReport {
-            write_bytes: or_no_data(self.volume.atomic_write_bytes_of(ino))?,
-            declared_bytes: self.volume.declared_bytes_of(ino)?.unwrap_or(0),
-        };
-        Ok(render(&FileReport::new(ino, &stat).with_atomic(atomic)))
+        let write_bytes = or_no_data(self.volume.atomic_write_bytes_of(ino))?;
+        let declared_bytes = self.volume.declared_bytes_of(ino)?.unwrap_or(0);
+        let atomic = Some([write_bytes, declared_bytes]);
+        Ok(render(&file_json(&SeenFile { ino, stat, atomic })))
     }
 
     /// The files for which most was written, the first one most of all.
     fn files_report(&self, file_limit: usize) -> Vec<u8> {
-        let files = self.volume.most_written_files(file_limit);
-        let reports: Vec<_> = files.iter().map(|(ino, stat)| FileReport::new(*ino, stat)).collect();
-        render(&reports)
+        let files = self.volume.most_written_files(file_limit).into_iter();
+        let report = |(ino, stat)| file_json(&SeenFile { ino, stat, atomic: None });
+        render(&files.map(report).collect())
     }
 
     pub(super) fn listxattr(&mut self) -> Outcome {
