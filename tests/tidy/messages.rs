@@ -11,8 +11,9 @@ pub const RULE: Rule = Rule {
     find,
 };
 
-const BELOW: [&str; 8] = [
+const BELOW: [&str; 9] = [
     "crates/device",
+    "crates/volume-client",
     "crates/journal",
     "crates/ext4",
     "crates/fuse",

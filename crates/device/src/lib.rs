@@ -100,16 +100,9 @@ pub use files::folder::Folder;
 pub use files::found::Found;
 pub use files::fuse::is_fuse;
 pub use files::parent::open_parent;
-pub use files::range_write::{
-    RANGES_BYTES_MAX, RANGES_XATTR, Range, RangeError, RangePart, write_ranges,
-};
 pub use files::reach::cached_stat;
 pub use files::servers::{has_name, server_of};
 pub use files::trust::Trust;
-pub use files::virtual_attribute::{
-    VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, virtual_attribute,
-};
-pub use files::volume_sync::{VOLUME_SYNC_IOCTL, sync_volume};
 pub use mapping::words::SharedWords;
 pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, line_count,

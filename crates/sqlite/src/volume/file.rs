@@ -48,7 +48,7 @@ pub fn is_on_volume(path: &Path) -> bool {
 }
 
 fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
-    device::virtual_attribute(path, name).ok()
+    volume_client::virtual_attribute(path, name).ok()
 }
 
 fn has_prefix_mode(path: &Path) -> bool {

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use rustix::ioctl::{self, NoArg, Opcode, opcode};
 
-use super::fuse::{check_fuse, ioctl_error};
+use crate::fuse::{check_fuse, ioctl_error};
 
 /// `_IO('O', 0xE3)`.
 pub const VOLUME_SYNC_IOCTL: u32 = 0x4fe3;

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Opcode, Updater, opcode};
 
-use super::fuse::{check_fuse, ioctl_error};
+use crate::fuse::{check_fuse, ioctl_error};
 
 /// Bytes of the ioctl's argument, `[u8; VIRTUAL_ATTRIBUTE_BYTES]`. The program puts the name of the
 /// attribute there, with a zero after it. The answer is the number of bytes of the value (`u32` of
