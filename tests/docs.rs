@@ -184,7 +184,7 @@ fn the_book_names_every_page() {
 }
 
 /// The crates that the product is built of.
-const PRODUCT: [&str; 11] = [
+const PRODUCT: [&str; 12] = [
     "capi",
     "cli",
     "device",
@@ -194,6 +194,7 @@ const PRODUCT: [&str; 11] = [
     "journal",
     "log",
     "mount",
+    "probe",
     "sqlite",
     "volume-client",
 ];

@@ -11,9 +11,10 @@ pub const RULE: Rule = Rule {
     find,
 };
 
-const BELOW: [&str; 9] = [
+const BELOW: [&str; 10] = [
     "crates/device",
     "crates/volume-client",
+    "crates/probe",
     "crates/journal",
     "crates/ext4",
     "crates/fuse",

@@ -40,7 +40,6 @@
 //! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
 //!
 //! ```text
-//!   probe/                     measures a disk, judges nothing
 //!   disk/ nvram/               Disk: a file or block device; Nvram, mapped memory
 //!   process/                   signs of life, processes, descriptors that a fork closes, what a
 //!                              process inherits
@@ -69,23 +68,25 @@ mod files;
 mod mapping;
 mod meter;
 mod nvram;
-pub mod probe;
 mod process;
 pub mod sync;
 mod uring;
 
 pub use access::Access;
-pub use below::file_system::file_system_durability;
+pub use below::file_system::{Store, file_system_durability, known_durability, store_of};
 pub use below::list::{ListedDevice, block_devices, share_bytes};
 pub use below::loop_device::{LoopDevice, LoopOptions};
 pub use below::mount_table::{
     MountEntry, each_mount, mount_of, mounts_in, own_mounts, parse_mounts,
 };
+pub use below::sysfs::{device_number, read_number, sysfs_directory};
 pub use block::block_device::{BlockDevice, check_span};
 pub use block::memory::MemoryDevice;
 pub use block::metered::{Counters, Metered};
 pub use buffer::aligned::AlignedBuf;
 pub use descriptor::{above_standard, moved_above_standard, occupy_standard};
+pub use disk::block_durability::block_durability;
+pub use disk::caches::{devices_below, member_devices};
 pub use disk::device::Disk;
 pub use disk::direct_io::DirectIo;
 pub use durability::Durability;

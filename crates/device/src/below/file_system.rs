@@ -17,7 +17,7 @@ const OVERLAYFS_MAGIC: FsWord = 0x794c_7630;
 const OVERLAYS_MAX: usize = 4;
 
 /// The file system that stores what is written to a file.
-pub(crate) enum Store {
+pub enum Store {
     /// The one that the file is on.
     Own,
     /// The one of this directory: the file is on an overlay.
@@ -28,7 +28,7 @@ pub(crate) enum Store {
 }
 
 /// The store of an open file. The descriptor may be one of `O_PATH`.
-pub(crate) fn store_of(fd: impl AsFd) -> Store {
+pub fn store_of(fd: impl AsFd) -> Store {
     let mut upper: Option<OwnedFd> = None;
     for _ in 0..OVERLAYS_MAX {
         let current = upper.as_ref().map_or(fd.as_fd(), |upper| upper.as_fd());
@@ -62,7 +62,7 @@ fn upper_directory(fd: impl AsFd) -> Option<OwnedFd> {
 
 /// The durability of the file system that stores a file; `None` if that file system is not known.
 /// A file system in memory survives the process only: swap does not count as storage.
-pub(crate) fn known_durability(fd: impl AsFd) -> Option<Durability> {
+pub fn known_durability(fd: impl AsFd) -> Option<Durability> {
     match store_of(&fd) {
         Store::Own => Some(own_durability(fd)),
         Store::Upper(directory) => Some(own_durability(directory)),

@@ -59,7 +59,7 @@ impl MountEntry {
     }
 
     /// The value of an option of the file system, such as `upperdir`.
-    pub(crate) fn option(&self, name: &str) -> Option<PathBuf> {
+    pub fn option(&self, name: &str) -> Option<PathBuf> {
         // The kernel escapes a comma in a value.
         let options = self.options.split(|byte| *byte == b',');
         let mut values = options.filter_map(|option| option.strip_prefix(name.as_bytes()));

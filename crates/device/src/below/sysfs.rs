@@ -27,18 +27,18 @@ pub(crate) fn node_path(device: u64) -> PathBuf {
 }
 
 /// The directory of a block device in sysfs.
-pub(crate) fn sysfs_directory(device: u64) -> PathBuf {
+pub fn sysfs_directory(device: u64) -> PathBuf {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }
 
 /// The number that a file in sysfs holds.
-pub(crate) fn read_number(path: &Path) -> Option<u64> {
+pub fn read_number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// The number of the device that a directory in sysfs belongs to.
-pub(crate) fn device_number(directory: &Path) -> io::Result<u64> {
+pub fn device_number(directory: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(directory.join("dev"))?;
     parse_device(text.trim()).ok_or_else(|| io::Error::other("no device number in sysfs"))
 }

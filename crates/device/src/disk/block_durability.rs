@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use rustix::fs::{OFlags, Stat};
 
-use super::caches::members;
+use super::caches::member_devices;
 use crate::below::backing::{Backing, Root};
 use crate::below::file_system::file_system_durability;
 use crate::below::kind::Kind;
@@ -33,7 +33,7 @@ enum Layer {
 
 /// A RAM disk survives nothing. A loop device survives what its file survives, and a device-mapper
 /// or RAID device what its members survive.
-pub(crate) fn block_durability(device: u64) -> Durability {
+pub fn block_durability(device: u64) -> Durability {
     weakest(device, DEPTH_MAX, &layer_below)
 }
 
@@ -52,7 +52,7 @@ fn layer_below(device: u64) -> Layer {
     let Ok(backing) = Backing::of_device(device) else { return Layer::Unknown };
     match backing.root {
         Root::Disk(disk) if is_memory(disk) => Layer::Memory,
-        Root::Disk(disk) => Layer::Disk(members(disk)),
+        Root::Disk(disk) => Layer::Disk(member_devices(disk)),
         Root::File { device, .. } => Layer::File(file_durability(device, backing.name), device),
     }
 }

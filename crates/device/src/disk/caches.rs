@@ -22,14 +22,14 @@ const DEVICES_MAX: usize = 64;
 
 /// The numbers of the whole devices below the file or block device that `stat` describes.
 pub(crate) fn below(kind: Kind, stat: &Stat) -> Vec<u64> {
-    below_device(match kind {
+    devices_below(match kind {
         Kind::File => stat.st_dev,
         Kind::Block => stat.st_rdev,
     })
 }
 
-/// The same, of the device with this number.
-pub(crate) fn below_device(device: u64) -> Vec<u64> {
+/// The numbers of the whole devices below the device with this number.
+pub fn devices_below(device: u64) -> Vec<u64> {
     let mut left = vec![device];
     let mut devices = Vec::new();
     while let Some(device) = left.pop()
@@ -49,14 +49,14 @@ pub(crate) fn below_device(device: u64) -> Vec<u64> {
                 Some(disk).filter(|disk| !devices.contains(disk))
             }
         };
-        left.extend(found.into_iter().flat_map(members));
+        left.extend(found.into_iter().flat_map(member_devices));
         devices.extend(found);
     }
     devices
 }
 
 /// The devices that a device-mapper or RAID device is made of.
-pub(crate) fn members(device: u64) -> Vec<u64> {
+pub fn member_devices(device: u64) -> Vec<u64> {
     let Ok(entries) = fs::read_dir(sysfs_directory(device).join("slaves")) else {
         return Vec::new();
     };

@@ -173,11 +173,6 @@ impl Disk {
         copy.map(File::from).map_err(|e| DeviceError::new(Operation::Open, 0, 0, e.into()))
     }
 
-    /// The open file or device.
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-
     /// Whether direct I/O accepts memory at `address`.
     fn is_aligned(&self, address: *const u8) -> bool {
         address.addr().is_multiple_of(self.geometry.memory_align_bytes)

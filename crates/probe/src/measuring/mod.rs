@@ -1,7 +1,7 @@
 //! Measures a disk: how long writes, flushes and durable writes take, and what the disk is.
 //!
-//! It measures and does not judge. Nothing here says whether a figure is good; that is the caller's
-//! part. What is written goes to files without a name, or to a device that the caller has claimed.
+//! Nothing here says whether a figure is good. What is written goes to files without a name, or to
+//! a device that the caller has claimed.
 
 mod append;
 mod area;
@@ -26,7 +26,7 @@ pub use disks::{DisksBelow, WholeDisk, disks_below};
 pub use diskstats::{DiskStats, disk_stats, parse_disk_stats};
 pub use flush_count::FlushCount;
 pub use holder::Holder;
-pub use latency::{COUNT_FOR_P99, Latencies, Percentiles};
+pub use latency::{COUNT_FOR_P99, Latencies, Latency};
 pub use mark::{is_mark, mark};
 pub use measure::{Measured, measure};
 pub use medium::Medium;

@@ -1,7 +1,7 @@
 //! The cost of each way to write durably: time, and flushes of the device.
 //!
 //! ```text
-//! cargo run --release -p onejournal-device --example durable_write -- PATH [SIZE_KIB,...] [ROUNDS]
+//! cargo run --release -p onejournal-probe --example durable_write -- PATH [SIZE_KIB,...] [ROUNDS]
 //! ```
 //!
 //! If PATH does not exist, the program makes a file of 64 MiB and removes it at the end. An
@@ -17,9 +17,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use device::{Access, AlignedBuf, BlockDevice, Disk};
 use io_uring::{IoUring, opcode, types};
-use onejournal_device::probe::{Latencies, disk_stats};
-use onejournal_device::{Access, AlignedBuf, BlockDevice, Disk};
+use onejournal_probe::{Latencies, disk_stats};
 use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
 

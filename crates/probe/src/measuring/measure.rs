@@ -3,14 +3,14 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use device::{BlockDevice, Result};
+
 use super::append::Appends;
 use super::area::Area;
 use super::flush_count::{self, FlushCount};
 use super::limits::Limits;
 use super::parallel::{self, Parallel};
 use super::sizes::Sizes;
-use crate::block::block_device::BlockDevice;
-use crate::error::Result;
 
 /// The parts of the time, in percent: of the sizes, of the counted flushes, of all numbers of
 /// threads, of the appends.

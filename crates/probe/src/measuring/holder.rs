@@ -4,14 +4,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, Stat};
+use device::{
+    Durability, MountEntry, Store, block_durability, known_durability, mount_of, store_of,
+};
+use rustix::fs::{Mode, OFlags};
 
 use super::disks::{DisksBelow, disks_below_device, disks_below_file};
 use super::medium::Medium;
-use crate::below::file_system::{Store, known_durability, store_of};
-use crate::below::mount_table::{MountEntry, mount_of};
-use crate::disk::block_durability::block_durability;
-use crate::durability::Durability;
 
 /// What holds the bytes of an area.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,13 +56,13 @@ impl Holder {
         })
     }
 
-    /// The holder of the bytes of an open block device.
-    pub(crate) fn of_device(stat: &Stat) -> Holder {
+    /// The holder of the bytes of the block device with this number.
+    pub(crate) fn of_device(device: u64) -> Holder {
         Holder {
             mount: None,
             medium: Medium::BlockDevice,
-            disks: disks_below_device(stat),
-            durability: Some(block_durability(stat.st_rdev)),
+            disks: disks_below_device(device),
+            durability: Some(block_durability(device)),
         }
     }
 }

@@ -9,7 +9,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
+use device::{
+    BlockDevice, DeviceError, DirectIo, Disk, Metered, Operation, Result, above_standard,
+};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::append::append_bytes_max;
@@ -19,13 +22,6 @@ use super::mark::mark;
 use super::noise::Noise;
 use super::parallel;
 use super::sizes::{SIZE_BYTES_MAX, Sizes};
-use crate::below::kind::Kind;
-use crate::block::block_device::BlockDevice;
-use crate::block::metered::Metered;
-use crate::descriptor::above_standard;
-use crate::disk::device::Disk;
-use crate::disk::direct_io::DirectIo;
-use crate::error::{DeviceError, Operation, Result};
 
 /// The area is a multiple of this.
 pub const AREA_UNIT_BYTES: u64 = SIZE_BYTES_MAX as u64;
@@ -73,9 +69,10 @@ impl Area {
     /// must be a block device.
     pub fn on_device(disk: Disk, area_bytes: u64) -> Result<Area> {
         let failed = |error| DeviceError::new(Operation::Open, 0, 0, error);
-        let stat = rustix::fs::fstat(disk.descriptor()).map_err(|errno| failed(errno.into()))?;
+        let file = disk.file()?;
+        let stat = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?;
         // The path may lead to another file than when the caller looked at it.
-        if Kind::of(&stat) != Ok(Kind::Block) {
+        if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
             let why = "is no block device; only a block device is overwritten";
             return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)));
         }
@@ -88,8 +85,8 @@ impl Area {
         }
         let area_bytes = checked(area_bytes.min(disk.size_bytes()));
         let appended_bytes = area_bytes.min(APPENDED_BYTES_MAX);
-        let appended = disk.reopen_buffered().map_err(failed)?;
-        let (holder, disk) = (Holder::of_device(&stat), Metered::new(disk));
+        let appended = reopen_buffered(&file).map_err(failed)?;
+        let (holder, disk) = (Holder::of_device(stat.st_rdev), Metered::new(disk));
         Ok(Area { disk, area_bytes, appended, appended_bytes, holder, is_device: true })
     }
 
@@ -216,14 +213,12 @@ fn set_direct(file: &OwnedFd) -> rustix::io::Result<()> {
     }
 }
 
-impl Disk {
-    /// The block device once more, with the page cache.
-    fn reopen_buffered(&self) -> io::Result<File> {
-        // By its descriptor: the path may lead to another device by now.
-        let path = format!("/proc/self/fd/{}", self.descriptor().as_raw_fd());
-        let open = || File::options().read(true).write(true).open(path).map(OwnedFd::from);
-        above_standard(open).map(File::from)
-    }
+/// An open block device once more, with the page cache.
+fn reopen_buffered(device: &File) -> io::Result<File> {
+    // By its descriptor: the path may lead to another device by now.
+    let path = format!("/proc/self/fd/{}", device.as_raw_fd());
+    let open = || File::options().read(true).write(true).open(path).map(OwnedFd::from);
+    above_standard(open).map(File::from)
 }
 
 #[cfg(test)]
@@ -254,7 +249,8 @@ mod tests {
     fn a_file_is_never_overwritten() {
         let file = tempfile::NamedTempFile::new_in("/var/tmp").expect("a file");
         std::fs::write(file.path(), vec![7; 8 << 20]).expect("written");
-        let disk = Disk::open(file.path(), crate::Access::ReadWrite).expect("a file can be a disk");
+        let disk =
+            Disk::open(file.path(), device::Access::ReadWrite).expect("a file can be a disk");
         let error = Area::on_device(disk, AREA_BYTES).err().expect("it is a file");
         assert!(error.source.to_string().contains("no block device"), "{error}");
         let content = std::fs::read(file.path()).expect("read");
@@ -298,6 +294,6 @@ mod tests {
         }
         let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
         let area = Area::in_directory(dir.path(), AREA_BYTES).expect("files");
-        assert_eq!(area.holder().durability, Some(crate::Durability::Process));
+        assert_eq!(area.holder().durability, Some(device::Durability::Process));
     }
 }

@@ -5,12 +5,12 @@
 
 use std::time::Instant;
 
+use device::{BlockDevice, Result};
+
 use super::latency::{COUNT_FOR_P99, Latencies};
 use super::limits::Limits;
 use super::noise::Noise;
 use super::turns::Turns;
-use crate::block::block_device::BlockDevice;
-use crate::error::Result;
 
 /// The sizes, beside one sector of the disk. Each is a multiple of every sector size.
 const SIZES_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
@@ -222,9 +222,9 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
+    use device::{MemoryDevice, Metered};
+
     use super::*;
-    use crate::block::memory::MemoryDevice;
-    use crate::block::metered::Metered;
 
     const AREA_BYTES: u64 = 2 << 20;
 

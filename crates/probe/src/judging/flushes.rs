@@ -4,10 +4,10 @@
 //! write cache, whether flushes reached the disk, and what they cost. It is not a proof. A disk
 //! that waits a while and keeps the data in its volatile cache looks honest here.
 
-use device::probe::{Medium, WriteCache};
 use device::{DirectIo, Durability};
 
 use super::figures::Figures;
+use crate::measuring::{Medium, WriteCache};
 
 /// A flush that costs at least this many times a write costs clearly more.
 const CLEARLY_MORE: u64 = 2;
@@ -33,6 +33,7 @@ pub enum Cache {
     NotReported,
     /// Perhaps in a cache that loses it ("write back").
     Volatile,
+    /// It is not known.
     Unknown,
 }
 
@@ -70,10 +71,12 @@ pub enum Sent {
     None,
     /// Next to none reached the loop device in between, whose file is in the page cache.
     NoneToLoop,
+    /// It is not known.
     Unknown,
 }
 
 impl Sent {
+    /// Compares the flushes that were asked for with the counted ones.
     pub fn of(figures: &Figures) -> Sent {
         let asked_count = figures.flushes_asked_count;
         let is_none =
@@ -104,6 +107,7 @@ pub enum Cost {
 }
 
 impl Cost {
+    /// The cost of a flush of 4 KiB, where it can be measured alone.
     pub fn of(figures: &Figures, medium: Medium, direct_io: DirectIo) -> Cost {
         let size = figures.of_size(LEN_BYTES);
         match (medium.overwrites_in_place(), direct_io) {
@@ -137,8 +141,11 @@ impl Cost {
 /// The verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
+    /// Flushes look honoured.
     Honoured,
+    /// Flushes look ignored.
     Suspicious,
+    /// Neither can be concluded.
     Unknown,
     /// The question makes no sense: nothing is durable here.
     NothingDurable,
@@ -159,16 +166,25 @@ impl Verdict {
 /// Why the verdict is as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
+    /// The bytes are in memory.
     InMemory,
+    /// The disk says that it has no volatile cache.
     NoVolatileCache,
+    /// The kernel assumes that there is no volatile cache, and the disk says nothing.
     NoCacheReported,
+    /// A flush costs clearly more than a write.
     CostsMoreThanAWrite,
     /// The user knows that the cache survives a power cut.
     ProtectedCache,
+    /// Next to no flushes were sent.
     NotSent,
+    /// A flush costs next to nothing, and the cache is volatile.
     CostsNextToNothing,
+    /// Whether there is a volatile cache is not known.
     CacheUnknown,
+    /// A flush costs neither clearly more than a write nor next to nothing.
     CostUnclear,
+    /// The cost of a flush alone cannot be measured.
     CostUnknown,
 }
 
@@ -193,6 +209,7 @@ impl Reason {
         }
     }
 
+    /// The verdict that it is the reason for.
     pub fn verdict(self) -> Verdict {
         match self {
             Reason::InMemory => Verdict::NothingDurable,
@@ -222,51 +239,11 @@ impl Reason {
             Reason::CostUnknown => "cost_unknown",
         }
     }
-
-    /// The reason for people.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Reason::InMemory => "The probe measured memory. Nothing in it survives a power cut.",
-            Reason::NoVolatileCache => {
-                "The kernel knows the disk as one without a volatile cache (write through), so \
-                 there is nothing to flush."
-            }
-            Reason::NoCacheReported => {
-                "The kernel assumes that the disk has no volatile cache (write through) and sends \
-                 it no flush. Check the data sheet. If it promises that nothing is lost in a power \
-                 cut, give --protected-cache."
-            }
-            Reason::CostsMoreThanAWrite => "A flush costs clearly more than a write.",
-            Reason::ProtectedCache => {
-                "You say that the cache of the disk survives a power cut (--protected-cache)."
-            }
-            Reason::NotSent => {
-                "The kernel sent next to none of the flushes that fdatasync asked for. The data \
-                 are in the volatile cache of the disk (write back), or in memory behind a loop \
-                 device. Look for the mount option nobarrier."
-            }
-            Reason::CostsNextToNothing => {
-                "The disk has a volatile cache (write back), and a flush costs next to nothing. \
-                 Either its cache survives a power cut, or the disk (or what emulates it) ignores \
-                 flushes. If the data sheet promises power-loss protection, give --protected-cache."
-            }
-            Reason::CacheUnknown => {
-                "The storage below the file system does not say whether it has a volatile cache."
-            }
-            Reason::CostUnclear => {
-                "A flush costs neither clearly more than a write nor next to nothing."
-            }
-            Reason::CostUnknown => {
-                "The cost of a flush alone cannot be measured: writes do not bypass the page cache \
-                 here, or fdatasync does more than flush on this file system."
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::tests::figures;
+    use super::super::example::figures;
     use super::*;
 
     const CACHES: [Cache; 5] =

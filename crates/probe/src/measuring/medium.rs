@@ -2,9 +2,8 @@
 
 use std::os::fd::AsFd;
 
+use device::MountEntry;
 use rustix::fs::FsWord;
-
-use crate::below::mount_table::MountEntry;
 
 const EXT_MAGIC: FsWord = 0xef53;
 const XFS_MAGIC: FsWord = 0x5846_5342;

@@ -5,14 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, Stat, major, minor};
+use device::{
+    Store, device_number, devices_below, member_devices, mount_of, read_number, store_of,
+    sysfs_directory,
+};
+use rustix::fs::{FileType, Mode, OFlags, Stat, major, minor};
 
 use super::write_cache::{WriteCache, write_cache};
-use crate::below::file_system::{Store, store_of};
-use crate::below::kind::Kind;
-use crate::below::mount_table::mount_of;
-use crate::below::sysfs::{device_number, read_number, sysfs_directory};
-use crate::disk::caches::{below, below_device, members};
 
 /// Where sysfs lists file systems and their devices.
 const BTRFS: &str = "/sys/fs/btrfs";
@@ -84,8 +83,8 @@ impl DisksBelow {
 pub fn disks_below(path: &Path) -> io::Result<DisksBelow> {
     let own = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let stat = rustix::fs::fstat(&own)?;
-    if Kind::of(&stat) == Ok(Kind::Block) {
-        return Ok(disks_below_device(&stat));
+    if is_block_device(&stat) {
+        return Ok(disks_below_device(stat.st_rdev));
     }
     match store_of(&own) {
         Store::Own => disks_below_file(own.as_fd()),
@@ -94,40 +93,41 @@ pub fn disks_below(path: &Path) -> io::Result<DisksBelow> {
     }
 }
 
-/// The disks below an open block device.
-pub(crate) fn disks_below_device(stat: &Stat) -> DisksBelow {
-    disks_of(Kind::Block, stat)
+fn is_block_device(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice
+}
+
+/// The disks below the block device with this number.
+pub(crate) fn disks_below_device(device: u64) -> DisksBelow {
+    let mut found = DisksBelow { disks: Vec::new(), is_complete: true, loops: Vec::new() };
+    found.add(device);
+    found
 }
 
 /// The disks below the file system of an open file or directory, which is no overlay.
 pub(crate) fn disks_below_file(fd: BorrowedFd<'_>) -> io::Result<DisksBelow> {
     let stat = rustix::fs::fstat(fd)?;
     if sysfs_directory(stat.st_dev).exists() {
-        return Ok(disks_of(Kind::File, &stat));
+        return Ok(disks_below_device(stat.st_dev));
     }
     // btrfs and FUSE have device numbers of their own, and name in the mount table what they are
     // on.
     let source = mount_of(fd).map(|mount| mount.source).filter(|source| source.is_absolute());
     let Some(source) = source.and_then(|source| rustix::fs::stat(source).ok()) else {
-        return Ok(disks_of(Kind::File, &stat));
+        return Ok(disks_below_device(stat.st_dev));
     };
-    let mut found = disks_of(Kind::of(&source).unwrap_or(Kind::File), &source);
+    let is_device = is_block_device(&source);
+    let mut found = disks_below_device(if is_device { source.st_rdev } else { source.st_dev });
     for other in other_btrfs_devices(Path::new(BTRFS), source.st_rdev) {
         found.add(other);
     }
     Ok(found)
 }
 
-fn disks_of(kind: Kind, stat: &Stat) -> DisksBelow {
-    let mut found = DisksBelow { disks: Vec::new(), is_complete: true, loops: Vec::new() };
-    below(kind, stat).into_iter().for_each(|device| found.add_layer(device));
-    found
-}
-
 impl DisksBelow {
     /// Adds what is below the block device with this number.
     fn add(&mut self, device: u64) {
-        below_device(device).into_iter().for_each(|device| self.add_layer(device));
+        devices_below(device).into_iter().for_each(|device| self.add_layer(device));
     }
 
     /// Adds one of the devices that are below something.
@@ -137,7 +137,7 @@ impl DisksBelow {
         if is_loop && !self.loops.contains(&numbers) {
             self.loops.push(numbers);
         }
-        if is_loop || !members(device).is_empty() {
+        if is_loop || !member_devices(device).is_empty() {
             return;
         }
         match fs::canonicalize(&directory) {
@@ -163,10 +163,10 @@ fn other_btrfs_devices(btrfs: &Path, device: u64) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use device::{LoopDevice, LoopOptions};
     use onejournal_testing::{Need, has_loop_devices, has_shm, skip};
 
     use super::*;
-    use crate::below::loop_device::{LoopDevice, LoopOptions};
 
     fn below_of(caches: &[WriteCache], is_complete: bool) -> DisksBelow {
         let disk = |(minor, write_cache): (u32, &WriteCache)| WholeDisk {

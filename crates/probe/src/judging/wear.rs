@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::units::bytes;
-
 const DAY_S: f64 = 86_400.0;
 const YEAR_DAYS: f64 = 365.25;
 const TERABYTE: f64 = 1e12;
@@ -20,6 +18,7 @@ const YEARS_MAX: f64 = 1e6;
 pub struct Sample {
     /// Time since the machine started.
     pub at: Duration,
+    /// In the order of the disks.
     pub written_bytes: Vec<u64>,
 }
 
@@ -34,16 +33,20 @@ pub struct History {
 /// What was written to one disk from one sample to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interval {
+    /// How long it was.
     pub elapsed: Duration,
+    /// What was written in it.
     pub written_bytes: u64,
     /// The counter is smaller than before: only what it has counted since then is known.
     pub went_back: bool,
     /// Since the first sample.
     pub total_elapsed: Duration,
+    /// Since the first sample.
     pub total_bytes: u64,
 }
 
 impl History {
+    /// Begins with the first sample.
     pub fn since(first: Sample) -> History {
         let total_bytes = vec![0; first.written_bytes.len()];
         History { began_at: first.at, last: first, total_bytes }
@@ -72,24 +75,26 @@ impl History {
     }
 }
 
-/// What a line says of one disk.
+/// How fast one disk is written to, in an interval and since the start.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Wear {
-    disk: String,
+    /// Its name.
+    pub disk: String,
     /// The length of the interval.
-    seconds: f64,
+    pub seconds: f64,
     /// In the interval.
-    written_bytes: u64,
+    pub written_bytes: u64,
     /// In the interval.
-    now_bytes_per_day: u64,
+    pub now_bytes_per_day: u64,
     /// Since the start.
-    average_bytes_per_day: u64,
+    pub average_bytes_per_day: u64,
     /// At the average, until the rated endurance of a new disk is reached. Nothing without a
     /// rating, and if nothing is written.
-    rated_years: Option<f64>,
+    pub rated_years: Option<f64>,
 }
 
 impl Wear {
+    /// The rates of an interval. `tbw`: the rated endurance, in terabytes.
     pub fn of(name: &str, interval: &Interval, tbw: Option<f64>) -> Wear {
         let now_rate = per_day(interval.written_bytes, interval.elapsed);
         let average_rate = per_day(interval.total_bytes, interval.total_elapsed);
@@ -103,26 +108,6 @@ impl Wear {
             rated_years: tbw.and_then(|tbw| years(average_rate, tbw)),
         }
     }
-
-    pub fn json(&self) -> String {
-        serde_json::to_string(self).expect("numbers always render")
-    }
-
-    pub fn text(&self, is_rated: bool) -> String {
-        let years = match self.rated_years {
-            Some(years) if years < 10.0 => format!("{years:.1}"),
-            Some(years) => format!("{years:.0}"),
-            None => "-".into(),
-        };
-        let line = format!(
-            "{:16} {:>12} {:>12} {:>12}",
-            self.disk,
-            bytes(self.written_bytes),
-            bytes(self.now_bytes_per_day),
-            bytes(self.average_bytes_per_day)
-        );
-        if is_rated { format!("{line} {years:>24}") } else { line }
-    }
 }
 
 fn per_day(written_bytes: u64, elapsed: Duration) -> f64 {
@@ -133,15 +118,6 @@ fn per_day(written_bytes: u64, elapsed: Duration) -> f64 {
 fn years(bytes_per_day: f64, tbw: f64) -> Option<f64> {
     let years = tbw * TERABYTE / bytes_per_day / YEAR_DAYS;
     (years < YEARS_MAX).then(|| (years * 10.0).round() / 10.0)
-}
-
-/// The titles of the columns.
-pub fn heading(tbw: Option<f64>) -> String {
-    let line = format!("{:16} {:>12} {:>12} {:>12}", "disk", "written", "a day, now", "on average");
-    match tbw {
-        Some(tbw) => format!("{line} {:>24}", format!("years until {tbw} TB")),
-        None => line,
-    }
 }
 
 #[cfg(test)]
@@ -169,7 +145,6 @@ mod tests {
         let idle = Wear::of("sda", &intervals[1], Some(600.0));
         assert_eq!((idle.now_bytes_per_day, idle.average_bytes_per_day), (0, 0));
         assert_eq!(idle.rated_years, None);
-        assert!(idle.text(true).ends_with(" -"), "{}", idle.text(true));
     }
 
     #[test]
@@ -190,15 +165,5 @@ mod tests {
         assert_eq!(years(100e9, 365.25), Some(10.0));
         assert_eq!(years(0.0, 600.0), None);
         assert_eq!(years(1.0, 600.0), None, "a million years are no forecast");
-    }
-
-    #[test]
-    fn lines_stand_below_their_heading() {
-        let intervals = last([(0, [0, 0]), (10, [0, 0]), (20, [u64::MAX / 9_000, 0])]);
-        for tbw in [None, Some(0.5), Some(123_456.0)] {
-            let line = Wear::of("sda", &intervals[0], tbw).text(tbw.is_some());
-            let widths = [heading(tbw), line].map(|line| line.chars().count());
-            assert!(widths[0] == widths[1] && widths[0] <= 80, "{widths:?}");
-        }
     }
 }

@@ -9,10 +9,11 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use device::{DeviceError, Operation, Result};
+
 use super::latency::{COUNT_FOR_P99, Latencies};
 use super::limits::Limits;
 use super::noise::Noise;
-use crate::error::{DeviceError, Operation, Result};
 
 /// The size of one write.
 pub const APPEND_BYTES: usize = 2300;

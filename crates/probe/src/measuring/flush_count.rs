@@ -6,12 +6,12 @@
 //! flushes with nothing to flush, which some file systems do not send. The flushes of other
 //! programs are counted, too, but in a short time there are few.
 
+use device::{BlockDevice, Result};
+
 use super::disks::DisksBelow;
 use super::diskstats::{DiskStats, disk_stats};
 use super::limits::Limits;
 use super::noise::Noise;
-use crate::block::block_device::BlockDevice;
-use crate::error::Result;
 
 /// The most that are asked for.
 const COUNT_MAX: u64 = 300;
@@ -101,12 +101,12 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
+    use device::{MemoryDevice, Metered};
+
     use super::super::disks::WholeDisk;
     use super::super::diskstats::parse_disk_stats;
     use super::super::write_cache::WriteCache;
     use super::*;
-    use crate::block::memory::MemoryDevice;
-    use crate::block::metered::Metered;
 
     const AREA_BYTES: u64 = 1 << 20;
 

@@ -13,34 +13,28 @@
 //! A device without a file system has no append. There, etcd is judged by what ext4 does for one: a
 //! write of 16 KiB (its journal) and its flush, and a durable write of 4 KiB (the commit record).
 
-use clap::ValueEnum;
-use device::probe::Medium;
 use serde::Serialize;
 
-use super::figures::{Figures, Latency};
+use super::figures::Figures;
 use super::flushes::{Reason, Verdict};
+use crate::measuring::{Latency, Medium};
 
 const MS: u64 = 1_000_000;
 
 /// A program that needs durable commits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
+    /// etcd.
     Etcd,
+    /// PostgreSQL.
     Postgresql,
+    /// SQLite.
     Sqlite,
 }
 
 impl Program {
+    /// All of them.
     pub const ALL: [Program; 3] = [Program::Etcd, Program::Postgresql, Program::Sqlite];
-
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Program::Etcd => "etcd",
-            Program::Postgresql => "PostgreSQL",
-            Program::Sqlite => "SQLite",
-        }
-    }
 
     /// The name in JSON and on the command line.
     pub fn key(self) -> &'static str {
@@ -92,46 +86,41 @@ fn one_after_the_other(one: Latency, other: Latency) -> Latency {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
+    /// Nothing is durable here.
     NothingDurable,
+    /// Flushes look ignored.
     FlushesSuspicious,
     /// It is not known whether flushes are honoured, and they cost next to nothing.
     FlushesCostNothing,
+    /// The 99th percentile is larger than the limit.
     TooSlow,
-}
-
-impl Obstacle {
-    /// For people.
-    pub fn words(self) -> &'static str {
-        match self {
-            Obstacle::NothingDurable => "nothing is durable here",
-            Obstacle::FlushesSuspicious => "flushes look ignored",
-            Obstacle::FlushesCostNothing => {
-                "flushes cost next to nothing, and whether they are honoured is not known"
-            }
-            Obstacle::TooSlow => "too slow",
-        }
-    }
 }
 
 /// The judgement for one program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Suitability {
+    /// The program.
     #[serde(skip)]
     pub program: Program,
+    /// Whether there is no obstacle.
     pub is_suitable: bool,
     /// What the 99th percentile is of.
     pub measured: &'static str,
     /// Observations.
     pub count: u64,
+    /// 99 % of them took at most this long.
     pub p99_ns: u64,
     /// There are too few observations for a 99th percentile.
     pub p99_is_max: bool,
+    /// The longest 99th percentile that the program tolerates.
     pub limit_ns: u64,
+    /// Why it is unsuitable.
     pub obstacles: Vec<Obstacle>,
 }
 
 impl Suitability {
-    /// `is_next_to_nothing`: making data durable takes no longer than an answer.
+    /// Judges the figures. `is_next_to_nothing`: making data durable takes no longer than an
+    /// answer.
     pub fn of(
         program: Program,
         figures: &Figures,
@@ -165,7 +154,7 @@ impl Suitability {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::tests::figures;
+    use super::super::example::figures;
     use super::*;
 
     fn obstacles(total_ns: u64, flushes: Reason) -> [Vec<Obstacle>; 3] {
@@ -261,13 +250,5 @@ mod tests {
         assert_eq!(suitable(&figures), [false, true, false]);
         figures.sizes[2].write_and_flush.p99_ns = 11 * MS;
         assert_eq!(suitable(&figures), [false, false, false]);
-    }
-
-    #[test]
-    fn the_names_are_those_of_the_command_line() {
-        for program in Program::ALL {
-            let value = program.to_possible_value().expect("all can be given");
-            assert_eq!(value.get_name(), program.key());
-        }
     }
 }

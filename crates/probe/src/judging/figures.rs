@@ -3,46 +3,44 @@
 
 use std::time::Duration;
 
-use device::probe::{
-    COUNT_FOR_P99, Latencies, Measured, OfSize, Percentiles, Together as Measurement,
-};
 use serde::Serialize;
 
-/// What many operations of one kind took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Latency {
-    pub count: u64,
-    pub p50_ns: u64,
-    pub p99_ns: u64,
-    pub max_ns: u64,
-    /// There are too few observations for a 99th percentile.
-    pub p99_is_max: bool,
-}
+use crate::measuring::{APPEND_BYTES, Latencies, Latency, Measured, OfSize, Together};
 
 /// Operations of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SizeFigures {
+    /// The size.
     pub len_bytes: u64,
+    /// A write that is not durable when it returns.
     pub write: Latency,
+    /// The flush after each of them.
     pub flush: Latency,
+    /// Both together.
     pub write_and_flush: Latency,
+    /// A write that is durable when it returns.
     pub durable_write: Latency,
 }
 
 /// Writes of 4 KiB that several threads make durable.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ParallelFigures {
+    /// How many threads wrote.
     pub thread_count: u64,
-    pub durable_write: Together,
-    pub write_and_flush: Together,
+    /// Writes that are durable when they return.
+    pub durable_write: TogetherFigures,
+    /// Writes, each with a flush after it.
+    pub write_and_flush: TogetherFigures,
 }
 
 /// What several threads did together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Together {
+pub struct TogetherFigures {
+    /// Writes a second.
     pub per_s: f64,
     /// Times the rate of a single thread.
     pub speed_up: f64,
+    /// How long each of them took.
     #[serde(flatten)]
     pub latency: Latency,
 }
@@ -50,7 +48,9 @@ pub struct Together {
 /// One kind of operation of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct OneSize {
+    /// The size.
     pub len_bytes: u64,
+    /// How long each of them took.
     #[serde(flatten)]
     pub latency: Latency,
 }
@@ -58,13 +58,19 @@ pub struct OneSize {
 /// Everything that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
+    /// How long it took.
     pub seconds: f64,
+    /// What was written, without metadata of a file system.
     pub written_bytes: u64,
+    /// The logical sector.
     pub sector_bytes: u64,
+    /// Ascending.
     pub sizes: Vec<SizeFigures>,
     /// Durable writes of the size of a record in the journal of OneJournal.
     pub journal_record: OneSize,
+    /// Flushes when nothing is unflushed.
     pub clean_flush: Latency,
+    /// By number of threads, ascending.
     pub parallel: Vec<ParallelFigures>,
     /// `fdatasync` after each append.
     pub append_sync: OneSize,
@@ -82,7 +88,7 @@ impl Figures {
         let sizes = measured.sizes.of.iter().map(size).collect::<Option<Vec<_>>>()?;
         let record = &measured.sizes.record;
         let one_size = |len_bytes: usize, latencies: &Latencies| {
-            let latency = latency(latencies)?;
+            let latency = latencies.percentiles()?;
             Some(OneSize { len_bytes: len_bytes as u64, latency })
         };
         Some(Figures {
@@ -91,9 +97,9 @@ impl Figures {
             sector_bytes: measured.sector_bytes as u64,
             sizes,
             journal_record: one_size(record.len_bytes, &record.durable)?,
-            clean_flush: latency(&measured.sizes.clean_flush)?,
+            clean_flush: measured.sizes.clean_flush.percentiles()?,
             parallel: parallel(measured)?,
-            append_sync: one_size(device::probe::APPEND_BYTES, &measured.appends.sync)?,
+            append_sync: one_size(APPEND_BYTES, &measured.appends.sync)?,
             flushes_asked_count: measured.flushes.asked_count,
             flushes_reached_count: measured.flushes.reached_count,
             flushes_loop_reached_count: measured.flushes.loop_reached_count,
@@ -111,18 +117,13 @@ fn rounded(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e3).round() / 1e3
 }
 
-fn latency(latencies: &Latencies) -> Option<Latency> {
-    let Percentiles { count, p50_ns, p99_ns, max_ns } = latencies.percentiles()?;
-    Some(Latency { count, p50_ns, p99_ns, max_ns, p99_is_max: count < COUNT_FOR_P99 })
-}
-
 fn size(of: &OfSize) -> Option<SizeFigures> {
     Some(SizeFigures {
         len_bytes: of.len_bytes as u64,
-        write: latency(&of.write)?,
-        flush: latency(&of.flush)?,
-        write_and_flush: latency(&of.write_and_flush)?,
-        durable_write: latency(&of.durable)?,
+        write: of.write.percentiles()?,
+        flush: of.flush.percentiles()?,
+        write_and_flush: of.write_and_flush.percentiles()?,
+        durable_write: of.durable.percentiles()?,
     })
 }
 
@@ -138,70 +139,34 @@ fn parallel(measured: &Measured) -> Option<Vec<ParallelFigures>> {
     figures.collect()
 }
 
-fn together(of: &Measurement, of_one: &Measurement) -> Option<Together> {
+fn together(of: &Together, of_one: &Together) -> Option<TogetherFigures> {
     let per_second = of.per_second();
-    Some(Together {
+    Some(TogetherFigures {
         per_s: (per_second * 10.0).round() / 10.0,
         speed_up: (per_second / of_one.per_second() * 100.0).round() / 100.0,
-        latency: latency(&of.latencies)?,
+        latency: of.latencies.percentiles()?,
     })
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
-
-    /// A latency that is the same in all its percentiles.
-    pub fn flat(ns: u64) -> Latency {
-        Latency { count: 1000, p50_ns: ns, p99_ns: ns, max_ns: ns, p99_is_max: false }
-    }
-
-    /// A disk on which every write takes `write_ns`, and every flush `flush_ns` more.
-    pub fn figures(write_ns: u64, flush_ns: u64) -> Figures {
-        let both = flat(write_ns + flush_ns);
-        let size = |len_bytes| SizeFigures {
-            len_bytes,
-            write: flat(write_ns),
-            flush: flat(flush_ns),
-            write_and_flush: both,
-            durable_write: both,
-        };
-        let together = Together { per_s: 1e9 / both.p50_ns as f64, speed_up: 1.0, latency: both };
-        let parallel = |thread_count| ParallelFigures {
-            thread_count,
-            durable_write: together,
-            write_and_flush: together,
-        };
-        Figures {
-            seconds: 10.0,
-            written_bytes: 123_456_789,
-            sector_bytes: 512,
-            sizes: [512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20].map(size).to_vec(),
-            journal_record: OneSize { len_bytes: 4608, latency: both },
-            clean_flush: flat(1_000),
-            parallel: [1, 2, 4, 8, 16].map(parallel).to_vec(),
-            append_sync: OneSize { len_bytes: 2300, latency: both },
-            flushes_asked_count: 1000,
-            flushes_reached_count: Some(1000),
-            flushes_loop_reached_count: None,
-        }
-    }
 
     #[test]
     fn an_interrupted_measurement_has_no_figures() {
-        use device::probe::{Appends, FlushCount, Record, Sizes};
+        use crate::measuring::{Appends, FlushCount, Parallel, Record, Sizes};
         let nothing = || Latencies::default();
         let some = || {
             let mut latencies = Latencies::default();
             latencies.add(Duration::from_micros(5));
             latencies
         };
-        let together = |weighted_count| Measurement {
+        let together = |weighted_count| Together {
             latencies: some(),
             elapsed: Duration::from_millis(5),
             weighted_count,
         };
-        let of_threads = |thread_count, weighted_count| device::probe::Parallel {
+        let of_threads = |thread_count, weighted_count| Parallel {
             thread_count,
             durable: together(weighted_count),
             write_and_flush: together(2.0),
@@ -229,7 +194,7 @@ pub mod tests {
         let found = Figures::of(&measured(some())).expect("everything is measured");
         assert_eq!((found.seconds, found.of_size(512).durable_write.p99_ns), (0.002, 5_000));
         assert!(found.of_size(512).durable_write.p99_is_max);
-        let rates = |of: &Together| (of.per_s, of.speed_up);
+        let rates = |of: &TogetherFigures| (of.per_s, of.speed_up);
         assert_eq!(rates(&found.parallel[0].durable_write), (2_000.0, 1.0));
         assert_eq!(rates(&found.parallel[1].durable_write), (7_000.0, 3.5));
         assert_eq!(rates(&found.parallel[1].write_and_flush), (400.0, 1.0));

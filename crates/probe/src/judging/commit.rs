@@ -72,11 +72,11 @@ const APPEND: [Part; 3] =
     [Part::Write(DATA_BYTES), Part::WriteAndFlush(METADATA_BYTES), Part::Durable(DATA_BYTES)];
 
 /// What is committed, and what that is made of on ext4 and on OneJournal.
-const COMMITS: [(Kind, &[Part], &[Part]); 3] = [
-    (Kind::Overwrite, &OVERWRITE, &[Part::Record]),
-    (Kind::Append, &APPEND, &[Part::Record]),
+const COMMITS: [(CommitKind, &[Part], &[Part]); 3] = [
+    (CommitKind::Overwrite, &OVERWRITE, &[Part::Record]),
+    (CommitKind::Append, &APPEND, &[Part::Record]),
     (
-        Kind::SqliteRollback,
+        CommitKind::SqliteRollback,
         &[APPEND[0], APPEND[1], APPEND[2], OVERWRITE[0], OVERWRITE[0]],
         &[Part::Record, Part::Record, Part::Record],
     ),
@@ -85,7 +85,7 @@ const COMMITS: [(Kind, &[Part], &[Part]); 3] = [
 /// What is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum CommitKind {
     /// `fdatasync` after 4 KiB that existed before.
     Overwrite,
     /// `fdatasync` after 4 KiB that are new.
@@ -94,22 +94,14 @@ pub enum Kind {
     SqliteRollback,
 }
 
-impl Kind {
-    /// For people.
-    pub fn title(self) -> &'static str {
-        match self {
-            Kind::Overwrite => "4 KiB overwritten",
-            Kind::Append => "4 KiB appended",
-            Kind::SqliteRollback => "SQLite, DELETE",
-        }
-    }
-}
-
 /// The sum for one system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Sum {
+    /// The sum of what each operation typically takes.
     pub p50_ns: u64,
+    /// Writes.
     pub write_count: u64,
+    /// Flushes, and durable writes.
     pub flush_count: u64,
     /// The operations whose times were added.
     pub model: String,
@@ -130,8 +122,11 @@ impl Sum {
 /// A commit on both systems.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Commit {
-    pub commit: Kind,
+    /// What is committed.
+    pub commit: CommitKind,
+    /// On ext4.
     pub ext4: Sum,
+    /// On OneJournal.
     pub onejournal: Sum,
     /// Time on ext4 over time on OneJournal.
     pub ext4_over_onejournal: f64,
@@ -139,7 +134,7 @@ pub struct Commit {
 
 /// All commits.
 pub fn commits(figures: &Figures) -> Vec<Commit> {
-    let commit = |(commit, ext4, onejournal): (Kind, &[Part], &[Part])| {
+    let commit = |(commit, ext4, onejournal): (CommitKind, &[Part], &[Part])| {
         let (ext4, onejournal) = (Sum::of(ext4, figures), Sum::of(onejournal, figures));
         let times = ext4.p50_ns as f64 / onejournal.p50_ns.max(1) as f64;
         let ext4_over_onejournal = (times * 100.0).round() / 100.0;
@@ -150,7 +145,8 @@ pub fn commits(figures: &Figures) -> Vec<Commit> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::tests::{figures, flat};
+    use super::super::example::{figures, flat};
+    use super::super::figures::SizeFigures;
     use super::*;
 
     #[test]
@@ -166,9 +162,7 @@ mod tests {
     #[test]
     fn a_sum_is_made_of_what_was_measured() {
         let mut figures = figures(0, 0);
-        let set = |figures: &mut Figures,
-                   len_bytes,
-                   change: fn(&mut super::super::figures::SizeFigures)| {
+        let set = |figures: &mut Figures, len_bytes, change: fn(&mut SizeFigures)| {
             let size = figures.sizes.iter_mut().find(|size| size.len_bytes == len_bytes);
             change(size.unwrap());
         };

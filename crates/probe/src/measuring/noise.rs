@@ -1,6 +1,6 @@
 //! Bytes to write that no disk and no file system can shrink.
 
-use crate::buffer::aligned::AlignedBuf;
+use device::AlignedBuf;
 
 /// Random bytes that differ in each 512 bytes of each write.
 pub(crate) struct Noise {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use serde::Serialize;
 
 /// Shortest and longest latency that are distinguished, in nanoseconds: 16 ns and 10 minutes.
 const LATENCY_NS: (u64, u64) = (16, 600_000_000_000);
@@ -19,8 +20,8 @@ pub struct Latencies {
 }
 
 /// What latencies were like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Percentiles {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Latency {
     /// Observations.
     pub count: u64,
     /// Half of them took at most this long.
@@ -30,6 +31,8 @@ pub struct Percentiles {
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
+    /// There are too few observations for a 99th percentile.
+    pub p99_is_max: bool,
 }
 
 impl Default for Latencies {
@@ -72,14 +75,15 @@ impl Latencies {
     }
 
     /// The percentiles; `None` without an observation.
-    pub fn percentiles(&self) -> Option<Percentiles> {
+    pub fn percentiles(&self) -> Option<Latency> {
         let count = self.histogram.len();
         let quantile = |q| self.histogram.value_at_quantile(q).min(self.max_ns);
-        (count > 0).then(|| Percentiles {
+        (count > 0).then(|| Latency {
             count,
             p50_ns: quantile(0.5),
             p99_ns: quantile(0.99),
             max_ns: self.max_ns,
+            p99_is_max: count < COUNT_FOR_P99,
         })
     }
 }

@@ -8,12 +8,12 @@
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use device::sync::RwLock;
+use device::{BlockDevice, DeviceError, Operation, Result};
+
 use super::latency::Latencies;
 use super::limits::Limits;
 use super::noise::Noise;
-use crate::block::block_device::BlockDevice;
-use crate::error::{DeviceError, Operation, Result};
-use crate::sync::RwLock;
 
 /// How many threads write.
 pub(crate) const THREAD_COUNTS: [usize; 5] = [1, 2, 4, 8, 16];
@@ -214,9 +214,9 @@ impl<'a> Writer<'a> {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
+    use device::{MemoryDevice, Metered};
+
     use super::*;
-    use crate::block::memory::MemoryDevice;
-    use crate::block::metered::Metered;
 
     const AREA_BYTES: u64 = 1 << 20;
 
