@@ -184,13 +184,14 @@ fn the_book_names_every_page() {
 }
 
 /// The crates that the product is built of.
-const PRODUCT: [&str; 12] = [
+const PRODUCT: [&str; 13] = [
     "capi",
     "cli",
     "device",
     "ext4",
     "fault",
     "fuse",
+    "host",
     "journal",
     "log",
     "mount",

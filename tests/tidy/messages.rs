@@ -11,7 +11,8 @@ pub const RULE: Rule = Rule {
     find,
 };
 
-const BELOW: [&str; 10] = [
+const BELOW: [&str; 11] = [
+    "crates/host",
     "crates/device",
     "crates/volume-client",
     "crates/probe",

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered};
+use device::{BlockDevice, Disk, Durability, Metered};
 use ext4::{InodeNo, JournalChoice, Volume};
+use host::{Access, LoopDevice, LoopOptions};
 use journal::Medium;
 use mount::{
     IoUring, Memory, MountOptions, MountPoint, Session, SessionError, SessionOptions, Source,
@@ -67,7 +68,7 @@ pub fn run(args: &MountArgs, is_aside: bool) -> Result<u8> {
 
 /// An error if the directory is on a FUSE file system, or below one, that does not answer.
 fn check_answers(dir: &Path) -> Result<()> {
-    let mounts = device::own_mounts().unwrap_or_default();
+    let mounts = host::own_mounts().unwrap_or_default();
     match mounts.iter().any(|mount| mount.user().is_some()) {
         true => ask_once(dir, Subject::Volume).map(drop),
         false => Ok(()),

@@ -17,7 +17,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use device::{Access, AlignedBuf, BlockDevice, Disk};
+use device::{AlignedBuf, BlockDevice, Disk};
+use host::Access;
 use io_uring::{IoUring, opcode, types};
 use onejournal_probe::{Latencies, disk_stats};
 use rustix::fs::OFlags;

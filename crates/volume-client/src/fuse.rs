@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 /// `EOPNOTSUPP` if the file is not on a FUSE file system: an ioctl could mean anything there.
 pub fn check_fuse(file: impl AsFd) -> rustix::io::Result<()> {
-    match device::is_fuse(&rustix::fs::fstatfs(file)?) {
+    match host::is_fuse(&rustix::fs::fstatfs(file)?) {
         true => Ok(()),
         false => Err(Errno::OPNOTSUPP),
     }

@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use device::{Access, DeviceError, DirectIo};
+use device::{DeviceError, DirectIo};
+use host::Access;
 use probe::{Area, Cache, Medium, kib};
 use serde::{Serialize, Serializer};
 

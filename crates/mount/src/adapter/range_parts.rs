@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use device::Account;
 use device::sync::Mutex;
 use ext4::InodeNo;
+use host::Account;
 use rustix::io::Errno;
 use volume_client::{RANGES_BYTES_MAX, RangePart};
 

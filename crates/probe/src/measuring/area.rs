@@ -9,9 +9,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device::{
-    BlockDevice, DeviceError, DirectIo, Disk, Metered, Operation, Result, above_standard,
-};
+use device::{BlockDevice, DeviceError, DirectIo, Disk, Metered, Operation, Result};
+use host::above_standard;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -249,8 +248,7 @@ mod tests {
     fn a_file_is_never_overwritten() {
         let file = tempfile::NamedTempFile::new_in("/var/tmp").expect("a file");
         std::fs::write(file.path(), vec![7; 8 << 20]).expect("written");
-        let disk =
-            Disk::open(file.path(), device::Access::ReadWrite).expect("a file can be a disk");
+        let disk = Disk::open(file.path(), host::Access::ReadWrite).expect("a file can be a disk");
         let error = Area::on_device(disk, AREA_BYTES).err().expect("it is a file");
         assert!(error.source.to_string().contains("no block device"), "{error}");
         let content = std::fs::read(file.path()).expect("read");

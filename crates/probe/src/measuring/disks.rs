@@ -5,10 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use device::{
-    Store, device_number, devices_below, member_devices, mount_of, read_number, store_of,
-    sysfs_directory,
-};
+use device::{devices_below, member_devices};
+use host::{Store, device_number, mount_of, read_number, store_of, sysfs_directory};
 use rustix::fs::{FileType, Mode, OFlags, Stat, major, minor};
 
 use super::write_cache::{WriteCache, write_cache};
@@ -163,7 +161,7 @@ fn other_btrfs_devices(btrfs: &Path, device: u64) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use device::{LoopDevice, LoopOptions};
+    use host::{LoopDevice, LoopOptions};
     use onejournal_testing::{Need, has_loop_devices, has_shm, skip};
 
     use super::*;

@@ -4,9 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use device::{
-    Durability, MountEntry, Store, block_durability, known_durability, mount_of, store_of,
-};
+use device::{Durability, block_durability, known_durability};
+use host::{MountEntry, Store, mount_of, store_of};
 use rustix::fs::{Mode, OFlags};
 
 use super::disks::{DisksBelow, disks_below_device, disks_below_file};

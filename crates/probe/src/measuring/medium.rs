@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use device::MountEntry;
+use host::MountEntry;
 use rustix::fs::FsWord;
 
 const EXT_MAGIC: FsWord = 0xef53;

@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use device::above_standard;
+use host::above_standard;
 use rustix::fs::{Mode, OFlags};
 use volume_client::{RANGES_XATTR, Range, RangeError};
 

@@ -4,8 +4,8 @@
 //! before the request is answered. Until then a program may read old and new pages; after it, all
 //! read the change.
 
-use device::Account;
 use ext4::{Error, FileKind, InodeNo};
+use host::Account;
 use rustix::io::Errno;
 use volume_client::{RANGES_BYTES_MAX, RangePart};
 

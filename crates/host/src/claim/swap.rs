@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Stat;
 
 use crate::below::backing::Backing;
-use crate::below::kind::Kind;
+use crate::below::kind::DiskKind;
 use crate::below::mount_table::unescape;
 
 /// The swap file or swap device that shares bytes with the file or device that `stat` describes.
-pub(crate) fn area_on(kind: Kind, stat: &Stat) -> Option<PathBuf> {
+pub(crate) fn area_on(kind: DiskKind, stat: &Stat) -> Option<PathBuf> {
     let areas = areas_in(&fs::read("/proc/swaps").ok()?);
     if areas.is_empty() {
         return None;
@@ -31,7 +31,7 @@ fn areas_in(table: &[u8]) -> Vec<PathBuf> {
 
 fn backing_of(area: &Path) -> Option<Backing> {
     let stat = rustix::fs::stat(area).ok()?;
-    Backing::of(Kind::of(&stat).ok()?, &stat).ok()
+    Backing::of(DiskKind::of(&stat).ok()?, &stat).ok()
 }
 
 #[cfg(test)]

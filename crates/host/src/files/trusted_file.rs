@@ -23,7 +23,7 @@ use crate::files::reach::Link;
 use crate::files::trust::Trust;
 
 /// The end of a path: a name in an open directory, which is no symbolic link that is followed.
-pub(crate) struct Followed {
+pub struct Followed {
     directory: OwnedFd,
     name: OsString,
     /// What has the name, opened without access.
@@ -34,7 +34,7 @@ pub(crate) struct Followed {
 
 impl Followed {
     /// A path that leads there while this value exists. It has to be opened with `O_NOFOLLOW`.
-    pub(crate) fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         Path::new(&format!("/proc/self/fd/{}", self.directory.as_raw_fd())).join(&self.name)
     }
 }
@@ -80,7 +80,7 @@ impl Trust {
     }
 
     /// Follows the links of `path`. The file itself need not exist.
-    pub(crate) fn follow(&self, path: &Path) -> Result<Followed> {
+    pub fn follow(&self, path: &Path) -> Result<Followed> {
         let mut by = None;
         let reached = self.servers().walk(path, |link| {
             self.check_link(link)?;
@@ -120,13 +120,7 @@ impl Trust {
     /// Refuses an open file of another user, one on a file system that another user serves, and a
     /// regular file that others can write. A block device is accepted: a group of administrators
     /// can often write it.
-    pub(crate) fn check(
-        &self,
-        path: &Path,
-        last: &Followed,
-        fd: impl AsFd,
-        stat: &Stat,
-    ) -> Result<()> {
+    pub fn check(&self, path: &Path, last: &Followed, fd: impl AsFd, stat: &Stat) -> Result<()> {
         self.check_server_of(path, fd)?;
         self.check_owner(path, last, stat)?;
         let mode = Mode::from_raw_mode(stat.st_mode);

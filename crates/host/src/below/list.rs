@@ -4,16 +4,15 @@
 //! logical volume, a multipath device) is left out: the other one shows the same bytes, and is the
 //! one to use.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, OFlags, Stat};
 
 use super::backing::{Backing, Root};
-use super::kind::Kind;
+use super::kind::DiskKind;
 use super::sysfs::{node_path, open_node, parse_device, read_number, sysfs_directory};
-use crate::buffer::aligned::AlignedBuf;
 use crate::files::found::Found;
 
 /// Floppy drives: reading an empty one takes seconds, and none holds anything of use here.
@@ -49,18 +48,10 @@ fn is_listed(number: u64) -> bool {
 }
 
 impl ListedDevice {
-    /// The first bytes of the device, past the page cache. `len_bytes` is a multiple of 4096.
-    pub fn read_start(&self, len_bytes: usize) -> io::Result<AlignedBuf> {
-        let node = open_node(self.number, OFlags::RDONLY | OFlags::DIRECT | OFlags::NONBLOCK)?;
-        let mut buf = AlignedBuf::zeroed(len_bytes);
-        let mut done = 0;
-        while done < len_bytes {
-            match rustix::io::pread(&node, &mut buf[done..], done as u64)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => done += count,
-            }
-        }
-        Ok(buf)
+    /// The open device, for reading past the page cache.
+    pub fn open(&self) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::NONBLOCK;
+        Ok(open_node(self.number, flags)?.into())
     }
 
     /// Whether both begin with the same bytes of the same medium, such as two loop devices of one
@@ -82,8 +73,8 @@ pub fn share_bytes(one: &Path, other: &Found) -> io::Result<bool> {
 
 fn backing(stat: &Stat) -> io::Result<Backing> {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::BlockDevice => Kind::Block,
-        _ => Kind::File,
+        FileType::BlockDevice => DiskKind::Block,
+        _ => DiskKind::File,
     };
     Backing::of(kind, stat)
 }
@@ -91,6 +82,7 @@ fn backing(stat: &Stat) -> io::Result<Backing> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::os::unix::fs::FileExt;
 
     use onejournal_testing::has_loop_devices;
 
@@ -125,7 +117,11 @@ mod tests {
         let [one, same, different] = devices.each_ref().map(find);
         assert!(one.begins_where(&same) && one.begins_where(&one));
         assert!(!one.begins_where(&different));
-        assert_eq!(&one.read_start(4096).expect("it can be read")[..], [7; 4096]);
+        let mut buf = vec![0; 8192];
+        let aligned = buf.as_ptr().align_offset(4096);
+        let start = &mut buf[aligned..aligned + 4096];
+        one.open().expect("open").read_exact_at(start, 0).expect("it can be read");
+        assert_eq!(start, [7; 4096]);
         for path in [one.path.as_path(), shared.path()] {
             let found = Found::at(path, OFlags::empty()).expect("there");
             assert!(share_bytes(&same.path, &found).expect("both exist"));

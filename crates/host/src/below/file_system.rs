@@ -1,16 +1,11 @@
-//! What survives on the file system of a file, and which file system stores the files of an
-//! overlay.
+//! Which file system stores the files of an overlay.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{FsWord, Mode, OFlags, StatFs};
 
 use super::mount_table::mount_of;
-use crate::durability::Durability;
 
-const TMPFS_MAGIC: FsWord = 0x0102_1994;
-const RAMFS_MAGIC: FsWord = 0x8584_58f6;
-const HUGETLBFS_MAGIC: FsWord = 0x9584_58f6;
 const OVERLAYFS_MAGIC: FsWord = 0x794c_7630;
 
 /// An upper directory that is an overlay itself is resolved so often.
@@ -58,27 +53,4 @@ fn upper_directory(fd: impl AsFd) -> Option<OwnedFd> {
     let size = |statfs: StatFs| (statfs.f_blocks, statfs.f_bsize, statfs.f_files);
     let sizes = (rustix::fs::fstatfs(&fd).ok()?, rustix::fs::fstatfs(&directory).ok()?);
     (size(sizes.0) == size(sizes.1)).then_some(directory)
-}
-
-/// The durability of the file system that stores a file; `None` if that file system is not known.
-/// A file system in memory survives the process only: swap does not count as storage.
-pub fn known_durability(fd: impl AsFd) -> Option<Durability> {
-    match store_of(&fd) {
-        Store::Own => Some(own_durability(fd)),
-        Store::Upper(directory) => Some(own_durability(directory)),
-        Store::Unknown => None,
-    }
-}
-
-fn own_durability(fd: impl AsFd) -> Durability {
-    match rustix::fs::fstatfs(fd).map(|statfs| statfs.f_type) {
-        Ok(TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC) => Durability::Process,
-        _ => Durability::Power,
-    }
-}
-
-/// The durability of the file system that a file is on. An overlay counts as what stores its
-/// files, and as a disk if that is not known.
-pub fn file_system_durability(fd: impl AsFd) -> Durability {
-    known_durability(fd).unwrap_or(Durability::Power)
 }

@@ -2,10 +2,9 @@
 
 pub(crate) mod account;
 pub(crate) mod fork_closed;
-pub(crate) mod fork_mark;
 pub(crate) mod inherited;
 pub(crate) mod machine;
+pub(crate) mod open_files;
 pub(crate) mod own_descriptors;
 pub(crate) mod own_mounts;
-pub(crate) mod processes;
 pub(crate) mod unread;

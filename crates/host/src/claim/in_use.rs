@@ -17,7 +17,7 @@ use crate::below::sysfs::node_path;
 use crate::error::InUse;
 use crate::files::reach::cached_attributes;
 use crate::files::trust::Trust;
-use crate::process::processes::{process_name, process_owner, processes};
+use crate::processes::{process_name, process_owner, processes};
 
 /// The kernel makes a line at a time, which must fit.
 const FIRST_LINE_BYTES: usize = 4096;

@@ -28,7 +28,7 @@ impl Found {
     }
 
     /// A file that is open without access.
-    pub(crate) fn of(place: OwnedFd) -> Result<Found> {
+    pub fn of(place: OwnedFd) -> Result<Found> {
         let stat = fstat(&place)?;
         Ok(Found { place, stat })
     }

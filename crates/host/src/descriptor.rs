@@ -24,7 +24,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, fcntl_getfd};
 use crate::faults::{self, Fault};
 
 /// The lowest number that a descriptor of ours may have.
-pub(crate) const NUMBER_MIN: RawFd = 3;
+pub const NUMBER_MIN: RawFd = 3;
 
 /// Runs `make`, and returns the descriptor that it made, with a number of 3 or more.
 ///

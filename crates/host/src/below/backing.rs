@@ -6,16 +6,18 @@
 //! their spans overlap. The file of a loop device is identified by the numbers that the kernel
 //! reports: it may have another name by now, or none.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, Stat, makedev};
 use rustix::io::Errno;
 
-use super::kind::Kind;
+use super::kind::DiskKind;
 use super::loop_status::{LoopStatus, loop_status};
-use super::sysfs::{device_number, open_node, sysfs_directory};
+use super::sysfs::{device_number, open_node, read_number, sysfs_directory};
 use crate::files::reach::cached_attributes;
 use crate::files::trust::Trust;
 
@@ -27,40 +29,47 @@ const SYSFS_SECTOR_BYTES: u64 = 512;
 
 /// The lowest layer: what finally holds the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Root {
+pub enum Root {
     /// A file: the numbers of its file system and of its inode.
-    File { device: u64, inode: u64 },
+    File {
+        /// That of its file system.
+        device: u64,
+        /// That of its inode.
+        inode: u64,
+    },
     /// A whole disk that is neither a partition nor a loop device.
     Disk(u64),
 }
 
 /// Where the bytes of a disk are.
 #[derive(Debug, Clone)]
-pub(crate) struct Backing {
-    pub(crate) root: Root,
-    pub(crate) start: u64,
-    /// Exclusive; `u64::MAX` stands for the end of the root.
-    pub(crate) end: u64,
+pub struct Backing {
+    /// What holds the bytes.
+    pub root: Root,
+    /// Where the disk begins in the root, in bytes.
+    pub start: u64,
+    /// Where it ends. Exclusive; `u64::MAX` stands for the end of the root.
+    pub end: u64,
     /// A name of the file, if the disk is a loop device or is on one.
-    pub(crate) name: Option<PathBuf>,
+    pub name: Option<PathBuf>,
     /// The kernel's device that the disk is, or is a partition of; `None` for a file.
-    pub(crate) whole: Option<u64>,
+    pub whole: Option<u64>,
 }
 
 impl Backing {
     /// The backing of the file or block device that `stat` describes.
-    pub(crate) fn of(kind: Kind, stat: &Stat) -> io::Result<Backing> {
+    pub fn of(kind: DiskKind, stat: &Stat) -> io::Result<Backing> {
         match kind {
-            Kind::File => {
+            DiskKind::File => {
                 let root = Root::File { device: stat.st_dev, inode: stat.st_ino };
                 Ok(Backing { root, start: 0, end: u64::MAX, name: None, whole: None })
             }
-            Kind::Block => Backing::of_device(stat.st_rdev),
+            DiskKind::Block => Backing::of_device(stat.st_rdev),
         }
     }
 
     /// The backing of the block device with this number.
-    pub(crate) fn of_device(mut device: u64) -> io::Result<Backing> {
+    pub fn of_device(mut device: u64) -> io::Result<Backing> {
         let (mut start, mut end, mut whole) = (0, u64::MAX, None);
         for _ in 0..DEPTH_MAX {
             let directory = sysfs_directory(device);
@@ -72,11 +81,8 @@ impl Backing {
                 continue;
             }
             whole = whole.or(Some(device));
-            let name = match fs::read_to_string(directory.join("loop/backing_file")) {
-                Ok(name) => PathBuf::from(name.trim_end_matches('\n')),
-                Err(_) => {
-                    return Ok(Backing { root: Root::Disk(device), start, end, name: None, whole });
-                }
+            let Some(name) = file_name(&directory) else {
+                return Ok(Backing { root: Root::Disk(device), start, end, name: None, whole });
             };
             let status = status_of(device, &directory, &name)?;
             let limit = match status.limit_bytes {
@@ -94,9 +100,24 @@ impl Backing {
     }
 
     /// Whether the two share bytes.
-    pub(crate) fn overlaps(&self, other: &Backing) -> bool {
+    pub fn overlaps(&self, other: &Backing) -> bool {
         self.root == other.root && self.start < other.end && other.start < self.end
     }
+}
+
+/// The path of the file that a loop device shows as a whole. `None` also if it shows a part.
+pub fn backing_file((major, minor): (u32, u32)) -> Option<PathBuf> {
+    let directory = sysfs_directory(makedev(major, minor));
+    let is_zero = |name: &str| read_number(&directory.join("loop").join(name)) == Some(0);
+    let is_all = is_zero("offset") && is_zero("sizelimit");
+    is_all.then(|| file_name(&directory)).flatten()
+}
+
+/// The name of the file of the loop device with this directory in sysfs. It need not be UTF-8.
+fn file_name(directory: &Path) -> Option<PathBuf> {
+    let name = fs::read(directory.join("loop/backing_file")).ok()?;
+    let name = name.strip_suffix(b"\n").unwrap_or(&name);
+    Some(OsStr::from_bytes(name).into())
 }
 
 /// The absolute span of `start..end` inside something that is itself at `from..to`.
@@ -137,6 +158,12 @@ fn sectors(path: &Path) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
+    use onejournal_testing::has_loop_devices;
+    use rustix::fs::{major, minor};
+
+    use super::super::loop_device::{LoopDevice, LoopOptions};
     use super::*;
 
     fn backing(inode: u64, start: u64, end: u64) -> Backing {
@@ -152,6 +179,27 @@ mod tests {
             assert!(all.overlaps(span) && span.overlaps(&all) && span.overlaps(span));
         }
         assert!(!first.overlaps(&backing(2, 0, 10)));
+    }
+
+    #[test]
+    fn regression_a_loop_device_on_a_file_whose_name_is_no_text_has_the_bytes_of_the_file() {
+        if !has_loop_devices() {
+            return;
+        }
+        let place = tempfile::tempdir_in("/var/tmp").expect("a directory");
+        let path = place.path().join(OsStr::from_bytes(b"caf\xe9.img"));
+        let file = File::options().read(true).write(true).create_new(true).open(&path);
+        let file = file.expect("a file");
+        file.set_len(1 << 20).expect("its length");
+        let options = LoopOptions { autoclear: true, ..LoopOptions::default() };
+        let device = LoopDevice::attach(&file, options).expect("attach");
+        let [of_file, of_device] =
+            [path.as_path(), device.path()].map(|path| rustix::fs::stat(path).expect("stat"));
+        let of_file = Backing::of(DiskKind::File, &of_file).expect("a file");
+        let number = (major(of_device.st_rdev), minor(of_device.st_rdev));
+        let of_device = Backing::of_device(of_device.st_rdev).expect("a loop device");
+        assert!(of_device.overlaps(&of_file), "{of_device:?}");
+        assert_eq!((of_device.name, backing_file(number)), (Some(path.clone()), Some(path)));
     }
 
     #[test]

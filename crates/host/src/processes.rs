@@ -1,7 +1,9 @@
 //! The processes that `/proc` shows: without those of other users if `/proc` hides them, and none
 //! outside of this PID namespace.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 /// The words that the kernel adds to the path of a program whose file was removed or replaced.
@@ -42,6 +44,21 @@ fn owner_in(status: &str) -> Option<(u32, u32)> {
 /// was replaced since, by an upgrade for example. `None`: it cannot be seen.
 pub fn process_program(pid: i32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok().map(without_mark)
+}
+
+/// The words of the command line of a process; one empty word if it has ended or cannot be seen.
+/// May wait without an end: a process may keep its memory locked.
+pub fn command_line(pid: i32) -> Vec<OsString> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = line.strip_suffix(b"\0").unwrap_or(&line);
+    line.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
+}
+
+/// Whether the process has no memory any more: it was killed, and has not ended. Unlike
+/// [`command_line`], this does not wait.
+pub fn has_no_memory(pid: i32) -> bool {
+    let sizes = fs::read_to_string(format!("/proc/{pid}/statm"));
+    sizes.is_ok_and(|sizes| sizes.starts_with("0 "))
 }
 
 /// The path without the mark of a file that was removed.

@@ -19,13 +19,11 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use host::{Access, Folder};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::access::Access;
-use crate::error::refused;
-use crate::error::{DeviceError, Operation, Result};
-use crate::files::folder::Folder;
+use crate::error::{DeviceError, Operation, Result, refused};
 
 /// A flat directory of files.
 pub trait FileStore: Send + Sync {
@@ -199,8 +197,9 @@ impl StoredFile for NamedFile {
 
 #[cfg(test)]
 mod tests {
+    use host::Trust;
+
     use super::*;
-    use crate::files::trust::Trust;
 
     #[test]
     fn files_keep_what_is_written() {

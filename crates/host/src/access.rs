@@ -1,4 +1,4 @@
-//! How a medium is opened.
+//! What a disk, a file or memory is opened for.
 
 use rustix::fs::OFlags;
 
@@ -12,7 +12,8 @@ pub enum Access {
 }
 
 impl Access {
-    pub(crate) fn flags(self) -> OFlags {
+    /// The flags of open(2) for it.
+    pub fn flags(self) -> OFlags {
         match self {
             Access::ReadOnly => OFlags::RDONLY,
             Access::ReadWrite => OFlags::RDWR,

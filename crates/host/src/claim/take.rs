@@ -31,28 +31,30 @@ use super::range_lock::lock_range;
 use super::{in_use, other_users, swap};
 use crate::access::Access;
 use crate::below::backing::{Backing, Root};
-use crate::below::kind::Kind;
+use crate::below::kind::DiskKind;
 use crate::descriptor::NUMBER_MIN;
-use crate::error::{DeviceError, InUse, Operation, Result};
-use crate::error::{errno, refused};
+use crate::error::{InUse, OpenError, Result, errno, refused};
 use crate::files::found::Found;
 use crate::files::trust::Trust;
 
 /// An open, locked disk.
-pub(crate) struct Claimed {
-    pub(crate) fd: OwnedFd,
+pub struct Claimed {
+    /// The disk, which also holds the `flock`.
+    pub fd: OwnedFd,
     /// Holds the `O_EXCL` claim on a block device that is opened for writing.
-    pub(crate) exclusive: Option<OwnedFd>,
+    pub exclusive: Option<OwnedFd>,
     /// Holds the lock on the backing file of a loop device, if that can be opened.
-    pub(crate) locked: Option<OwnedFd>,
+    pub locked: Option<OwnedFd>,
     /// The backing file, and the offset at which the disk begins in it, in bytes.
-    pub(crate) behind: Option<(OwnedFd, u64)>,
-    pub(crate) kind: Kind,
-    pub(crate) stat: Stat,
+    pub behind: Option<(OwnedFd, u64)>,
+    /// What it is.
+    pub kind: DiskKind,
+    /// What fstat(2) said of it.
+    pub stat: Stat,
 }
 
 /// Opens and claims `path`. With `trust`, refuses a file that other users may have made.
-pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result<Claimed> {
+pub fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result<Claimed> {
     let last = trust.map(|trust| trust.follow(path)).transpose()?;
     let (opened, follow) = match &last {
         Some(last) => (last.path(), OFlags::NOFOLLOW),
@@ -68,10 +70,10 @@ pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result
     }
     let backing = Backing::of(kind, &stat).map_err(|e| refused(path, e.kind(), e))?;
     let exclusive = match (kind, access) {
-        (Kind::Block, Access::ReadWrite) => Some(open_exclusive(path, &found, &backing)?),
+        (DiskKind::Block, Access::ReadWrite) => Some(open_exclusive(path, &found, &backing)?),
         _ => None,
     };
-    if kind == Kind::Block && access == Access::ReadWrite {
+    if kind == DiskKind::Block && access == Access::ReadWrite {
         refuse_read_only(path, &fd)?;
     }
     lock(path, &fd, access)?;
@@ -89,9 +91,9 @@ pub(crate) fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result
 }
 
 /// Refuses swap space, before the kernel does with an error that does not name it.
-pub(crate) fn refuse_swap(path: &Path, access: Access, stat: &Stat) -> Result<()> {
+pub fn refuse_swap(path: &Path, access: Access, stat: &Stat) -> Result<()> {
     let writes = access == Access::ReadWrite;
-    match writes.then(|| swap::area_on(Kind::of(stat).ok()?, stat)).flatten() {
+    match writes.then(|| swap::area_on(DiskKind::of(stat).ok()?, stat)).flatten() {
         Some(area) => Err(resource_busy(in_use::describe_swap(path, &area))),
         None => Ok(()),
     }
@@ -186,7 +188,7 @@ fn refuse_published(
 fn open_backing(name: &Path, access: Access, backing: &Backing) -> Option<OwnedFd> {
     let is_it = |stat: &Stat| {
         backing.root == Root::File { device: stat.st_dev, inode: stat.st_ino }
-            && Kind::of(stat) == Ok(Kind::File)
+            && DiskKind::of(stat) == Ok(DiskKind::File)
     };
     let place = Trust::own().and_root().reach_trusted(name).ok()?;
     let found = Found::of(place).ok()?;
@@ -201,16 +203,16 @@ fn lock_span(path: &Path, fd: impl AsFd, access: Access, backing: &Backing) -> R
 }
 
 /// The error of a disk that another user has. `through`: the block device that is in use.
-fn busy(path: &Path, backing: &Backing, through: Option<u64>) -> DeviceError {
+fn busy(path: &Path, backing: &Backing, through: Option<u64>) -> OpenError {
     resource_busy(in_use::describe(path, backing, through))
 }
 
-fn resource_busy(why: InUse) -> DeviceError {
-    DeviceError::new(Operation::Open, 0, 0, io::Error::new(io::ErrorKind::ResourceBusy, why))
+fn resource_busy(why: InUse) -> OpenError {
+    OpenError { source: io::Error::new(io::ErrorKind::ResourceBusy, why) }
 }
 
-fn kind_of(path: &Path, stat: &Stat) -> Result<Kind> {
-    Kind::of(stat).map_err(|what| {
+fn kind_of(path: &Path, stat: &Stat) -> Result<DiskKind> {
+    DiskKind::of(stat).map_err(|what| {
         let why = format!("is {what}, neither a file nor a block device");
         refused(path, io::ErrorKind::InvalidInput, why)
     })
@@ -246,10 +248,10 @@ fn refuse_read_only(path: &Path, fd: impl AsFd) -> Result<()> {
 
 /// Claims the open `fd`, shared for reading, exclusive for writing. If it is a file, claims all its
 /// bytes.
-pub(crate) fn lock_file(path: &Path, fd: impl AsFd, stat: &Stat, access: Access) -> Result<()> {
+pub fn lock_file(path: &Path, fd: impl AsFd, stat: &Stat, access: Access) -> Result<()> {
     lock(path, &fd, access)?;
-    match Kind::of(stat) {
-        Ok(kind @ Kind::File) => {
+    match DiskKind::of(stat) {
+        Ok(kind @ DiskKind::File) => {
             let backing = Backing::of(kind, stat).map_err(|e| refused(path, e.kind(), e))?;
             lock_span(path, fd, access, &backing)?;
             refuse_other_users(path, access, &backing)
@@ -267,7 +269,7 @@ fn lock(path: &Path, fd: impl AsFd, access: Access) -> Result<()> {
     match rustix::fs::flock(&fd, operation) {
         Err(Errno::WOULDBLOCK) => {
             let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
-            let backing = Kind::of(&stat).ok().and_then(|kind| Backing::of(kind, &stat).ok());
+            let backing = DiskKind::of(&stat).ok().and_then(|kind| Backing::of(kind, &stat).ok());
             Err(match backing {
                 Some(backing) => busy(path, &backing, None),
                 None => refused(path, io::ErrorKind::ResourceBusy, "in use by another process"),

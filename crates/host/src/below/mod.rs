@@ -4,7 +4,6 @@
 pub(crate) mod backing;
 pub(crate) mod file_system;
 pub(crate) mod kind;
-pub(crate) mod length;
 pub(crate) mod list;
 pub(crate) mod loop_device;
 pub(crate) mod loop_status;

@@ -1,10 +1,10 @@
 //! Finds users of a disk's bytes that use another block device.
 //!
-//! The kernel knows of each block device whether a user has it exclusively (a mount, swap, RAID,
-//! [`crate::Disk`]), in every namespace. It does not know that two loop devices show the same file.
-//! So each device that shares bytes with the disk is tried. A user that opens a disk first claims
-//! its own device and then looks at the others. If two users do so at the same time, at least one
-//! of them sees the other.
+//! The kernel knows of each block device whether a user has it exclusively (a mount, swap, RAID, a
+//! [claim](super::take)), in every namespace. It does not know that two loop devices show the same
+//! file. So each device that shares bytes with the disk is tried. A user that opens a disk first
+//! claims its own device and then looks at the others. If two users do so at the same time, at
+//! least one of them sees the other.
 
 use std::fs;
 use std::path::Path;

@@ -12,9 +12,8 @@ use std::collections::HashMap;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-use crate::sync::Mutex;
 
 /// The user to whom a limit counts what a user takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,7 +41,7 @@ impl Account {
 
     /// The account of the user `uid`.
     pub fn of(uid: u32) -> Account {
-        let mut known = KNOWN.lock();
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let is_fresh = |known: &&mut Known| now.saturating_duration_since(known.at) < FRESH;
         match known.as_mut().filter(is_fresh) {

@@ -1,7 +1,6 @@
 //! Files and directories, and the users that they may belong to.
 
 mod as_owner;
-pub(crate) mod directory;
 pub(crate) mod file_id;
 pub(crate) mod folder;
 pub(crate) mod found;

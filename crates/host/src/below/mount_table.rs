@@ -67,7 +67,7 @@ impl MountEntry {
     }
 
     /// The device number as `stat` shows it.
-    pub(crate) fn device_number(&self) -> u64 {
+    pub fn device_number(&self) -> u64 {
         rustix::fs::makedev(self.device.0, self.device.1)
     }
 }

@@ -13,7 +13,7 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::loop_status::LoopInfo64;
 use crate::descriptor::above_standard;
-use crate::error::{DeviceError, Result};
+use crate::error::{OpenError, Result};
 use crate::error::{errno, refused};
 
 const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
@@ -112,7 +112,7 @@ fn open(path: &Path, mode: OFlags) -> Result<File> {
     opened.map(File::from).map_err(|e| errno(path, e))
 }
 
-fn no_free_device(control: &Path) -> DeviceError {
+fn no_free_device(control: &Path) -> OpenError {
     let why = "other programs took every free loop device";
     refused(control, io::ErrorKind::ResourceBusy, why)
 }
@@ -160,6 +160,8 @@ mod tests {
     use onejournal_testing::has_loop_devices;
 
     use super::*;
+    use crate::access::Access;
+    use crate::claim::take::claim;
 
     /// A file of 1 MiB that starts with "contents". `None`, with a message, if loop devices cannot
     /// be used.
@@ -204,9 +206,9 @@ mod tests {
         let mut written = open(device.path(), OFlags::RDWR).expect("only writing is refused");
         written.write_all(&[1; 4096]).and_then(|()| written.sync_all()).expect_err("read-only");
         drop(written);
-        let refused = crate::Disk::open(device.path(), crate::Access::ReadWrite);
+        let refused = claim(device.path(), Access::ReadWrite, None);
         assert!(refused.err().expect("must be refused").to_string().contains("read-only"));
-        crate::Disk::open(device.path(), crate::Access::ReadOnly).expect("reading is fine");
+        claim(device.path(), Access::ReadOnly, None).expect("reading is fine");
     }
 
     #[test]
