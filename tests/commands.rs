@@ -518,7 +518,7 @@ fn a_mount_whose_daemon_died_is_explained() {
 
 /// How many mounts there are on a directory, one over the other.
 fn mounts_on(dir: &Path) -> usize {
-    device::own_mounts().unwrap().iter().filter(|entry| entry.dir == dir).count()
+    host::own_mounts().unwrap().iter().filter(|entry| entry.dir == dir).count()
 }
 
 #[test]

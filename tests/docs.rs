@@ -184,8 +184,21 @@ fn the_book_names_every_page() {
 }
 
 /// The crates that the product is built of.
-const PRODUCT: [&str; 10] =
-    ["capi", "cli", "device", "ext4", "fault", "fuse", "journal", "log", "mount", "sqlite"];
+const PRODUCT: [&str; 13] = [
+    "capi",
+    "cli",
+    "device",
+    "ext4",
+    "fault",
+    "fuse",
+    "host",
+    "journal",
+    "log",
+    "mount",
+    "probe",
+    "sqlite",
+    "volume-client",
+];
 
 /// The names in `[dependencies]` of a manifest.
 fn dependencies(manifest: &str) -> BTreeSet<String> {

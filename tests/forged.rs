@@ -470,7 +470,7 @@ fn regression_a_process_that_runs_a_program_without_end_keeps_no_refusal_waiting
     }
     scratch.umount();
     // Without a mount here, those of other namespaces are looked for.
-    let held = device::Disk::open(&image, device::Access::ReadWrite).unwrap();
+    let held = device::Disk::open(&image, host::Access::ReadWrite).unwrap();
     for arguments in [&["mkfs", "--force", text(&image)][..], &["fsck", text(&image)]] {
         ends(arguments).refused(8, "in use by process");
     }
@@ -545,7 +545,7 @@ fn regression_a_source_that_the_owner_of_an_image_names_keeps_no_command_waiting
     system("debugfs", ["-w", "-R", "clri lost+found", text(&image)]).good();
     ends(&["fsck", "-y", text(&image)]).ended(1);
     for mounted in [&claimed, &silent, &inner, &cover] {
-        assert!(device::own_mounts().unwrap().iter().any(|entry| entry.dir == mounted.dir));
+        assert!(host::own_mounts().unwrap().iter().any(|entry| entry.dir == mounted.dir));
     }
     // The covered one is reached again first.
     drop(cover);

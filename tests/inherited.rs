@@ -175,7 +175,7 @@ fn asks_about(dir: &Path) -> usize {
         let words: Vec<_> = line.split(|byte| *byte == 0).collect();
         words.get(1) == Some(&b"ask".as_slice()) && words.contains(&text(dir).as_bytes())
     };
-    device::processes().iter().filter(|pid| asks(pid)).count()
+    host::processes().iter().filter(|pid| asks(pid)).count()
 }
 
 const LIMITS: &str = "ulimit $1 -f 2000 && ulimit $1 -t 3600 && ulimit $1 -v 9000000 && \

@@ -7,8 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use device::{Access, Disk};
+use device::Disk;
 use ext4::{InodeNo, NewNode, OpenOptions, Owner, RootVolume};
+use host::Access;
 use onejournal_testing::{ENABLE_URING, MemoryGroup, Need, has_disk, is_root, skip};
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::UnmountFlags;

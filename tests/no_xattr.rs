@@ -85,7 +85,7 @@ fn the_mount_tells_of_itself() {
     assert!(of("get-mode").starts_with("delta\t"), "{}", of("get-mode"));
     assert!(of("stat").contains("app_writes"), "{}", of("stat"));
     assert!(onejournal(["ls"]).good().contains(scratch.dir().to_str().unwrap()));
-    let unknown = device::virtual_attribute(&file, "user.a");
+    let unknown = volume_client::virtual_attribute(&file, "user.a");
     assert_eq!(unknown, Err(Errno::NODATA));
     scratch.close_and_check();
 }

@@ -444,8 +444,8 @@ fn declarations_hold_without_extended_attributes() {
     assert_eq!(mode_of(&file), "auto atomic=16384");
     assert_eq!(mode_of(&other), "ordered");
     assert_eq!(file_stat(&file)["atomic_write_bytes"], 512 << 10);
-    assert_eq!(device::virtual_attribute(&file, HOLDS), Ok(b"524288".to_vec()));
-    assert_eq!(device::virtual_attribute(&other, DECLARED), Err(Errno::NODATA));
+    assert_eq!(volume_client::virtual_attribute(&file, HOLDS), Ok(b"524288".to_vec()));
+    assert_eq!(volume_client::virtual_attribute(&other, DECLARED), Err(Errno::NODATA));
     onejournal(["set-mode", "--atomic", text(&other)])
         .refused(OPERATIONAL, "mount without noxattr");
     scratch.remount("order=history");

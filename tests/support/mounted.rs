@@ -5,7 +5,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use device::{Access, Disk, Metered};
+use device::{Disk, Metered};
+use host::Access;
 use mount::{MountHandle, Order, Session, SessionError, SessionOptions, Source, StatSource};
 use onejournal_testing::{can_mount_fuse, has_program};
 

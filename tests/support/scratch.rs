@@ -49,7 +49,7 @@ pub struct Daemon {
 impl Daemon {
     /// The process that serves `dir`.
     pub fn of(dir: &Path) -> Daemon {
-        let value = device::virtual_attribute(dir, "user.onejournal.pid").unwrap();
+        let value = volume_client::virtual_attribute(dir, "user.onejournal.pid").unwrap();
         let pid = std::str::from_utf8(&value).unwrap().trim().parse().unwrap();
         let id = Pid::from_raw(pid).expect("process numbers are not zero");
         Daemon { id, descriptor: pidfd_open(id, PidfdFlags::empty()).unwrap() }

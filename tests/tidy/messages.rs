@@ -11,8 +11,11 @@ pub const RULE: Rule = Rule {
     find,
 };
 
-const BELOW: [&str; 8] = [
+const BELOW: [&str; 11] = [
+    "crates/host",
     "crates/device",
+    "crates/volume-client",
+    "crates/probe",
     "crates/journal",
     "crates/ext4",
     "crates/fuse",

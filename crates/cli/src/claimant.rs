@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use device::{Living, Machine};
 use ext4::{Claim, Claimant};
+use host::{Living, Machine};
 use journal::JournalError;
 
 use crate::error::{CliError, Result};

@@ -67,7 +67,7 @@ pub fn cannot_read(path: &Path, errno: Errno) -> CliError {
 /// The same, with the system's error.
 pub fn read_raw(path: &Path, name: &[u8]) -> std::result::Result<Vec<u8>, Errno> {
     let name = std::str::from_utf8(name).map_err(|_| Errno::INVAL)?;
-    device::virtual_attribute(path, name)
+    volume_client::virtual_attribute(path, name)
 }
 
 /// The bytes that a file is declared to need.

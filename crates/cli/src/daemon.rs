@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Disk, Durability, LoopDevice, LoopOptions, Metered};
-use ext4::{InodeNo, JournalChoice, Volume};
+use device::{BlockDevice, Disk, Durability, Metered};
+use ext4::{Claimant, InodeNo, JournalChoice, Volume};
+use host::{Access, LoopDevice, LoopOptions};
 use journal::Medium;
 use mount::{
     IoUring, Memory, MountOptions, MountPoint, Session, SessionError, SessionOptions, Source,
@@ -67,7 +68,7 @@ pub fn run(args: &MountArgs, is_aside: bool) -> Result<u8> {
 
 /// An error if the directory is on a FUSE file system, or below one, that does not answer.
 fn check_answers(dir: &Path) -> Result<()> {
-    let mounts = device::own_mounts().unwrap_or_default();
+    let mounts = host::own_mounts().unwrap_or_default();
     match mounts.iter().any(|mount| mount.user().is_some()) {
         true => ask_once(dir, Subject::Volume).map(drop),
         false => Ok(()),
@@ -118,44 +119,129 @@ fn serve(args: &MountArgs, parsed: Parsed, place: MountPoint) -> Result<u8> {
     memory::protect_from_oom_killer();
     let (memory, options) = divide_memory(&parsed)?;
     let path = target::absolute(&target::find(&args.target)?)?;
-    let (disk, unwritable) = open_disk(&path, parsed.session.mount.read_only)?;
     let read_only = parsed.session.mount.read_only;
-    check_durability(&path, disk.durability(), &parsed)?;
+    let disk = open_disk(&path, read_only)?;
+    check_durability(&path, disk.0.durability(), &parsed)?;
     // Who has the volume says more than who has the port.
     let metrics = parsed.metrics.map(listen_for_metrics).transpose()?;
+    let opened = open_volume(args, &parsed, &path, disk, &memory)?;
+    let OpenVolume { volume, device, journal, stat_source, is_writable } = opened;
+    let journal_target = stat_source.journal_target.clone();
+    let mounted = mount_volume(args, (volume, device), stat_source, place, &path, &options);
+    let (mut session, signals) = mounted?;
+    if let Some(listener) = metrics {
+        session.serve_metrics(listener);
+    }
+    if read_only && is_writable {
+        let mount = MountOptions { read_only: false, ..options.mount.clone() };
+        session.allow_writing(journal, &SessionOptions { mount, ..options });
+    }
+    session.guarded_by(Arc::new(guard::ByProcess::default()));
+    if let Some(device) = session.handle().device() {
+        session.write_pages_by(Arc::new(page_writer::ByProcess::of(device)));
+    }
+    if let Err(error) = begin(&session, signals, &outlet, &path, journal_target.as_deref()) {
+        take_back(session);
+        return Err(error);
+    }
+    session.run().map_err(|error| {
+        tracing::error!("{error}");
+        CliError::at(&path, error)
+    })?;
+    tell_of(&outlet)("unmounted, and closed");
+    Ok(0)
+}
+
+/// An open volume, and what its mount needs of it.
+struct OpenVolume {
+    volume: Volume,
+    device: Arc<Metered<Disk>>,
+    journal: JournalChoice,
+    stat_source: StatSource,
+    /// Whether the device could be opened for writing.
+    is_writable: bool,
+}
+
+/// Opens the volume on the disk that [`open_disk`] has opened.
+fn open_volume(
+    args: &MountArgs,
+    parsed: &Parsed,
+    path: &Path,
+    (disk, unwritable): (Disk, Option<CliError>),
+    memory: &Memory,
+) -> Result<OpenVolume> {
     let durability = disk.durability();
     let device = Arc::new(Metered::new(disk));
     let claimant = claimant::claimant(parsed.take_over, parsed.heartbeat_s)?;
-    let as_device: Arc<dyn BlockDevice> = device.clone();
-    if let Some(why) = &unwritable {
-        let claimed = ext4::check_claim(&as_device, &claimant);
-        claimed.map_err(|error| refused(args, &path, &error))?;
-        refuse_unclosed(&path, &as_device, why)?;
-    }
-    let is_writable = unwritable.is_none();
-    let elsewhere = journal_elsewhere(&path, device.inner(), &as_device, &parsed, is_writable);
-    // A volume that another machine has open lacks a journal that is there, too.
-    let elsewhere = elsewhere.map_err(|error| match ext4::check_claim(&as_device, &claimant) {
-        Err(claimed @ ext4::Error::Claimed { .. }) => refused(args, &path, &claimed),
-        Ok(()) | Err(_) => error,
-    })?;
-    drop(as_device);
+    let elsewhere = checked_journal(args, parsed, path, &device, &claimant, unwritable.as_ref())?;
     let (journal_target, journal) = elsewhere.unzip();
     let (journal, journal_counters) = journal.map(|j| (j.medium, j.counters)).unzip();
     let durability = journal.iter().map(Medium::durability).fold(durability, Ord::min);
-    let durability = durability.name();
-    let choice = match journal {
+    let journal = match journal {
         Some(medium) => JournalChoice::On(medium),
         None if parsed.journal_inside => JournalChoice::Inside,
         None => JournalChoice::Own,
     };
-    let open_options = ext4::OpenOptions {
+    let volume = Volume::open(device.clone(), open_options(parsed, &journal, claimant, memory));
+    let volume = volume.map_err(|error| refused(args, path, &error))?;
+    let volume = if parsed.session.no_xattr { check_root(volume, path)? } else { volume };
+    // The volume alone keeps the device open and locked: when it is closed, before umount(2)
+    // returns, the target is free again.
+    let counted = Arc::downgrade(&device);
+    let stat_source = StatSource {
+        target: path.display().to_string(),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        durability: durability.name(),
+        device_counters: Arc::new(move || {
+            counted.upgrade().map(|device| device.counters()).unwrap_or_default()
+        }),
+        memory_bytes_max: Some(memory.bytes),
+        journal_target,
+        journal_counters,
+    };
+    let is_writable = unwritable.is_none();
+    Ok(OpenVolume { volume, device, journal, stat_source, is_writable })
+}
+
+/// The journal that is not in the volume. An error if a look at the volume shows that it cannot be
+/// opened. `unwritable`: why its device cannot be written.
+fn checked_journal(
+    args: &MountArgs,
+    parsed: &Parsed,
+    path: &Path,
+    device: &Arc<Metered<Disk>>,
+    claimant: &Claimant,
+    unwritable: Option<&CliError>,
+) -> Result<Option<(String, OpenJournal)>> {
+    let as_device: Arc<dyn BlockDevice> = device.clone();
+    if let Some(why) = unwritable {
+        let claimed = ext4::check_claim(&as_device, claimant);
+        claimed.map_err(|error| refused(args, path, &error))?;
+        refuse_unclosed(path, &as_device, why)?;
+    }
+    let is_writable = unwritable.is_none();
+    let elsewhere = journal_elsewhere(path, device.inner(), &as_device, parsed, is_writable);
+    // A volume that another machine has open lacks a journal that is there, too.
+    elsewhere.map_err(|error| match ext4::check_claim(&as_device, claimant) {
+        Err(claimed @ ext4::Error::Claimed { .. }) => refused(args, path, &claimed),
+        Ok(()) | Err(_) => error,
+    })
+}
+
+fn open_options(
+    parsed: &Parsed,
+    journal: &JournalChoice,
+    claimant: Claimant,
+    memory: &Memory,
+) -> ext4::OpenOptions {
+    let read_only = parsed.session.mount.read_only;
+    ext4::OpenOptions {
         read_only,
         noatime: parsed.session.mount.noatime,
-        journal: match &choice {
+        journal: match journal {
             // To read it needs no journal elsewhere, unless that holds changes.
             JournalChoice::Own if read_only => JournalChoice::Inside,
-            choice => choice.clone(),
+            journal => journal.clone(),
         },
         claimant: Some(claimant),
         data_mode: parsed.data_mode,
@@ -166,72 +252,57 @@ fn serve(args: &MountArgs, parsed: Parsed, place: MountPoint) -> Result<u8> {
         commit_interval: Some(parsed.commit_interval),
         memory: memory.journal,
         ..ext4::OpenOptions::default()
-    };
-    let volume = Volume::open(device.clone(), open_options);
-    let volume = volume.map_err(|error| refused(args, &path, &error))?;
-    let volume = if parsed.session.no_xattr { check_root(volume, &path)? } else { volume };
-    // The volume alone keeps the device open and locked: when it is closed, before umount(2)
-    // returns, the target is free again.
-    let counted = Arc::downgrade(&device);
-    let stat_source = StatSource {
-        target: path.display().to_string(),
-        version: env!("CARGO_PKG_VERSION").to_string(),
-        durability,
-        device_counters: Arc::new(move || {
-            counted.upgrade().map(|device| device.counters()).unwrap_or_default()
-        }),
-        memory_bytes_max: Some(memory.bytes),
-        journal_target: journal_target.clone(),
-        journal_counters,
-    };
-    let (source, attached) = mount_source(&path, device.inner());
-    let number = number_of_source(&source, &path, device.inner(), attached.as_ref());
+    }
+}
+
+/// Mounts the volume. Also returns the signals that unmount: before the mount exists, they are
+/// caught, because a process that they end would leave a dead mount.
+fn mount_volume(
+    args: &MountArgs,
+    (volume, device): (Volume, Arc<Metered<Disk>>),
+    stat_source: StatSource,
+    place: MountPoint,
+    path: &Path,
+    options: &SessionOptions,
+) -> Result<(Session, Signals)> {
+    let (source, attached) = mount_source(path, device.inner());
+    let number = number_of_source(&source, path, device.inner(), attached.as_ref());
     drop(device);
-    // From now on none of them ends the process, which would leave a dead mount.
     let signals = end_signals(args.foreground);
     let signals = signals.map_err(|error| CliError::new(format!("signals: {error}")))?;
-    let mut session = Session::mount(volume, &source, &place, &options, stat_source).map_err(
-        |error| match error {
-            SessionError::MayTear(why) => CliError::at(&path, why),
-            error => CliError::new(error.to_string()),
-        },
-    )?;
+    let session = Session::mount(volume, &source, &place, options, stat_source);
+    let session = session.map_err(|error| match error {
+        SessionError::MayTear(why) => CliError::at(path, why),
+        error => CliError::new(error.to_string()),
+    })?;
     drop((attached, place));
-    if let Err(error) = check_source(session.handle().device(), number, &path) {
-        take_back(session);
-        return Err(error);
+    match check_source(session.handle().device(), number, path) {
+        Ok(()) => Ok((session, signals)),
+        Err(error) => {
+            take_back(session);
+            Err(error)
+        }
     }
-    if let Some(listener) = metrics {
-        session.serve_metrics(listener);
-    }
-    if read_only && is_writable {
-        let mount = MountOptions { read_only: false, ..options.mount.clone() };
-        session.allow_writing(choice, &SessionOptions { mount, ..options });
-    }
-    session.guarded_by(Arc::new(guard::ByProcess::default()));
-    if let Some(device) = session.handle().device() {
-        session.write_pages_by(Arc::new(page_writer::ByProcess::of(device)));
-    }
+}
+
+/// Says that the volume is mounted. From now on signals unmount it.
+fn begin(
+    session: &Session,
+    signals: Signals,
+    outlet: &Option<Arc<Outlet>>,
+    path: &Path,
+    journal_target: Option<&str>,
+) -> Result<()> {
     let handle = session.handle().unmounted_by(Arc::new(ByProcess));
     let dir = handle.dir().display().to_string();
-    let begun = ending::on_signals(signals, handle, session.closer(), tell_of(&outlet));
-    let begun = begun.and_then(|()| match &outlet {
-        Some(outlet) => announce(outlet, &path, journal_target.as_deref()),
+    ending::on_signals(signals, handle, session.closer(), tell_of(outlet))?;
+    match outlet {
+        Some(outlet) => announce(outlet, path, journal_target),
         None => {
-            say_mounted(&path, &dir);
+            say_mounted(path, &dir);
             tell_what_is_missing(&dir)
         }
-    });
-    if let Err(error) = begun {
-        take_back(session);
-        return Err(error);
     }
-    session.run().map_err(|error| {
-        tracing::error!("{error}");
-        CliError::at(&path, error)
-    })?;
-    tell_of(&outlet)("unmounted, and closed");
-    Ok(0)
 }
 
 /// The signals that unmount. `nohup` has the command ignore SIGHUP; a daemon has left the terminal

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use device::{Access, BlockDevice};
+use device::BlockDevice;
 use ext4::{Survey, uuid_text};
+use host::Access;
 use journal::{End, Record, Scan};
 use serde_json::{Value, json};
 

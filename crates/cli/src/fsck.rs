@@ -8,8 +8,9 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Disk, without_foreign_servers};
+use device::{BlockDevice, Disk};
 use ext4::{Claimant, JournalChoice, OpenOptions, Survey, Volume};
+use host::{Access, without_foreign_servers};
 use journal::{Medium, RecoverOptions, Recovery};
 use mount::MountedFile;
 

@@ -9,7 +9,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use device::Trust;
+use host::Trust;
 use mount::{MountError, MountOptions};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

@@ -16,9 +16,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{
-    Access, AddedLatency, Disk, Durability, Found, MappedNvram, Metered, MeteredNvram, Nvram, Trust,
-};
+use device::{AddedLatency, Disk, Durability, MappedNvram, Metered, MeteredNvram, Nvram};
+use host::{Access, Found, Trust};
 use journal::Medium;
 use mount::JournalCounters;
 use rustix::fs::{FileType, OFlags};
@@ -212,7 +211,7 @@ fn look_or_make(
 ) -> Result<Option<NewFile>> {
     let failed = |error: std::io::Error| CliError::at(path, error);
     if let Some(found) = trust.look(path).map_err(target::opening)? {
-        return match device::share_bytes(target, &found).unwrap_or(false) {
+        return match host::share_bytes(target, &found).unwrap_or(false) {
             false => Ok(None),
             true => {
                 let volume = plain_path(target);

@@ -6,11 +6,14 @@
 //! The search reads 4 KiB of each device that this user may read. A label alone proves nothing: the
 //! volume checks the journal when it is opened (UUIDs, incarnation).
 
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{BlockDevice, ListedDevice, block_devices};
+use device::{AlignedBuf, BlockDevice};
 use ext4::{RecordedJournal, uuid_text};
+use host::{ListedDevice, block_devices};
 use journal::Label;
 
 use crate::error::{CliError, Result};
@@ -59,6 +62,13 @@ pub fn locate(
     }
 }
 
+/// The first bytes of a device, past the page cache.
+fn start_of(device: &ListedDevice) -> io::Result<AlignedBuf> {
+    let mut start = AlignedBuf::zeroed(LABEL_BYTES);
+    device.open()?.read_exact_at(&mut start, 0)?;
+    Ok(start)
+}
+
 /// The journals on the block devices of the machine.
 pub struct Journals {
     found: Vec<(ListedDevice, Label)>,
@@ -71,7 +81,7 @@ impl Journals {
     pub fn look() -> Journals {
         let mut journals = Journals { found: Vec::new(), unread_count: 0 };
         for device in block_devices() {
-            match device.read_start(LABEL_BYTES) {
+            match start_of(&device) {
                 Ok(start) => journals.add(device, &start),
                 Err(_) => journals.unread_count += 1,
             }

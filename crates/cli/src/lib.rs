@@ -343,7 +343,7 @@ fn parse_interval(text: &str) -> std::result::Result<f64, String> {
 /// Runs the command or the helper that this process was started as.
 pub fn main() -> ExitCode {
     // Before there are threads.
-    device::reset_signals();
+    host::reset_signals();
     if let Some(code) = helpers::run() {
         return ExitCode::from(code);
     }

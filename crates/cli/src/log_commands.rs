@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use device::{Trust, has_name};
+use host::{Trust, has_name};
 use log::{Log, LogError, Lsn, Options, Orphan, Outcome, Reader, Record};
 use serde_json::json;
 
@@ -250,8 +250,7 @@ fn is_open(dir: &Path) -> bool {
 
 /// Whether the process has a file in `dir` open or mapped. May wait without an end.
 pub fn has_open(pid: i32, dir: &Path) -> bool {
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let mut paths = files.filter_map(|file| fs::read_link(file.path()).ok());
+    let mut paths = host::open_files(pid).filter_map(|link| fs::read_link(link).ok());
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     paths.any(|path| path.starts_with(dir)) || maps.contains(&*dir.to_string_lossy())
 }

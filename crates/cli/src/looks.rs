@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::namespaces::NamespaceId;
 use crate::output::{print_line, say_json};
 use crate::process_looks::{Finding, LOOK_LIMIT, ProcessLooks};
-use crate::{fusectl, inventory, log_commands, umount, users, volumes};
+use crate::{fusectl, inventory, log_commands, umount, volumes};
 
 #[derive(Args)]
 pub struct LookArgs {
@@ -45,7 +45,7 @@ enum Subject {
 pub fn run(args: LookArgs) -> Result<u8> {
     print_line(b"")?;
     let (lines, is_all) = match args.subject {
-        Subject::Users { device } => pids(move |pid| users::uses(pid, device)),
+        Subject::Users { device } => pids(move |pid| host::process_uses(pid, device)),
         Subject::Files { dir } => pids(move |pid| log_commands::has_open(pid, &dir)),
         Subject::Daemons => json(all(|pid| volumes::looks_like_daemon(pid).into_iter().collect())),
         Subject::Namespaces => json(all(|pid| {

@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use device::MountEntry;
+use host::MountEntry;
 use mount::Memory;
 
 /// The kernel adds it to a process's share of memory, in thousandths, when it looks for a process
@@ -34,7 +34,7 @@ fn limit_at(root: &Path) -> Option<u64> {
 /// The smallest limit of this process's control groups and of the groups around them.
 fn group_limit(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    let mounts = device::mounts_in(&root.join("proc/self/mountinfo")).ok()?;
+    let mounts = host::mounts_in(&root.join("proc/self/mountinfo")).ok()?;
     mounts.iter().filter_map(|mount| smallest_in(root, mount, &groups)).min()
 }
 

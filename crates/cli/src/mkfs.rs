@@ -8,8 +8,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Disk, Found, without_foreign_servers};
+use device::{BlockDevice, Disk};
 use ext4::layout::superblock::MKFS_UNDER_WAY;
+use host::{Access, Found, without_foreign_servers};
 use rustix::fs::{OFlags, ftruncate};
 use rustix::io::Errno;
 

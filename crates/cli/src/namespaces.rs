@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use device::{Account, MountEntry, process_name};
+use host::{Account, MountEntry, process_name};
 use mount::{MountError, Unmounter};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -106,7 +106,7 @@ fn one_of_each() -> Vec<(i32, NamespaceId)> {
 /// The mounts of the volume with this device number: one for each namespace.
 pub fn holders(device: (u32, u32)) -> Vec<Holder> {
     let found = one_of_each().into_iter().filter_map(|(pid, namespace)| {
-        let mut table = device::each_mount(Path::new(&format!("/proc/{pid}/mountinfo"))).ok()?;
+        let mut table = host::each_mount(Path::new(&format!("/proc/{pid}/mountinfo"))).ok()?;
         let entry = table.find(|found| found.device == device && found.is_volume())?;
         Some(Holder { namespace, pid, dir: entry.dir })
     });
@@ -120,8 +120,8 @@ pub fn all_mounts() -> (Vec<(Holder, MountEntry)>, bool) {
     let mut shares: HashMap<Account, Share> = HashMap::new();
     let mut is_all = true;
     for (pid, namespace) in one_of_each() {
-        let table = device::each_mount(Path::new(&format!("/proc/{pid}/mountinfo")));
-        let owner = device::process_owner(pid).map(|(user, _)| Account::of(user));
+        let table = host::each_mount(Path::new(&format!("/proc/{pid}/mountinfo")));
+        let owner = host::process_owner(pid).map(|(user, _)| Account::of(user));
         let share = shares.entry(owner.unwrap_or(Account::UNKNOWN)).or_default();
         for entry in table.into_iter().flatten() {
             let is_kept = owner.is_some_and(Account::is_trusted) || share.take(&entry);
@@ -253,7 +253,7 @@ pub fn run_detach(args: &DetachArgs) -> Result<u8> {
     io::Read::read_to_end(&mut File::from(table), &mut text)
         .map_err(|error| CliError::new(error.to_string()))?;
     // The topmost first.
-    let mounts = device::parse_mounts(&text).into_iter().rev();
+    let mounts = host::parse_mounts(&text).into_iter().rev();
     let unmounted = mounts
         .filter(|entry| entry.device == args.device && entry.is_volume())
         .try_for_each(|entry| match args.manner {
@@ -292,7 +292,7 @@ mod tests {
     fn regression_a_part_of_a_users_mounts_is_looked_at() {
         let entry = |kind| {
             let line = format!("31 20 0:66 / /mnt rw - {kind} source rw,user_id=7,group_id=0\n");
-            device::parse_mounts(line.as_bytes()).remove(0)
+            host::parse_mounts(line.as_bytes()).remove(0)
         };
         let taken = |kind| {
             let (mut share, entry) = (Share::default(), entry(kind));

@@ -24,7 +24,7 @@ impl NewFile {
     /// `mode`.
     pub fn make(path: &Path, size_bytes: u64, mode: u32) -> io::Result<NewFile> {
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
-        NewFile::make_in(device::open_parent(path)?, name, size_bytes, mode)
+        NewFile::make_in(host::open_parent(path)?, name, size_bytes, mode)
     }
 
     /// The same in an open directory.

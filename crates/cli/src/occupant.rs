@@ -3,10 +3,10 @@
 //! The look reads and changes nothing. An area that `onejournal probe` has overwritten counts as
 //! empty, because nothing of it is of use.
 
-use device::probe::is_mark;
 use device::{AlignedBuf, BlockDevice};
 use ext4::uuid_text;
 use journal::Label;
+use probe::is_mark;
 
 /// The head that is looked at: the first superblock of btrfs is at 64 KiB.
 const HEAD_BYTES: u64 = 68 << 10;
@@ -111,7 +111,7 @@ fn read(disk: &dyn BlockDevice, offset: u64, len_bytes: u64) -> device::Result<A
 #[cfg(test)]
 mod tests {
     use device::MemoryDevice;
-    use device::probe::mark;
+    use probe::mark;
 
     use super::*;
 

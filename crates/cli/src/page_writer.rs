@@ -155,7 +155,7 @@ pub fn run(args: &PageWriterArgs) -> Result<u8> {
 
 /// Opens a mount of the file system with this number.
 fn open(device: (u32, u32)) -> io::Result<File> {
-    let dirs = device::own_mounts()?.into_iter().filter(|mount| mount.device == device);
+    let dirs = host::own_mounts()?.into_iter().filter(|mount| mount.device == device);
     let is_of_it = |file: &File| is_on(file, device);
     let open = |dir: PathBuf| File::open(Path::new(&dir)).ok().filter(is_of_it);
     let none = || io::Error::new(ErrorKind::NotFound, "this mount namespace has no mount of it");

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use device::Account;
+use host::Account;
 
 /// How long a look may take.
 pub const LOOK_LIMIT: Duration = Duration::from_secs(2);
@@ -140,9 +140,9 @@ impl<Found: Finding> ProcessLooks<Found> {
 /// All processes. Root, this user, and then the users with the lowest numbers have threads of their
 /// own.
 fn processes_by_user() -> BTreeMap<Account, Vec<i32>> {
-    let owner = |pid| device::process_owner(pid).map_or(OTHERS, |(user, _)| Account::of(user));
+    let owner = |pid| host::process_owner(pid).map_or(OTHERS, |(user, _)| Account::of(user));
     let mut owned: Vec<(Account, i32)> =
-        device::processes().into_iter().map(|pid| (owner(pid), pid)).collect();
+        host::processes().into_iter().map(|pid| (owner(pid), pid)).collect();
     owned.sort_unstable_by_key(|(user, _)| (*user != Account::own(), *user));
     let mut processes: BTreeMap<Account, Vec<i32>> = BTreeMap::new();
     for (user, pid) in owned {

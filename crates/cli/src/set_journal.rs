@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use device::{Access, BlockDevice};
+use device::BlockDevice;
 use ext4::uuid_text;
+use host::Access;
 
 use crate::output::plain_path;
 use crate::own_journal::Opened;

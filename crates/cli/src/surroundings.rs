@@ -37,7 +37,7 @@ pub fn of_server() {
 /// Processes that this one starts from now on get none of its files. A container may forbid the
 /// system call: then they have them, as other programs do.
 pub fn keep_descriptors() {
-    let _ = device::keep_descriptors_from_children();
+    let _ = host::keep_descriptors_from_children();
 }
 
 /// For the process that starts a daemon, which inherits all of this: it is neither slower than
@@ -58,7 +58,7 @@ pub fn of_daemon() {
     if rustix::process::getpriority_process(None).is_ok_and(|nice| nice > 0) {
         let _ = rustix::process::setpriority_process(None, 0);
     }
-    device::reset_scheduling();
+    host::reset_scheduling();
     if memory::oom_score().is_some_and(|score| score > 0) {
         let _ = memory::set_oom_score(0);
     }

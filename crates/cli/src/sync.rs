@@ -54,7 +54,7 @@ pub fn volume(path: &Path) -> Result<()> {
     if kernel::is_before(kernel::version(), WAITS_SINCE) {
         wait_for_copies(path, &file)?;
     }
-    device::sync_volume(&file).map_err(failed)
+    volume_client::sync_volume(&file).map_err(failed)
 }
 
 /// Says what this kernel does not give the volume that was just mounted on `dir`. A kernel that

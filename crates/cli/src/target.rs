@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use device::{Access, DeviceError, Disk, Trust};
+use device::{DeviceError, Disk};
+use host::{Access, Trust};
 
 use crate::error::{CliError, Result};
 use crate::namespaces::TRY_EVERY;
@@ -151,8 +152,8 @@ pub fn patiently<T>(
 }
 
 /// The error of opening a medium, which names its path.
-pub fn opening(error: DeviceError) -> CliError {
-    CliError::new(error.source.to_string())
+pub fn opening(error: impl Into<DeviceError>) -> CliError {
+    CliError::new(error.into().source.to_string())
 }
 
 /// The attributes of the open target. Its path may lead to another file by now.

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use device::{Access, BlockDevice, Disk, Trust};
+use device::{BlockDevice, Disk};
 use ext4::Survey;
+use host::{Access, Trust};
 use mount::MountError;
 use rustix::io::Errno;
 
@@ -191,7 +192,7 @@ fn take_away_elsewhere(volume: &ServedVolume, daemon: Option<&Daemon>) -> Result
 /// is gone.
 fn what_ends(locked: &Holder, daemon: Option<&Daemon>) -> String {
     let (place, pid) = (locked.place(), locked.pid);
-    let user = device::process_owner(pid).map_or("unknown".into(), |(user, _)| user.to_string());
+    let user = host::process_owner(pid).map_or("unknown".into(), |(user, _)| user.to_string());
     let closing = daemon.map_or(String::new(), |daemon| {
         format!(
             "; or `kill {}` closes the volume, and programs that use it there get errors",

@@ -5,10 +5,7 @@
 //! not found. A process may keep everybody waiting who looks at its files. So another process
 //! looks (`crate::looks`), and is left behind after a time.
 
-use std::fs;
-use std::path::Path;
-
-use device::{cached_stat, process_name};
+use host::process_name;
 
 use crate::aside;
 use crate::process_looks::TELL_LIMIT;
@@ -66,30 +63,6 @@ impl Users {
             false => "unknown",
         }
     }
-}
-
-/// Whether the process is one of them. May wait without an end.
-pub fn uses(pid: i32, device: (u32, u32)) -> bool {
-    let process = Path::new("/proc").join(pid.to_string());
-    let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-    let mut links = ["cwd", "root"].map(|name| process.join(name)).into_iter();
-    links.any(|link| is_on(&link, device))
-        || files.into_iter().any(|file| is_on(&file.path(), device))
-        || maps(&process, device)
-}
-
-/// Whether the target of a link in `/proc` is on the file system.
-fn is_on(link: &Path, (major, minor): (u32, u32)) -> bool {
-    let found = cached_stat(link);
-    found.is_ok_and(|found| (found.stx_dev_major, found.stx_dev_minor) == (major, minor))
-}
-
-/// Whether the process runs a program, or has mapped a file, from the file system.
-fn maps(process: &Path, (major, minor): (u32, u32)) -> bool {
-    let number = format!("{major:02x}:{minor:02x}");
-    let table = fs::read(process.join("maps")).unwrap_or_default();
-    let table = String::from_utf8_lossy(&table);
-    table.lines().any(|line| line.split_whitespace().nth(3) == Some(number.as_str()))
 }
 
 #[cfg(test)]

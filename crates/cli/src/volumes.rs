@@ -11,13 +11,12 @@
 //! its daemon: root or this user, or else the user of the mount or the owner of the image. And no
 //! wait for a daemon is without an end.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use device::{MountEntry, Trust, cached_stat};
+use host::{MountEntry, Trust, backing_file, cached_stat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{FileType, makedev};
@@ -123,22 +122,6 @@ fn reach(path: &Path) -> Result<Option<OwnedFd>> {
 /// The link of `/proc` to an open file.
 fn link_to(file: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
-}
-
-/// The path of the backing file of a loop device.
-pub fn backing_file((major, minor): (u32, u32)) -> Option<PathBuf> {
-    // A part of a file is not the file.
-    let loop_directory = format!("/sys/dev/block/{major}:{minor}/loop");
-    let is_all = |name: &str| {
-        std::fs::read_to_string(format!("{loop_directory}/{name}")).is_ok_and(|n| n.trim() == "0")
-    };
-    if !is_all("offset") || !is_all("sizelimit") {
-        return None;
-    }
-    let name = format!("{loop_directory}/backing_file");
-    let path = fs::read(name).ok()?;
-    let path = path.strip_suffix(b"\n").unwrap_or(&path);
-    Some(OsStr::from_bytes(path).into())
 }
 
 /// A volume that is in use, or may be.
@@ -266,7 +249,7 @@ impl ServedVolume {
         let own = own_users();
         // The process of another user may keep everybody waiting who looks at it.
         let is_like = |pid: &i32| belongs_to(*pid, &own) && is_daemon(*pid);
-        let mut like = device::processes().into_iter().filter(is_like).map(|pid| {
+        let mut like = host::processes().into_iter().filter(is_like).map(|pid| {
             let media = open_media(pid).map(|(_, medium)| medium).collect();
             (pid, media)
         });
@@ -329,7 +312,7 @@ impl ServedVolume {
 }
 
 fn mounts() -> Result<Vec<MountEntry>> {
-    device::own_mounts().map_err(|error| CliError::new(format!("/proc/self/mountinfo: {error}")))
+    host::own_mounts().map_err(|error| CliError::new(format!("/proc/self/mountinfo: {error}")))
 }
 
 fn loops_on(medium: Medium) -> Vec<(u32, u32)> {
@@ -350,8 +333,7 @@ fn has_open(pid: i32, media: &[Medium]) -> bool {
 /// The images and devices that a process has open, with links of `/proc` to them, in the order of
 /// their descriptors.
 fn open_media(pid: i32) -> impl Iterator<Item = (PathBuf, Medium)> {
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    files.filter_map(|file| Medium::at(&file.path()).map(|medium| (file.path(), medium)))
+    host::open_files(pid).filter_map(|link| Medium::at(&link).map(|medium| (link, medium)))
 }
 
 /// The paths of the first images and devices that a process has open.
@@ -405,7 +387,7 @@ fn owner_of(target: &Path) -> Option<u32> {
 
 /// Whether it is a process of one of these users, who can have mounted a volume.
 fn belongs_to(pid: i32, users: &[u32]) -> bool {
-    device::process_owner(pid).is_some_and(|(user, _)| users.contains(&user))
+    host::process_owner(pid).is_some_and(|(user, _)| users.contains(&user))
 }
 
 /// A process that looks like a daemon, and what it has open.
@@ -428,7 +410,7 @@ impl Finding for LikeDaemon {
 
 /// The process, if it looks like a daemon. May wait without an end.
 pub fn looks_like_daemon(pid: i32) -> Option<LikeDaemon> {
-    let (user, _) = device::process_owner(pid).filter(|_| is_daemon(pid))?;
+    let (user, _) = host::process_owner(pid).filter(|_| is_daemon(pid))?;
     let open = open_media(pid).take(MEDIA_COUNT_MAX).filter_map(|(link, medium)| {
         let path = fs::read_link(link).ok()?;
         Some((medium, path.to_string_lossy().into_owned()))
@@ -439,21 +421,19 @@ pub fn looks_like_daemon(pid: i32) -> Option<LikeDaemon> {
 
 /// Whether the process looks like a `mount` command that serves a volume, and is not closing it.
 pub fn is_serving(pid: i32) -> bool {
-    is_daemon(pid) && device::process_name(pid) != mount::CLOSING_NAME
+    is_daemon(pid) && host::process_name(pid) != mount::CLOSING_NAME
 }
 
 /// Whether the process looks like a `mount` command that serves a volume. A process of any user can
 /// look like one.
 fn is_daemon(pid: i32) -> bool {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let mut words = line.split(|byte| *byte == 0).skip(1);
-    words.next() == Some(b"mount") && runs_command(pid)
+    host::command_line(pid).get(1).is_some_and(|word| word == "mount") && runs_command(pid)
 }
 
 /// Whether the process runs this command: wherever it is installed, also if an upgrade has replaced
 /// it since, or a copy of it. `true` where that cannot be seen.
 fn runs_command(pid: i32) -> bool {
-    let Some(program) = device::process_program(pid) else { return true };
+    let Some(program) = host::process_program(pid) else { return true };
     let name = program.file_name().unwrap_or_default();
     name.as_bytes().starts_with(PROGRAM.as_bytes()) || Some(name) == own_program().file_name()
 }
@@ -461,7 +441,7 @@ fn runs_command(pid: i32) -> bool {
 /// The path of this command's file, also if it was removed.
 fn own_program() -> PathBuf {
     let own = i32::try_from(std::process::id()).ok();
-    own.and_then(device::process_program).unwrap_or_default()
+    own.and_then(host::process_program).unwrap_or_default()
 }
 
 /// A process that serves a volume.
@@ -487,7 +467,7 @@ impl Daemon {
 
     /// Whether it has stopped serving: it brings everything home and then ends.
     fn is_closing(&self) -> bool {
-        device::process_name(self.pid) == mount::CLOSING_NAME
+        host::process_name(self.pid) == mount::CLOSING_NAME
     }
 
     /// Whether to wait on for its end, because it brings everything home; `waited` has passed.
@@ -499,7 +479,7 @@ impl Daemon {
             return Ok(self.is_closing());
         }
         let (pid, seconds) = (self.pid, CLOSING_PATIENCE.as_secs());
-        let name = device::process_name(pid);
+        let name = host::process_name(pid);
         Err(CliError::new(format!(
             "process {pid} ({name}) has been closing it for {seconds} s, and has not ended. If it \
              still writes to its disk, wait on: run this command again. If not, end it: kill -KILL \
@@ -544,12 +524,12 @@ pub fn dying_daemon(target: &Path) -> Result<Option<Daemon>> {
     let own = daemon_name();
     let users = believed(target);
     let is_dying = |pid: &i32| {
-        let name = device::process_name(*pid);
+        let name = host::process_name(*pid);
         (name == own || name == mount::CLOSING_NAME)
             && belongs_to(*pid, &users)
-            && has_no_memory(*pid)
+            && host::has_no_memory(*pid)
     };
-    for pid in device::processes().into_iter().filter(is_dying) {
+    for pid in host::processes().into_iter().filter(is_dying) {
         if let Some(daemon) = Daemon::open(pid, Vec::new())?
             && !daemon.ended_within(&NO_TIME)?
         {
@@ -557,13 +537,6 @@ pub fn dying_daemon(target: &Path) -> Result<Option<Daemon>> {
         }
     }
     Ok(None)
-}
-
-/// Whether the process has no memory any more. Unlike a look at its command line, this look does
-/// not wait for a process that keeps its memory locked.
-fn has_no_memory(pid: i32) -> bool {
-    let sizes = fs::read_to_string(format!("/proc/{pid}/statm"));
-    sizes.is_ok_and(|sizes| sizes.starts_with("0 "))
 }
 
 /// The daemon of a volume that cannot be had.
@@ -676,7 +649,7 @@ mod tests {
             let line = format!(
                 "31 20 0:66 / /mnt rw - fuse.onejournal {source} rw,user_id={user},group_id=0\n"
             );
-            let entry = device::parse_mounts(line.as_bytes()).remove(0);
+            let entry = host::parse_mounts(line.as_bytes()).remove(0);
             Medium::of_believed(&entry, &believed(image.path())).0
         };
         assert_eq!(media(own), [medium]);

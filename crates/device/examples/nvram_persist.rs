@@ -15,7 +15,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use onejournal_device::{Access, AddedLatency, Durability, MappedNvram, Nvram};
+use host::Access;
+use onejournal_device::{AddedLatency, Durability, MappedNvram, Nvram};
 
 const AREA_BYTES: usize = 64 << 20;
 

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use host::{InUse, OpenError};
 use rustix::io::Errno;
 
 /// Result of a device operation.
@@ -89,14 +90,10 @@ impl DeviceError {
     }
 }
 
-/// Why a disk is refused as "in use".
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {text}", path.display())]
-pub(crate) struct InUse {
-    pub(crate) path: PathBuf,
-    pub(crate) text: String,
-    /// See [`DeviceError::is_held_by_kernel`].
-    pub(crate) is_held_by_kernel: bool,
+impl From<OpenError> for DeviceError {
+    fn from(error: OpenError) -> Self {
+        Self::new(Operation::Open, 0, 0, error.source)
+    }
 }
 
 /// An error while opening `path`.

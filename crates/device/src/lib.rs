@@ -2,7 +2,7 @@
 //!
 //! This is the only crate that sends I/O to a volume. It does not know what the bytes mean: it
 //! knows no journal and no file system. The crates above use a medium through [`BlockDevice`] or
-//! [`Nvram`].
+//! [`Nvram`]. What a path leads to, and who else uses it, is known by the crate `host` below.
 //!
 //! # What we assume of a block medium
 //!
@@ -40,88 +40,45 @@
 //! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
 //!
 //! ```text
-//!   probe/                     measures a disk, judges nothing
 //!   disk/ nvram/               Disk: a file or block device; Nvram, mapped memory
-//!   process/                   signs of life, processes, descriptors that a fork closes, what a
-//!                              process inherits
-//!   claim/                     one user at a time has the bytes of a disk
-//!   below/ files/              loop devices, partitions, mounts: what the bytes of a disk are on;
-//!                              Folder, Directory, trust
 //!   mapping/ uring/            mapped memory, shared words; io_uring
 //!   block/                     BlockDevice; memory, counters
 //!   buffer/                    aligned memory
-//!   access descriptor durability error faults file_clock sync compare meter
+//!   directory                  the files of a log
+//!   compare durability error file_clock length meter sync
 //! ```
 
-mod access;
-mod below;
 mod block;
 mod buffer;
-mod claim;
 pub mod compare;
-mod descriptor;
+mod directory;
 mod disk;
 mod durability;
 mod error;
-mod faults;
 mod file_clock;
-mod files;
+mod length;
 mod mapping;
 mod meter;
 mod nvram;
-pub mod probe;
-mod process;
 pub mod sync;
 mod uring;
 
-pub use access::Access;
-pub use below::file_system::file_system_durability;
-pub use below::list::{ListedDevice, block_devices, share_bytes};
-pub use below::loop_device::{LoopDevice, LoopOptions};
-pub use below::mount_table::{
-    MountEntry, each_mount, mount_of, mounts_in, own_mounts, parse_mounts,
-};
 pub use block::block_device::{BlockDevice, check_span};
 pub use block::memory::MemoryDevice;
 pub use block::metered::{Counters, Metered};
 pub use buffer::aligned::AlignedBuf;
-pub use descriptor::{above_standard, moved_above_standard, occupy_standard};
+pub use directory::{Directory, FileStore, StoredFile};
+pub use disk::block_durability::block_durability;
+pub use disk::caches::{devices_below, member_devices};
 pub use disk::device::Disk;
 pub use disk::direct_io::DirectIo;
-pub use durability::Durability;
+pub use durability::{Durability, file_system_durability, known_durability};
 pub use error::{DeviceError, Operation, Result};
-/// Mistakes of the crate, for tests that check their checks.
-#[doc(hidden)]
-pub use faults::Fault;
 pub use file_clock::FileClock;
-pub use files::directory::{Directory, FileStore, StoredFile};
-pub use files::file_id::FileId;
-pub use files::folder::Folder;
-pub use files::found::Found;
-pub use files::fuse::is_fuse;
-pub use files::parent::open_parent;
-pub use files::range_write::{
-    RANGES_BYTES_MAX, RANGES_XATTR, Range, RangeError, RangePart, write_ranges,
-};
-pub use files::reach::cached_stat;
-pub use files::servers::{has_name, server_of};
-pub use files::trust::Trust;
-pub use files::virtual_attribute::{
-    VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, virtual_attribute,
-};
-pub use files::volume_sync::{VOLUME_SYNC_IOCTL, sync_volume};
+pub use mapping::fork_mark::ForkMark;
 pub use mapping::words::SharedWords;
 pub use nvram::{
     AddedLatency, LINE_BYTES, MappedNvram, MeteredNvram, Nvram, NvramCounters, line_count,
 };
-pub use process::account::Account;
-pub use process::fork_closed::ForkClosed;
-pub use process::fork_mark::ForkMark;
-pub use process::inherited::{keep_descriptors_from_children, reset_scheduling, reset_signals};
-pub use process::machine::{Living, Machine};
-pub use process::own_descriptors::with_own_descriptors;
-pub use process::own_mounts::without_foreign_servers;
-pub use process::processes::{process_name, process_owner, process_program, processes};
-pub use process::unread::unread_bytes;
 pub use uring::command_ring::{COMMAND_BYTES, CommandRing};
 pub use uring::ring::RingPool;

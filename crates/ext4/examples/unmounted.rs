@@ -12,7 +12,8 @@
 use std::error::Error as StdError;
 use std::sync::Arc;
 
-use device::{Access, Disk};
+use device::Disk;
+use host::Access;
 use onejournal_ext4::{Error, InodeNo, NewNode, OpenOptions, Owner, RootVolume};
 
 fn main() -> Result<(), Box<dyn StdError>> {

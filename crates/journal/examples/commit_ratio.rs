@@ -19,7 +19,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use device::{Access, AlignedBuf, BlockDevice, Disk, MemoryDevice};
+use device::{AlignedBuf, BlockDevice, Disk, MemoryDevice};
+use host::Access;
 use onejournal_journal::{BLOCK_BYTES, BlockBytes, Form, HomeBlock, Journal, Options, Space};
 
 /// As in the program.

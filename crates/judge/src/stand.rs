@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use device::{BlockDevice, LoopDevice, LoopOptions};
+use device::BlockDevice;
 use ext4::{OpenOptions, Volume as InProcess};
+use host::{LoopDevice, LoopOptions};
 use journal::Medium;
 use onejournal_testing::Image;
 use onejournal_testing::drive::Recorder;

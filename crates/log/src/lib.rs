@@ -202,6 +202,7 @@ mod warnings;
 mod wire;
 mod words;
 
+pub use self::host::{DirectoryId, Settings, StreamMeta};
 pub use self::log::{Log, names_socket};
 pub use client::ConnectOptions;
 pub use directory::look::{Look, StreamsFound};
@@ -209,7 +210,6 @@ pub use directory::options::Options;
 pub use directory::permit::permit;
 pub use error::{Effect, LogError, Result};
 pub use format::record::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
-pub use host::{DirectoryId, Settings, StreamMeta};
 pub use media::denied::system_at;
 pub use orphans::{Orphan, Outcome, collect_orphans};
 pub use server::{Limits, Server, ServerOptions};

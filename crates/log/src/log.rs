@@ -163,7 +163,7 @@ pub fn names_socket(path: impl AsRef<Path>) -> bool {
 /// The same. An error if what is there contradicts its name.
 fn is_socket(path: &Path) -> Result<bool> {
     // Without a request to what may be another user's server, which is refused later.
-    let found = device::cached_stat(path);
+    let found = host::cached_stat(path);
     let found = found.map(|found| FileType::from_raw_mode(found.stx_mode.into()));
     let is_named = names_socket(path);
     let why = match found {

@@ -13,7 +13,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use device::{Access, Folder, Trust};
+use host::{Access, Folder, Trust};
 use rustix::fs::{AtFlags, CWD, FlockOperation, StatxFlags, statx};
 
 use crate::directory::incarnation::{

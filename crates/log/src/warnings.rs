@@ -10,8 +10,8 @@ use std::fmt::Display;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use device::Account;
 use device::sync::Mutex;
+use host::Account;
 
 const PERIOD: Duration = Duration::from_secs(60);
 /// Lines about one user in a period.

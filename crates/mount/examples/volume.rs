@@ -6,8 +6,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use device::{Access, Disk, Metered};
+use device::{Disk, Metered};
 use ext4::DataMode;
+use host::Access;
 use onejournal_mount::{Session, SessionOptions, Source, StatSource};
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use device::FileId;
 use device::sync::{Mutex, MutexGuard};
+use host::FileId;
 use log::Log;
 
 use crate::database::background::Background;

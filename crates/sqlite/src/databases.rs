@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use device::FileId;
+use host::FileId;
 
 use crate::database::{self, Database};
 use crate::failure::Failure;

@@ -2,10 +2,7 @@
 //! shows them. Their daemons serve those programs until the last one has closed its files.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
-use std::fs;
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Parser;
 use serde::{Deserialize, Serialize};
@@ -14,11 +11,6 @@ use super::paths;
 use crate::process_looks::{Finding, LOOK_LIMIT, ProcessLooks, TELL_LIMIT};
 use crate::volumes::{self, ServedVolume};
 use crate::{Cli, Command, aside, namespaces, users};
-
-/// `/dev/fuse`, whatever the node is named.
-const FUSE_NODE: (u32, u32) = (10, 229);
-/// Bits of a minor number in the kernel's own form of a device number.
-const MINOR_BITS: u32 = 20;
 
 /// A volume that is mounted nowhere and still served.
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,7 +58,7 @@ pub fn detached() -> (Vec<DetachedVolume>, bool) {
 /// The same in the process that looks.
 pub fn look_for_detached() -> (Vec<DetachedVolume>, bool) {
     let (daemons, is_all) = ProcessLooks::new().look(LOOK_LIMIT, |pid| {
-        let device = volumes::is_serving(pid).then(|| connection(pid)).flatten();
+        let device = volumes::is_serving(pid).then(|| host::fuse_connection(pid)).flatten();
         Vec::from_iter(device.map(|device| (pid, device)))
     });
     if daemons.is_empty() {
@@ -87,30 +79,6 @@ pub fn look_for_detached() -> (Vec<DetachedVolume>, bool) {
     (volumes, is_all && is_all_again && is_all_mounts)
 }
 
-/// The number of the file system that the process has a connection for, if the kernel reports it
-/// (Linux 6.18 does). Outer `None`: the process has no connection.
-fn connection(pid: i32) -> Option<Option<(u32, u32)>> {
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
-    let is_node = |path: &Path| {
-        device::cached_stat(path)
-            .is_ok_and(|found| (found.stx_rdev_major, found.stx_rdev_minor) == FUSE_NODE)
-    };
-    let mut found = None;
-    for file in files.filter(|file| is_node(&file.path())) {
-        let info = Path::new("/proc").join(pid.to_string()).join("fdinfo").join(file.file_name());
-        let info = fs::read_to_string(info).unwrap_or_default();
-        let number = info.lines().find_map(|line| line.strip_prefix("fuse_connection:"));
-        let number: Option<u32> = number.and_then(|number| number.trim().parse().ok());
-        match number {
-            Some(number) => {
-                return Some(Some((number >> MINOR_BITS, number & ((1 << MINOR_BITS) - 1))));
-            }
-            None => found = Some(None),
-        }
-    }
-    found
-}
-
 /// Describes the volume of a process. `None`: the process has ended.
 fn seen(pid: i32, device: Option<(u32, u32)>) -> Option<DetachedVolume> {
     let open = volumes::media_of(pid);
@@ -129,10 +97,7 @@ fn seen(pid: i32, device: Option<(u32, u32)>) -> Option<DetachedVolume> {
 
 /// The target on the daemon's command line.
 fn named_target(pid: i32) -> Option<PathBuf> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let line = line.strip_suffix(b"\0").unwrap_or(&line);
-    let words = line.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec()));
-    match Cli::try_parse_from(words).ok()?.command {
+    match Cli::try_parse_from(host::command_line(pid)).ok()?.command {
         Command::Mount(args) => Some(args.target),
         _ => None,
     }

@@ -99,8 +99,7 @@ fn inode_of(path: &Path) -> Option<u64> {
 
 /// Names of files that the process has open, one for each inode. May wait without an end.
 fn open_files(pid: i32, dir: &Path, wanted: &[u64]) -> HashMap<u64, PathBuf> {
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let paths = files.filter_map(|file| fs::read_link(file.path()).ok());
+    let paths = host::open_files(pid).filter_map(|link| fs::read_link(link).ok());
     let names = paths.filter_map(|path| {
         let name = path.strip_prefix(dir).ok()?.to_owned();
         // A deleted file's path ends differently, and has no inode.

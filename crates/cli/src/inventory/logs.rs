@@ -26,7 +26,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use device::Account;
+use host::Account;
 use log::{CLIENT_COUNT_MAX, ConnectOptions, Log, Look, StreamStat};
 use serde::{Deserialize, Serialize};
 
@@ -303,13 +303,12 @@ fn together(mut open: Vec<OpenLog>) -> (BTreeMap<PathBuf, SeenLog>, usize) {
 
 /// The logs that the process has open. May wait without an end.
 fn logs_of(pid: i32) -> impl Iterator<Item = OpenLog> {
-    let owner = device::process_owner(pid);
-    let files = owner.and_then(|_| fs::read_dir(format!("/proc/{pid}/fd")).ok());
-    files.into_iter().flatten().flatten().filter_map(move |file| {
-        let (owner, path) = (owner?, fs::read_link(file.path()).ok()?);
+    let owner = host::process_owner(pid);
+    let files = owner.into_iter().flat_map(move |_| host::open_files(pid));
+    files.filter_map(move |link| {
+        let (owner, path) = (owner?, fs::read_link(&link).ok()?);
         let (dir, is_daemon) = place_in_log(&path)?;
-        let number = file.file_name();
-        let is_locked = is_locked(pid, &number.to_string_lossy());
+        let is_locked = is_locked(pid, &link.file_name()?.to_string_lossy());
         is_locked.then(|| OpenLog { pid, owner, dir: dir.to_owned(), is_daemon })
     })
 }
@@ -374,9 +373,8 @@ fn connections_of(pid: i32, socket: &Path) -> usize {
 
 /// The numbers of the sockets that the process has open.
 fn sockets_of(pid: i32) -> HashSet<u64> {
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let numbers = files.filter_map(|file| {
-        let link = fs::read_link(file.path()).ok()?;
+    let numbers = host::open_files(pid).filter_map(|link| {
+        let link = fs::read_link(link).ok()?;
         link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
     });
     numbers.take(SOCKET_LIMIT).collect()

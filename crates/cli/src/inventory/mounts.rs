@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use device::{Account, MountEntry};
+use host::{Account, MountEntry, backing_file};
 
 use super::answer::{Answer, MountState};
 use super::ask::{Asker, Running, Subject};
@@ -12,7 +12,6 @@ use super::files::FileCounters;
 use super::{ANSWER_LIMIT, START_LIMIT};
 use crate::counters::Counters;
 use crate::namespaces::{self, Holder, NamespaceId};
-use crate::volumes::backing_file;
 
 /// The most asking processes for the mounts of root or of this user, and of each other user: so
 /// many wait at most for mounts that never answer.
@@ -143,7 +142,7 @@ impl Mounts {
 fn user_of(holder: &Holder, entry: &MountEntry, own: Option<NamespaceId>) -> Account {
     let user = match own == Some(holder.namespace) {
         true => entry.user().or(Some(ROOT)),
-        false => device::process_owner(holder.pid).map(|(user, _)| user),
+        false => host::process_owner(holder.pid).map(|(user, _)| user),
     };
     user.map_or(Account::UNKNOWN, Account::of)
 }

@@ -1,17 +1,12 @@
 //! `onejournal probe`: measures a disk without a volume, and says what it is good for.
 //!
-//! The crate `device` measures ([`device::probe`]); here the figures are judged. No judgement reads
-//! anything but [`figures::Figures`] and [`place::Facts`].
+//! The crate `probe` measures and judges. Here are the command, the report and its words.
 
-mod commit;
-mod figures;
-mod flushes;
 mod place;
 mod report;
-mod suitable;
 mod text;
 mod watching;
-mod wear;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,14 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use device::probe::{AREA_BYTES_MIN, Area, measure};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use probe::{AREA_BYTES_MIN, Area, Figures, Program, kib, measure};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use self::commit::kib;
-use self::figures::Figures;
 use self::place::{Permit, Place};
 use self::report::Report;
-use self::suitable::Program;
 use self::watching::Watch;
 use crate::output::say_json;
 use crate::output::{complain, plain_path};
@@ -58,7 +51,7 @@ pub struct ProbeArgs {
     #[arg(long, requires = "destroy")]
     force: bool,
     /// Exit with 0 if the disk is suitable for this program, with 1 if it is not
-    #[arg(long = "for", value_name = "PROGRAM")]
+    #[arg(long = "for", value_name = "PROGRAM", value_parser = parse_program())]
     program: Option<Program>,
     /// The disk's cache survives a power cut, as its data sheet says: flushes may cost nothing
     #[arg(long)]
@@ -98,6 +91,12 @@ fn parse_area(text: &str) -> std::result::Result<u64, String> {
         size if (AREA_BYTES_MIN..=AREA_BYTES_MAX).contains(&size) => Ok(size),
         _ => Err("give 4M to 16G".into()),
     }
+}
+
+fn parse_program() -> impl TypedValueParser<Value = Program> {
+    let program = |key: String| Program::ALL.into_iter().find(|program| program.key() == key);
+    PossibleValuesParser::new(Program::ALL.map(Program::key))
+        .map(move |key| program(key).expect("it is one of the possible values"))
 }
 
 fn parse_terabytes(text: &str) -> std::result::Result<f64, String> {
@@ -183,8 +182,9 @@ fn announce(path: &Path, area: &Area, seconds: f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::figures::tests::figures;
-    use super::flushes::Cache;
+    use probe::Cache;
+    use probe::example::figures;
+
     use super::report::tests::facts;
     use super::*;
 

@@ -5,12 +5,11 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use device::probe::{Area, Medium};
-use device::{Access, DeviceError, DirectIo};
+use device::{DeviceError, DirectIo};
+use host::Access;
+use probe::{Area, Cache, Medium, kib};
 use serde::{Serialize, Serializer};
 
-use super::commit::kib;
-use super::flushes::Cache;
 use crate::occupant::Occupant;
 use crate::{CliError, Result, target};
 
@@ -195,7 +194,7 @@ fn device(path: &Path, area_bytes: u64, permit: Permit) -> Result<Area> {
 
 #[cfg(test)]
 mod tests {
-    use device::probe::AREA_BYTES_MIN;
+    use probe::AREA_BYTES_MIN;
 
     use super::*;
 

@@ -4,13 +4,11 @@
 use std::collections::BTreeMap;
 
 use device::DirectIo;
+use probe::{Cache, Commit, Cost, Figures, Program, Reason, Sent, Suitability, commits};
 use serde::Serialize;
 
-use super::commit::{Commit, commits};
-use super::figures::Figures;
-use super::flushes::{Cache, Cost, Reason, Sent};
 use super::place::Facts;
-use super::suitable::{Program, Suitability};
+use super::words;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
@@ -53,7 +51,7 @@ impl Report {
             flushes: Flushes {
                 verdict: because.verdict().name(),
                 reason: because.name(),
-                explanation: because.sentence(),
+                explanation: words::reason(because),
                 because,
             },
             commits: is_disk.then(|| commits(&figures)),
@@ -75,9 +73,9 @@ impl Report {
 
 #[cfg(test)]
 pub mod tests {
-    use device::probe::Medium;
+    use probe::Medium;
+    use probe::example::figures;
 
-    use super::super::figures::tests::figures;
     use super::super::place::Kind;
     use super::*;
 

@@ -1,13 +1,13 @@
 //! The report for people, in 80 columns.
 
 use device::DirectIo;
-use device::probe::COUNT_FOR_P99;
+use probe::{
+    COUNT_FOR_P99, Commit, ParallelFigures, Program, Reason, SizeFigures, Suitability, Sum,
+    TogetherFigures, kib,
+};
 
-use super::commit::{Commit, Sum, kib};
-use super::figures::{ParallelFigures, SizeFigures, Together};
-use super::flushes::Reason;
 use super::report::Report;
-use super::suitable::{Program, Suitability};
+use super::words;
 use crate::output::plain;
 use crate::units::{bytes, count, nanoseconds, ratio, times};
 
@@ -131,11 +131,15 @@ fn parallel(report: &Report) -> String {
     [durable, together("writes and flushes/s", report, flush)].join("\n")
 }
 
-fn together(title: &str, report: &Report, of: impl Fn(&ParallelFigures) -> Together) -> String {
+fn together(
+    title: &str,
+    report: &Report,
+    of: impl Fn(&ParallelFigures) -> TogetherFigures,
+) -> String {
     let columns = ["p50", "p99", "max"].map(|name| format!("{name:>8}")).concat();
     let mut text = format!("{:>7}{title:>24}{:>16}{columns}\n", "threads", "speed-up");
     for figures in &report.figures.parallel {
-        let Together { per_s, speed_up, latency } = of(figures);
+        let TogetherFigures { per_s, speed_up, latency } = of(figures);
         let times = [latency.p50_ns, latency.p99_ns, latency.max_ns];
         let times = times.map(|ns| format!("{:>8}", nanoseconds(ns))).concat();
         let (per_s, speed_up) = (rate(per_s), ratio(speed_up));
@@ -178,7 +182,7 @@ fn flushes(report: &Report) -> String {
 fn commits(commits: &[Commit]) -> String {
     let mut text = format!("{:18}{:11}{:>8}  {}\n", "a commit of", "on", "takes", "computed from");
     for commit in commits {
-        text.push_str(&commit_line(commit.commit.title(), "ext4", &commit.ext4, ""));
+        text.push_str(&commit_line(words::commit(commit.commit), "ext4", &commit.ext4, ""));
         let times = format!("; {} times as fast", ratio(commit.ext4_over_onejournal));
         text.push_str(&commit_line("", "OneJournal", &commit.onejournal, &times));
     }
@@ -212,8 +216,8 @@ fn suitability(found: &Suitability) -> String {
         times(found.count, "observation", "observations"),
         nanoseconds(found.limit_ns)
     );
-    let name = found.program.name();
-    let words: Vec<&str> = found.obstacles.iter().map(|obstacle| obstacle.words()).collect();
+    let name = words::program(found.program);
+    let words: Vec<&str> = found.obstacles.iter().copied().map(words::obstacle).collect();
     match found.is_suitable {
         true => wrapped("", &format!("{name}: suitable ({figure}).")),
         false => wrapped("", &format!("{name}: not suitable: {} ({figure}).", words.join(", "))),
@@ -237,11 +241,9 @@ pub fn wrapped(indent: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use device::probe::Medium;
+    use probe::example::{figures, flat};
+    use probe::{Cache, Latency, Medium};
 
-    use super::super::figures::Latency;
-    use super::super::figures::tests::{figures, flat};
-    use super::super::flushes::Cache;
     use super::super::place::Facts;
     use super::super::report::tests::facts;
     use super::*;

@@ -7,15 +7,15 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use device::probe::{DiskStats, WholeDisk, disk_stats, disks_below};
+use probe::{DiskStats, History, Interval, Sample, Wear, WholeDisk, disk_stats, disks_below};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::place::Kind;
 use super::text::wrapped;
-use super::wear::{History, Interval, Sample, Wear, heading};
 use crate::output::say_json;
 use crate::output::{complain, plain_path};
 use crate::signals::EndSignals;
+use crate::units::bytes;
 use crate::{CliError, Result, say};
 
 /// Lines of text from one heading to the next.
@@ -75,9 +75,9 @@ impl Watch<'_> {
             }
             let wear = Wear::of(&disk.name, interval, self.tbw);
             if self.as_json {
-                say_json!(wear.json());
+                say_json!(serde_json::to_string(&wear).expect("numbers always render"));
             } else {
-                say!("{}", wear.text(self.tbw.is_some()));
+                say!("{}", line(&wear, self.tbw.is_some()));
             }
         }
         Ok(())
@@ -108,6 +108,32 @@ impl Watch<'_> {
         let written_bytes = disks.iter().map(of_disk).collect::<Result<_>>()?;
         Ok(Sample { at: now(), written_bytes })
     }
+}
+
+/// The titles of the columns.
+fn heading(tbw: Option<f64>) -> String {
+    let line = format!("{:16} {:>12} {:>12} {:>12}", "disk", "written", "a day, now", "on average");
+    match tbw {
+        Some(tbw) => format!("{line} {:>24}", format!("years until {tbw} TB")),
+        None => line,
+    }
+}
+
+/// The line of a disk.
+fn line(wear: &Wear, is_rated: bool) -> String {
+    let years = match wear.rated_years {
+        Some(years) if years < 10.0 => format!("{years:.1}"),
+        Some(years) => format!("{years:.0}"),
+        None => "-".into(),
+    };
+    let line = format!(
+        "{:16} {:>12} {:>12} {:>12}",
+        wear.disk,
+        bytes(wear.written_bytes),
+        bytes(wear.now_bytes_per_day),
+        bytes(wear.average_bytes_per_day)
+    );
+    if is_rated { format!("{line} {years:>24}") } else { line }
 }
 
 /// What the kernel has counted of a disk. An error if the disk is gone, or if its numbers belong to
@@ -153,7 +179,7 @@ fn disks_of(path: &Path) -> Result<Vec<WholeDisk>> {
 
 #[cfg(test)]
 mod tests {
-    use device::probe::{WriteCache, parse_disk_stats};
+    use probe::{WriteCache, parse_disk_stats};
 
     use super::*;
 
@@ -189,5 +215,26 @@ mod tests {
     fn the_clock_goes_on() {
         let before = now();
         assert!(now() >= before && before > Duration::ZERO);
+    }
+
+    #[test]
+    fn lines_stand_below_their_heading() {
+        let wear = |rated_years, bytes| Wear {
+            disk: "sda".into(),
+            seconds: 10.0,
+            written_bytes: bytes,
+            now_bytes_per_day: bytes,
+            average_bytes_per_day: bytes,
+            rated_years,
+        };
+        for (tbw, years) in [(None, None), (Some(0.5), Some(0.1)), (Some(123_456.0), Some(1e5))] {
+            for bytes in [0, u64::MAX] {
+                let line = line(&wear(years, bytes), tbw.is_some());
+                let widths = [heading(tbw), line].map(|line| line.chars().count());
+                assert!(widths[0] == widths[1] && widths[0] <= 80, "{widths:?}");
+            }
+        }
+        let idle = line(&wear(None, 0), true);
+        assert!(idle.ends_with(" -"), "{idle}");
     }
 }

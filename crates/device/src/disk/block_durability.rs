@@ -4,17 +4,12 @@
 use std::fs;
 use std::path::PathBuf;
 
+use host::{Backing, DiskKind, Found, Root, Trust, own_mounts, sysfs_directory};
 use rustix::fs::{OFlags, Stat};
 
-use super::caches::members;
-use crate::below::backing::{Backing, Root};
-use crate::below::file_system::file_system_durability;
-use crate::below::kind::Kind;
-use crate::below::mount_table::own_mounts;
-use crate::below::sysfs::sysfs_directory;
+use super::caches::member_devices;
 use crate::durability::Durability;
-use crate::files::found::Found;
-use crate::files::trust::Trust;
+use crate::durability::file_system_durability;
 
 /// Deeper stacks of devices are not followed.
 const DEPTH_MAX: usize = 8;
@@ -33,7 +28,7 @@ enum Layer {
 
 /// A RAM disk survives nothing. A loop device survives what its file survives, and a device-mapper
 /// or RAID device what its members survive.
-pub(crate) fn block_durability(device: u64) -> Durability {
+pub fn block_durability(device: u64) -> Durability {
     weakest(device, DEPTH_MAX, &layer_below)
 }
 
@@ -52,7 +47,7 @@ fn layer_below(device: u64) -> Layer {
     let Ok(backing) = Backing::of_device(device) else { return Layer::Unknown };
     match backing.root {
         Root::Disk(disk) if is_memory(disk) => Layer::Memory,
-        Root::Disk(disk) => Layer::Disk(members(disk)),
+        Root::Disk(disk) => Layer::Disk(member_devices(disk)),
         Root::File { device, .. } => Layer::File(file_durability(device, backing.name), device),
     }
 }
@@ -69,7 +64,7 @@ fn file_durability(device: u64, name: Option<PathBuf>) -> Durability {
     // Its directory may be another user's, who may have mounted a server there.
     let place = name.and_then(|name| Trust::own().and_root().reach_trusted(&name).ok());
     let found = place.and_then(|place| Found::of(place).ok());
-    let is_it = |stat: &Stat| stat.st_dev == device && Kind::of(stat) == Ok(Kind::File);
+    let is_it = |stat: &Stat| stat.st_dev == device && DiskKind::of(stat) == Ok(DiskKind::File);
     let file = found.filter(|found| is_it(&found.stat));
     if let Some(file) = file.and_then(|found| found.open(OFlags::RDONLY).ok()) {
         return file_system_durability(&file);

@@ -11,25 +11,22 @@
 
 use std::fs;
 
+use host::{Backing, DiskKind, Root, device_number, sysfs_directory};
 use rustix::fs::Stat;
-
-use crate::below::backing::{Backing, Root};
-use crate::below::kind::Kind;
-use crate::below::sysfs::{device_number, sysfs_directory};
 
 /// At most this many devices below one disk are examined.
 const DEVICES_MAX: usize = 64;
 
 /// The numbers of the whole devices below the file or block device that `stat` describes.
-pub(crate) fn below(kind: Kind, stat: &Stat) -> Vec<u64> {
-    below_device(match kind {
-        Kind::File => stat.st_dev,
-        Kind::Block => stat.st_rdev,
+pub(crate) fn below(kind: DiskKind, stat: &Stat) -> Vec<u64> {
+    devices_below(match kind {
+        DiskKind::File => stat.st_dev,
+        DiskKind::Block => stat.st_rdev,
     })
 }
 
-/// The same, of the device with this number.
-pub(crate) fn below_device(device: u64) -> Vec<u64> {
+/// The numbers of the whole devices below the device with this number.
+pub fn devices_below(device: u64) -> Vec<u64> {
     let mut left = vec![device];
     let mut devices = Vec::new();
     while let Some(device) = left.pop()
@@ -49,14 +46,14 @@ pub(crate) fn below_device(device: u64) -> Vec<u64> {
                 Some(disk).filter(|disk| !devices.contains(disk))
             }
         };
-        left.extend(found.into_iter().flat_map(members));
+        left.extend(found.into_iter().flat_map(member_devices));
         devices.extend(found);
     }
     devices
 }
 
 /// The devices that a device-mapper or RAID device is made of.
-pub(crate) fn members(device: u64) -> Vec<u64> {
+pub fn member_devices(device: u64) -> Vec<u64> {
     let Ok(entries) = fs::read_dir(sysfs_directory(device).join("slaves")) else {
         return Vec::new();
     };
@@ -67,11 +64,10 @@ pub(crate) fn members(device: u64) -> Vec<u64> {
 mod tests {
     use std::path::Path;
 
+    use host::{Access, LoopDevice, LoopOptions};
     use onejournal_testing::{has_loop_devices, has_shm};
 
     use super::*;
-    use crate::access::Access;
-    use crate::below::loop_device::{LoopDevice, LoopOptions};
     use crate::block::block_device::BlockDevice;
     use crate::disk::device::Disk;
 
@@ -82,14 +78,14 @@ mod tests {
         }
         let file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file");
         let stat = rustix::fs::fstat(file.as_file()).expect("stat");
-        assert_eq!(below(Kind::File, &stat), [stat.st_dev]);
+        assert_eq!(below(DiskKind::File, &stat), [stat.st_dev]);
     }
 
     #[test]
     fn a_device_that_is_gone_is_only_itself() {
         let mut stat = rustix::fs::stat("/").expect("stat");
         stat.st_rdev = rustix::fs::makedev(4095, 77);
-        assert_eq!(below(Kind::Block, &stat), [stat.st_rdev]);
+        assert_eq!(below(DiskKind::Block, &stat), [stat.st_rdev]);
     }
 
     #[test]

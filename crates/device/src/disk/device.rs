@@ -33,18 +33,14 @@ use rustix::process::{Resource, getrlimit};
 use super::caches;
 use super::direct_io::DirectIo;
 use super::geometry::{Geometry, SECTOR_BYTES_MAX};
-use crate::access::Access;
-use crate::below::kind::Kind;
-use crate::below::length::Length;
 use crate::block::block_device::{BlockDevice, check_span};
 use crate::buffer::aligned::AlignedBuf;
-use crate::claim::take::{Claimed, claim};
-use crate::descriptor::NUMBER_MIN;
 use crate::durability::Durability;
 use crate::error::{DeviceError, Operation, Result};
 use crate::error::{errno, refused};
-use crate::files::trust::Trust;
+use crate::length::Length;
 use crate::uring::ring::RingPool;
+use host::{Access, Claimed, DiskKind, NUMBER_MIN, Trust, claim};
 
 /// A file or block device, locked against other users for as long as it is open.
 pub struct Disk {
@@ -107,20 +103,20 @@ impl Disk {
             );
             return Err(refused(path, io::ErrorKind::Unsupported, why));
         }
-        if (kind, access) == (Kind::File, Access::ReadWrite) {
+        if (kind, access) == (DiskKind::File, Access::ReadWrite) {
             check_limit(path, geometry.size_bytes)?;
         }
         let rings = match (kind, access) {
-            (Kind::Block, Access::ReadWrite) => RingPool::new().ok(),
+            (DiskKind::Block, Access::ReadWrite) => RingPool::new().ok(),
             _ => None,
         };
-        let dsync = AtomicBool::new(kind == Kind::File);
+        let dsync = AtomicBool::new(kind == DiskKind::File);
         let caches = caches::below(kind, &stat);
         let length = length_of(path, kind, behind, geometry.size_bytes)?;
         let exclusive = Mutex::new(exclusive);
         let no_room = match kind {
-            Kind::File => NO_ROOM_FOR_IMAGE,
-            Kind::Block => NO_ROOM_BELOW,
+            DiskKind::File => NO_ROOM_FOR_IMAGE,
+            DiskKind::Block => NO_ROOM_BELOW,
         };
         Ok(Disk {
             fd,
@@ -140,7 +136,7 @@ impl Disk {
     /// is made, so the processes have to agree on who writes where. `path` is for messages.
     pub fn share(path: impl AsRef<Path>, fd: OwnedFd) -> Result<Disk> {
         let path = path.as_ref();
-        let (stat, kind) = (rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?, Kind::File);
+        let (stat, kind) = (rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?, DiskKind::File);
         let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| errno(path, e))?;
         let (access, dsync) = (Access::ReadWrite, AtomicBool::new(true));
         let caches = caches::below(kind, &stat);
@@ -171,11 +167,6 @@ impl Disk {
     pub fn file(&self) -> Result<File> {
         let copy = fcntl_dupfd_cloexec(&self.fd, NUMBER_MIN);
         copy.map(File::from).map_err(|e| DeviceError::new(Operation::Open, 0, 0, e.into()))
-    }
-
-    /// The open file or device.
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 
     /// Whether direct I/O accepts memory at `address`.
@@ -256,12 +247,12 @@ impl Disk {
 /// Refuses a loop device whose file is too short: reading it would give zeros for the missing part.
 fn length_of(
     path: &Path,
-    kind: Kind,
+    kind: DiskKind,
     behind: Option<(OwnedFd, u64)>,
     size_bytes: u64,
 ) -> Result<Option<Length>> {
     let Some((file, start_bytes)) = behind else {
-        return Ok((kind == Kind::File).then(|| Length::of_itself(size_bytes)));
+        return Ok((kind == DiskKind::File).then(|| Length::of_itself(size_bytes)));
     };
     let length = Length::of_another(file, start_bytes, size_bytes);
     length.check_at_opening().map_err(|error| refused(path, error.kind(), error))?;

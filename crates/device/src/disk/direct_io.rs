@@ -3,9 +3,8 @@
 
 use std::os::fd::BorrowedFd;
 
+use host::DiskKind;
 use rustix::fs::{AtFlags, Statx, StatxFlags};
-
-use crate::below::kind::Kind;
 
 /// Whether I/O of a descriptor with `O_DIRECT` bypasses the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +20,8 @@ pub enum DirectIo {
 impl DirectIo {
     /// Whether I/O of `fd`, which has `O_DIRECT`, bypasses the page cache.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> DirectIo {
-        let is_block = rustix::fs::fstat(fd).is_ok_and(|stat| Kind::of(&stat) == Ok(Kind::Block));
+        let is_block =
+            rustix::fs::fstat(fd).is_ok_and(|stat| DiskKind::of(&stat) == Ok(DiskKind::Block));
         let statx = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
         match statx {
             _ if is_block => DirectIo::Yes,

@@ -4,13 +4,12 @@ use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
+use host::{DiskKind, read_number, sysfs_directory};
 use rustix::fs::{AtFlags, OFlags, SeekFrom, Stat, StatxFlags};
 
-use crate::below::file_system::file_system_durability;
-use crate::below::kind::Kind;
-use crate::below::sysfs::{read_number, sysfs_directory};
 use crate::disk::block_durability::block_durability;
 use crate::durability::Durability;
+use crate::durability::file_system_durability;
 
 /// Smallest and largest logical sector.
 const SECTOR_BYTES_MIN: u32 = 512;
@@ -43,10 +42,10 @@ pub(crate) struct Geometry {
 
 impl Geometry {
     /// The geometry of the open `fd` that `stat` describes.
-    pub(crate) fn of(fd: BorrowedFd<'_>, kind: Kind, stat: &Stat) -> rustix::io::Result<Self> {
+    pub(crate) fn of(fd: BorrowedFd<'_>, kind: DiskKind, stat: &Stat) -> rustix::io::Result<Self> {
         let (sector_bytes, memory_align_bytes) = match kind {
-            Kind::File => file_alignment(fd)?,
-            Kind::Block => {
+            DiskKind::File => file_alignment(fd)?,
+            DiskKind::Block => {
                 let sector = rustix::fs::ioctl_blksszget(fd)?.max(SECTOR_BYTES_MIN) as usize;
                 (sector, sector)
             }
@@ -58,14 +57,14 @@ impl Geometry {
             sector_bytes,
             memory_align_bytes,
             durability: match kind {
-                Kind::File => file_system_durability(fd),
-                Kind::Block => block_durability(stat.st_rdev),
+                DiskKind::File => file_system_durability(fd),
+                DiskKind::Block => block_durability(stat.st_rdev),
             },
             request_bytes_max: match kind {
-                Kind::File => u64::MAX,
-                Kind::Block => request_bytes_max(stat.st_rdev),
+                DiskKind::File => u64::MAX,
+                DiskKind::Block => request_bytes_max(stat.st_rdev),
             },
-            needs_no_flush: kind == Kind::Block && needs_no_flush(stat.st_rdev),
+            needs_no_flush: kind == DiskKind::Block && needs_no_flush(stat.st_rdev),
         })
     }
 }

@@ -3,11 +3,11 @@
 use std::os::fd::BorrowedFd;
 use std::ptr;
 
+use host::Access;
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use super::bus::Span;
-use crate::access::Access;
 
 /// The message about memory that is gone.
 pub(crate) const LOST: &str =

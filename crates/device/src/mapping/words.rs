@@ -11,12 +11,12 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use host::Access;
 use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
 use super::memory::{LOST, Mapping, Sharing};
-use crate::access::Access;
 use crate::error::{DeviceError, Operation, Result};
 
 const WORD_BYTES: usize = 8;

@@ -16,8 +16,9 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use crate::access::Access;
-use crate::below::length::Length;
+use host::Access;
+
+use crate::length::Length;
 use crate::mapping::memory::{LOST, Mapping, Sharing};
 
 /// A file that is mapped whole, and that only this process uses.

@@ -20,6 +20,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use host::{Access, Found, NUMBER_MIN, Trust, above_standard, lock_file, open_parent, refuse_swap};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, Stat, openat, unlinkat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
@@ -28,15 +29,9 @@ use super::interface::{Nvram, check_span, failed, total_bytes};
 use super::medium::{Medium, Promise};
 use super::persist::{self, STREAM_FROM_BYTES};
 use super::processor::{Native, Processor};
-use crate::access::Access;
-use crate::claim::take::{lock_file, refuse_swap};
-use crate::descriptor::{NUMBER_MIN, above_standard};
 use crate::durability::Durability;
 use crate::error::{DeviceError, Operation, Result};
 use crate::error::{errno, refused};
-use crate::files::found::Found;
-use crate::files::parent::open_parent;
-use crate::files::trust::Trust;
 use crate::mapping::memory::{LOST, Mapping, Sharing};
 
 /// Memory mapped from a file or DAX device, locked against other users while it is open.
@@ -116,7 +111,7 @@ impl MappedNvram {
         let fd = fd.map_err(|e| errno(path, e))?;
         let created = new_length(&parent, &fd, len_bytes)
             .map_err(|e| errno(path, e))
-            .and_then(|stat| lock_file(path, &fd, &stat, Access::ReadWrite))
+            .and_then(|stat| Ok(lock_file(path, &fd, &stat, Access::ReadWrite)?))
             .and_then(|()| Self::of_fd(path, fd, Access::ReadWrite, asked));
         if created.is_err() {
             // The error to report is the one there is already.

@@ -13,14 +13,12 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use host::{Access, DiskKind, read_number};
 use rustix::fs::{FileType, Stat};
 
 use super::processor::Native;
-use crate::access::Access;
-use crate::below::file_system::file_system_durability;
-use crate::below::kind::Kind;
-use crate::below::sysfs::read_number;
 use crate::durability::Durability;
+use crate::durability::file_system_durability;
 use crate::error::Result;
 use crate::error::refused;
 
@@ -36,13 +34,13 @@ impl Medium {
     /// The medium at `path`, which `stat` describes.
     pub(super) fn of(path: &Path, stat: &Stat) -> Result<Medium> {
         let invalid = |why: &str| Err(refused(path, ErrorKind::InvalidInput, why));
-        match (FileType::from_raw_mode(stat.st_mode), Kind::of(stat)) {
+        match (FileType::from_raw_mode(stat.st_mode), DiskKind::of(stat)) {
             (FileType::CharacterDevice, _) => match dax_directory(stat.st_rdev) {
                 Some(directory) => Ok(Medium::DaxDevice(directory)),
                 None => invalid("is a character device, but not a DAX device"),
             },
-            (_, Ok(Kind::File)) => Ok(Medium::File),
-            (_, Ok(Kind::Block)) => invalid(
+            (_, Ok(DiskKind::File)) => Ok(Medium::File),
+            (_, Ok(DiskKind::Block)) => invalid(
                 "is a block device, which can only be mapped through the page cache: make it a \
                  DAX device (ndctl create-namespace --mode=devdax), or give a file on a file \
                  system that is mounted from it with -o dax",

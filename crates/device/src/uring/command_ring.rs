@@ -5,11 +5,11 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+use host::occupy_standard;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
 use crate::buffer::aligned::AlignedBuf;
-use crate::descriptor::occupy_standard;
 
 /// Bytes of a command that are for the file.
 pub const COMMAND_BYTES: usize = 80;

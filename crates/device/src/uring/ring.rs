@@ -8,7 +8,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::descriptor::occupy_standard;
+use host::occupy_standard;
+
 use crate::sync::Mutex;
 use io_uring::{IoUring, opcode, types};
 use rustix::io::{Errno, ReadWriteFlags};

@@ -8,7 +8,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use onejournal_device::{Access, Durability, MappedNvram, Nvram, SharedWords};
+use host::Access;
+use onejournal_device::{Durability, MappedNvram, Nvram, SharedWords};
 
 /// A file on tmpfs.
 fn memory_file(len_bytes: u64) -> File {

@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use onejournal_device::{Access, Disk, LoopDevice, LoopOptions};
+use host::{Access, LoopDevice, LoopOptions};
+use onejournal_device::Disk;
 use onejournal_testing::{can_mount_ext4, has_program};
 use tempfile::{NamedTempFile, TempDir};
 

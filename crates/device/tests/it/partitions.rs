@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use onejournal_device::{Access, BlockDevice, Disk, LoopDevice, LoopOptions};
+use host::{Access, LoopDevice, LoopOptions};
+use onejournal_device::{BlockDevice, Disk};
 use onejournal_testing::{Need, has_loop_devices, has_program, skip};
 use tempfile::NamedTempFile;
 

@@ -9,7 +9,8 @@ use crate::common;
 use std::sync::Arc;
 
 use common::Image;
-use device::{Access, Disk};
+use device::Disk;
+use host::Access;
 use onejournal_ext4::{OpenOptions, RootVolume};
 
 #[test]

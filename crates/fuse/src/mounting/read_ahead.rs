@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use device::{MountEntry, own_mounts};
+use host::{MountEntry, own_mounts};
 
 /// Largest READ that the kernel is to send, in bytes.
 pub(crate) const READ_BYTES_MAX: usize = 256 << 10;
@@ -45,7 +45,7 @@ mod tests {
         let table = b"22 1 8:1 / / rw - ext4 /dev/a rw\n\
                       30 22 0:40 / /mnt rw - fuse.x x rw\n\
                       31 30 7:3 / /mnt rw,relatime shared:1 - fuseblk.x /dev/loop3 rw\n";
-        let mounts = device::parse_mounts(table);
+        let mounts = host::parse_mounts(table);
         let of = |mounts: &[MountEntry], dir: &str| queue_of(mounts, Path::new(dir));
         assert_eq!(of(&mounts, "/mnt").as_deref(), Some("7:3-fuseblk"));
         assert_eq!(of(&mounts[..2], "/mnt").as_deref(), Some("0:40"));

@@ -8,8 +8,9 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
 
+use device::MappedNvram;
 use device::sync::{Condvar, Mutex};
-use device::{Access, MappedNvram};
+use host::Access;
 
 use super::connection::Client;
 use crate::engine::writer::ChunkAllocator;

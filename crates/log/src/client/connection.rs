@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use device::Durability;
 use device::sync::Mutex;
-use device::{Durability, Trust};
+use host::Trust;
 use rustix::fs::{FileType, fstat};
 use zerocopy::IntoBytes;
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use device::SharedWords;
 use device::sync::Mutex;
-use device::{ForkClosed, SharedWords};
+use host::ForkClosed;
 
 use super::chunks::{Ahead, RemoteAllocator};
 use super::connection::Client;

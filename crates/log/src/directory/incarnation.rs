@@ -24,7 +24,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use device::Folder;
+use host::Folder;
 use rustix::fs::fstat;
 use serde::{Deserialize, Serialize};
 

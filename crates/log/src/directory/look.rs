@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use device::{Access, Durability, Folder, Trust, file_system_durability};
+use device::{Durability, file_system_durability};
+use host::{Access, Folder, Trust};
 
 use crate::directory::served::last_socket;
 use crate::host::Settings;

@@ -18,7 +18,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use device::{Access, Folder, SharedWords};
+use device::SharedWords;
+use host::{Access, Folder};
 
 use crate::directory::incarnation::CONTROL;
 use crate::directory::room::Room;

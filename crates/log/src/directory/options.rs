@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use device::{Durability, Folder, Trust};
+use device::Durability;
+use host::{Folder, Trust};
 
 use crate::directory::incarnation::{is_uuid, random_name};
 use crate::directory::room::Room;

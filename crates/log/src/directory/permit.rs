@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use device::{Folder, Trust};
+use host::{Folder, Trust};
 
 use crate::directory::options::SETTINGS;
 use crate::directory::served::refuse_if_served;

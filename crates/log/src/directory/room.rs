@@ -5,7 +5,8 @@ use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use device::{Durability, Folder, file_system_durability, mount_of};
+use device::{Durability, file_system_durability};
+use host::{Folder, mount_of};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::{LogError, Result};

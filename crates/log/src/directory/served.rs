@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use device::{Access, Folder, ForkClosed};
+use host::{Access, Folder, ForkClosed};
 use rustix::fs::FlockOperation;
 
 use crate::media::files::{open_or_make, within};

@@ -30,9 +30,9 @@ use std::time::{Duration, Instant};
 
 use device::sync::Mutex;
 use device::{
-    Access, BlockDevice, Directory, Disk, Durability, FileStore, Folder, ForkClosed, MappedNvram,
-    Nvram, SharedWords,
+    BlockDevice, Directory, Disk, Durability, FileStore, MappedNvram, Nvram, SharedWords,
 };
+use host::{Access, Folder, ForkClosed};
 use rustix::fs::{FlockOperation, makedev};
 
 use crate::directory::incarnation::{
@@ -231,7 +231,7 @@ impl ServiceDirectory {
     pub(crate) fn is_current(&self) -> bool {
         let is_there = |folder: &Folder| {
             // A user may have mounted a server there meanwhile, which may never answer.
-            let (at_path, open) = (device::cached_stat(folder.path()), rustix::fs::fstat(folder));
+            let (at_path, open) = (host::cached_stat(folder.path()), rustix::fs::fstat(folder));
             matches!((at_path, open), (Ok(a), Ok(b)) if a.stx_ino == b.st_ino
                 && makedev(a.stx_dev_major, a.stx_dev_minor) == b.st_dev)
         };

@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use device::{Access, Folder, ForkClosed};
+use host::{Access, Folder, ForkClosed};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 

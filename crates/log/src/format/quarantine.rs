@@ -185,9 +185,11 @@ fn piece_at(file: &dyn StoredFile, identity: Identity, at: u64) -> Result<Option
 
 #[cfg(test)]
 mod tests {
+    use host::{Folder, Trust};
+
     use super::*;
     use crate::StreamId;
-    use device::{Directory, Folder, Trust};
+    use device::Directory;
 
     const OURS: Identity = Identity { stream: StreamId(1), salt: 5 };
 

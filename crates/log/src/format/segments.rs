@@ -530,9 +530,11 @@ fn parse_name(name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use host::{Folder, Trust};
+
     use super::*;
     use crate::StreamId;
-    use device::{Directory, Folder, Trust};
+    use device::Directory;
 
     const OURS: Identity = Identity { stream: StreamId(1), salt: 5 };
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use device::{Folder, Trust};
+use host::{Folder, Trust};
 
 use super::denied::system_at;
 use crate::{LogError, Result};

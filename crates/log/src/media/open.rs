@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use device::{Access, Disk, Durability, Folder, MappedNvram, Nvram, above_standard};
+use device::{Disk, Durability, MappedNvram, Nvram};
+use host::{Access, Folder, above_standard};
 use rustix::fs::{Mode, OFlags};
 
 use crate::format::chunk::DATA_OFFSET;

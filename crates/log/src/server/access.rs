@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use device::Account;
 use device::sync::Mutex;
+use host::Account;
 
 use crate::host::StreamMeta;
 use crate::wire::transport::Peer;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use device::Account;
 use device::sync::Mutex;
+use host::Account;
 use rustix::net::Shutdown;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
@@ -111,7 +111,7 @@ impl Connections {
             let is_long = matches!(request.kind, Kind::Read | Kind::Salvage);
             let _turn = (is_long && !user.is_trusted()).then(|| self.turns.take(user));
             let (reply, files) = self.handler.answer(peer, &request);
-            if !files.is_empty() && !matches!(device::unread_bytes(socket), Ok(0)) {
+            if !files.is_empty() && !matches!(host::unread_bytes(socket), Ok(0)) {
                 // Descriptors on their way are counted, and there is an end of them for all users.
                 self.warnings.about(peer.uid, "answers are not read: the connection is closed");
                 return;

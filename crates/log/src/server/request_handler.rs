@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use device::Account;
 use device::sync::Mutex;
+use host::Account;
 
 use super::access::Made;
 use super::limits::Limits;

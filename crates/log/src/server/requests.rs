@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use device::Account;
+use host::Account;
 
 use super::access::{Wish, check};
 use super::request_handler::{Promise, RequestHandler};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use device::Account;
 use device::sync::{Condvar, Mutex};
+use host::Account;
 
 /// How many requests with long answers are carried out for each user at a time. The daemon has each
 /// answer in memory until it is sent.

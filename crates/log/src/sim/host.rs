@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use device::sync::Mutex;
-use device::{BlockDevice, Durability, FileStore, Folder, Nvram, SharedWords, StoredFile, Trust};
+use device::{BlockDevice, Durability, FileStore, Nvram, SharedWords, StoredFile};
+use host::{Folder, Trust};
 use onejournal_testing::{
     Fault, FilesCursor, FilesImage, FilesTrace, Image, NvramCursor, NvramTrace, SimClock,
     SimDevice, SimFiles, SimNvram, Survival, Trace,

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use device::{Access, Folder};
+use host::{Access, Folder};
 use rustix::fs::FlockOperation;
 
 use super::lane::{Abort, LaneWords};

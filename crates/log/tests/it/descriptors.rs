@@ -109,7 +109,7 @@ fn canary_a_log_that_uses_them_is_found() {
     own_process!(silent);
     for is_served in [false, true] {
         let used = || use_without_standard(false, is_served);
-        let found = fault::with(device::Fault::UsesStandardNumbers, used);
+        let found = fault::with(host::Fault::UsesStandardNumbers, used);
         found.expect_err("the log's directory is on 0");
     }
 }
@@ -138,6 +138,6 @@ fn garbage_destroys_no_record() {
 #[test]
 fn canary_garbage_in_a_chunk_destroys_records() {
     own_process!(silent);
-    let found = fault::with(device::Fault::UsesStandardNumbers, records_after_garbage);
+    let found = fault::with(host::Fault::UsesStandardNumbers, records_after_garbage);
     assert!(found < 300, "{found}");
 }

@@ -9,9 +9,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use device::sync::Mutex;
-use device::{Account, RANGES_BYTES_MAX, RangePart};
 use ext4::InodeNo;
+use host::Account;
 use rustix::io::Errno;
+use volume_client::{RANGES_BYTES_MAX, RangePart};
 
 /// Memory for the parts of all changes: at least four changes of the largest size.
 const KEPT_BYTES_MAX: usize = 10 * RANGES_BYTES_MAX;

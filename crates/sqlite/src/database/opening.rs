@@ -1,13 +1,13 @@
 //! Opens a database's log, finds the database's stream in it, or makes one.
 //!
-//! A database is known by its open file (`device::FileId`), never by a path. `stream::verdict`
+//! A database is known by its open file (`host::FileId`), never by a path. `stream::verdict`
 //! judges what is there. A database whose log cannot be told is *plain*: this process uses no log
 //! for it, and its syncs are real ones from the first commit on.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use device::FileId;
+use host::FileId;
 use log::Log;
 use rustix::fs::{Mode, OFlags};
 
@@ -83,7 +83,7 @@ pub fn opened_at(path: &Path, main: Real) -> Result<(FileId, Option<(u32, u32)>)
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
     // Another user's server may claim to be a volume, and the file to be any file.
-    let server = device::server_of(&found);
+    let server = host::server_of(&found);
     let file = match is_on_volume(path) && server.is_none() {
         true => FileId::on_volume(&found),
         false => FileId::of(&found),

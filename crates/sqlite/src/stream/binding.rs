@@ -5,7 +5,7 @@
 //! ```text
 //! 1                     version
 //! LOG                   the log's UUID
-//! FILE                  which file it was written to (`device::FileId::lasting`), 32 hex digits
+//! FILE                  which file it was written to (`host::FileId::lasting`), 32 hex digits
 //! STREAM                name of the stream
 //! DIRECTORY             where the log was: directory, or a daemon's socket; the rest of the value
 //! ```
@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use device::{FileId, with_own_descriptors};
+use host::{FileId, with_own_descriptors};
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 

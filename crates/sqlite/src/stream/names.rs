@@ -6,7 +6,7 @@
 //!
 //! FILE is the database's file name, for people; other characters than letters, digits, `.`, `_`
 //! and `-` are `_`. LOG is the first eight digits of the log's UUID, ID says which file it is
-//! (`device::FileId`). So the name is a second record of what the database's attribute says, in the
+//! (`host::FileId`). So the name is a second record of what the database's attribute says, in the
 //! log. It finds the stream again if the attribute was lost. A copied log has another UUID, so its
 //! streams are known to be those of the copied databases.
 

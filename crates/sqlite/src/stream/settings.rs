@@ -3,7 +3,8 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use device::{Durability, Folder, Trust, cached_stat};
+use device::Durability;
+use host::{Folder, Trust, cached_stat};
 use log::Options;
 use rustix::fs::FileType;
 

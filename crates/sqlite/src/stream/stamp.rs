@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use device::FileId;
+use host::FileId;
 
 use crate::failure::Failure;
 
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// stream header. 0: that is not known.
 ///
 /// A block-level copy of a file system has files with the identity of the originals
-/// (`device::FileId`), and a file that is mounted or linked elsewhere has another WAL. Both are
+/// (`host::FileId`), and a file that is mounted or linked elsewhere has another WAL. Both are
 /// told by this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamp {

@@ -43,12 +43,12 @@ const PREFIX_CHARACTERISTICS: c_int =
 /// Whether the file at `path` is on a volume. On another type of file system, anybody could have
 /// made an attribute of this name.
 pub fn is_on_volume(path: &Path) -> bool {
-    let is_fuse = rustix::fs::statfs(path).is_ok_and(|found| device::is_fuse(&found));
+    let is_fuse = rustix::fs::statfs(path).is_ok_and(|found| host::is_fuse(&found));
     is_fuse && attribute(path, MODE).is_some()
 }
 
 fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
-    device::virtual_attribute(path, name).ok()
+    volume_client::virtual_attribute(path, name).ok()
 }
 
 fn has_prefix_mode(path: &Path) -> bool {

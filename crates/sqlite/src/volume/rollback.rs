@@ -6,9 +6,9 @@
 //! here:    memory  | memory  | ... | memory            | one atomic change | memory
 //! ```
 //!
-//! The change is atomic (`device::write_ranges`): after a crash the database has all pages of the
-//! transaction or none. So nothing ever has to be undone in the file, and no journal is needed
-//! there. If SQLite rolls back, it reads the journal from memory.
+//! The change is atomic (`volume_client::write_ranges`): after a crash the database has all pages
+//! of the transaction or none. So nothing ever has to be undone in the file, and no journal is
+//! needed there. If SQLite rolls back, it reads the journal from memory.
 //!
 //! Invariants:
 //! 1. Pages are held only while a valid journal is in memory. SQLite then has the exclusive lock.
@@ -31,8 +31,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use device::RangeError;
 use device::sync::Mutex;
+use volume_client::RangeError;
 
 use crate::failure::Failure;
 use crate::faults::{self, Fault};

@@ -3,8 +3,9 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use device::{RANGES_XATTR, Range, RangeError, above_standard};
+use host::above_standard;
 use rustix::fs::{Mode, OFlags};
+use volume_client::{RANGES_XATTR, Range, RangeError};
 
 use crate::real::file::Real;
 
@@ -23,7 +24,7 @@ impl Target {
         let file = above_standard(|| rustix::fs::open(path, flags, Mode::empty())).ok()?;
         let target = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         // A volume that does not know the attribute would store it.
-        device::virtual_attribute(&target, RANGES_XATTR).ok()?;
+        volume_client::virtual_attribute(&target, RANGES_XATTR).ok()?;
         let [found, named] = [rustix::fs::fstat(&file).ok()?, rustix::fs::stat(path).ok()?];
         let is_same = (found.st_dev, found.st_ino) == (named.st_dev, named.st_ino);
         (is_same && !main.has_moved()).then_some(Target { _file: file, path: target })
@@ -31,6 +32,6 @@ impl Target {
 
     /// Writes `ranges`, all or none.
     pub fn write(&self, ranges: &[Range<'_>], is_durable: bool) -> Result<(), RangeError> {
-        device::write_ranges(&self.path, ranges, is_durable)
+        volume_client::write_ranges(&self.path, ranges, is_durable)
     }
 }

@@ -33,7 +33,7 @@ fn set_attribute(path: &Path, fields: &[String; 5]) {
 /// The third field of the attribute of a file: which file it is.
 fn id(path: &Path) -> String {
     let file = std::fs::File::open(path).expect("there");
-    let id = device::FileId::of(file).expect("told").lasting;
+    let id = host::FileId::of(file).expect("told").lasting;
     format!("{:032x}", id.expect("its file system says which file it is"))
 }
 

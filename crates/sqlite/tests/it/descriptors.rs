@@ -37,7 +37,7 @@ fn program() {
     let place = Place::of_environment();
     match std::env::var_os("FAULTY") {
         Some(_) => {
-            fault::for_process(device::Fault::UsesStandardNumbers);
+            fault::for_process(host::Fault::UsesStandardNumbers);
             load();
         }
         None => load_library(),

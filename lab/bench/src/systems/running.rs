@@ -246,7 +246,7 @@ impl Running {
             return Ok(None);
         }
         let what = format!("{}: counters", self.name);
-        let read = device::virtual_attribute(&self.dir, "user.onejournal.stat");
+        let read = volume_client::virtual_attribute(&self.dir, "user.onejournal.stat");
         let text = read.map_err(|errno| Error::Io { what: what.clone(), source: errno.into() })?;
         serde_json::from_slice(&text).map(Some).map_err(Error::json(what))
     }
@@ -296,7 +296,7 @@ impl Running {
         if !self.has_stat {
             return Ok(None);
         }
-        let read = device::virtual_attribute(&self.dir, "user.onejournal.pid");
+        let read = volume_client::virtual_attribute(&self.dir, "user.onejournal.pid");
         let what = format!("{}: the daemon's number", self.name);
         let text = read.map_err(|errno| Error::Io { what, source: errno.into() })?;
         Ok(std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok()))

@@ -3,11 +3,11 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 
+use host::{LoopDevice, LoopOptions};
 use onejournal_testing::{has_loop_devices, has_shm, has_uring};
 use tempfile::{NamedTempFile, TempDir};
 
 use super::*;
-use crate::below::loop_device::{LoopDevice, LoopOptions};
 
 const SIZE_BYTES: u64 = 8 << 20;
 

@@ -3,12 +3,12 @@
 //! A user may take more while it has less than is left. So one user gets half of it, the next one
 //! half of the rest, and there is always something for one more user until the limit is tiny. Root
 //! and the user who mounted, who could end the mount as well, may take all of it. All subordinate
-//! numbers of a user count as one user (`device::Account`).
+//! numbers of a user count as one user (`host::Account`).
 
 use std::collections::HashMap;
 
-use device::Account;
 use device::sync::Mutex;
+use host::Account;
 
 /// How much each user has of a limit. Lock: a leaf.
 pub(super) struct Shares {

@@ -18,11 +18,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use device::Account;
 use device::sync::{RwLock, RwLockReadGuard};
 use ext4::{FileKind, InodeNo, Volume, VolumeAs};
 use fuse::abi::{WRITE_CACHE, WriteIn};
 use fuse::{Dropping, Notifier};
+use host::Account;
 use rustix::io::Errno;
 
 use crate::adapter::atomic::overlay::Overlay;

@@ -6,11 +6,12 @@
 //! ioctl changes something only through a descriptor that is open for writing, which a read-only
 //! mount refuses. The label is the exception: an administrator could make the mount writable.
 
-use device::{Account, VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, VOLUME_SYNC_IOCTL};
 use ext4::{InodeNo, SetAttr};
 use fuse::abi::{IoctlIn, IoctlOut};
 use fuse::{CAP_FOWNER, CAP_LINUX_IMMUTABLE, CAP_SYS_ADMIN, Caller};
+use host::Account;
 use rustix::io::Errno;
+use volume_client::{VIRTUAL_ATTRIBUTE_BYTES, VIRTUAL_ATTRIBUTE_IOCTL, VOLUME_SYNC_IOCTL};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::adapter::call::Call;

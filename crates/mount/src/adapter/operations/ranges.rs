@@ -1,12 +1,13 @@
-//! Writes of several ranges of a file as one atomic change (`device::write_ranges`).
+//! Writes of several ranges of a file as one atomic change (`volume_client::write_ranges`).
 //!
 //! The data come past the kernel's cache. So the kernel is told to drop its pages of the ranges
 //! before the request is answered. Until then a program may read old and new pages; after it, all
 //! read the change.
 
-use device::{Account, RANGES_BYTES_MAX, RangePart};
 use ext4::{Error, FileKind, InodeNo};
+use host::Account;
 use rustix::io::Errno;
+use volume_client::{RANGES_BYTES_MAX, RangePart};
 
 use crate::adapter::call::Call;
 use crate::adapter::failure::{Failure, Outcome};
@@ -105,10 +106,10 @@ fn pages_of(pieces: &[(u64, &[u8])]) -> Vec<(u64, u64)> {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use device::RANGES_XATTR;
     use ext4::{DataMode, Owner, SetAttr, Volume};
     use fuse::abi::{SetxattrIn, init};
     use fuse::{Answer, Notifier};
+    use volume_client::RANGES_XATTR;
     use zerocopy::IntoBytes;
 
     use super::*;

@@ -1,12 +1,12 @@
 //! Extended attributes, and those of our own that no file holds (see `crate::stat`).
 
-use device::RANGES_XATTR;
 use ext4::{ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, Error, InodeNo, XattrFlags, parse_declared};
 use fuse::Caller;
 use fuse::abi::{
     GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrInShort, init,
 };
 use rustix::io::Errno;
+use volume_client::RANGES_XATTR;
 
 use crate::adapter::call::Call;
 use crate::adapter::failure::{Failure, Outcome};

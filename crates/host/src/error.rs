@@ -1,0 +1,40 @@
+//! Why a file or device could not be opened or claimed.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// Result of opening or claiming.
+pub type Result<T> = std::result::Result<T, OpenError>;
+
+/// A file or device could not be opened or claimed.
+#[derive(Debug, thiserror::Error)]
+#[error("open: {source}")]
+pub struct OpenError {
+    /// The reason, which names the path.
+    pub source: io::Error,
+}
+
+/// Why a disk is refused as "in use". It is inside the reason of an [`OpenError`].
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {text}", path.display())]
+pub struct InUse {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+    /// A block device is open exclusively, and neither a mount in this namespace nor a lock of a
+    /// visible process explains that.
+    pub is_held_by_kernel: bool,
+}
+
+/// An error while opening `path`.
+pub(crate) fn refused(path: &Path, kind: io::ErrorKind, why: impl fmt::Display) -> OpenError {
+    OpenError { source: io::Error::new(kind, format!("{}: {why}", path.display())) }
+}
+
+/// An error while opening `path` that the system reported.
+pub(crate) fn errno(path: &Path, errno: Errno) -> OpenError {
+    let source = io::Error::from(errno);
+    refused(path, source.kind(), source)
+}
