@@ -173,7 +173,7 @@ mod tests {
             app_writes: 2,
             app_bytes: 150,
             fsyncs: 1,
-            journal_bytes: [4112, 0, 0, 30, 0, 0],
+            journal_bytes: [4112, 0, 0, 30, 0, 0, 0],
             in_place_bytes: 8192,
             ..FileStat::default()
         };
