@@ -122,8 +122,8 @@ pub static VOLUME: [Group<OfVolume>; 10] = [
     ]),
     ("Device", &[
         row("device_reads", Counter, "Reads of the device.", |s| Count(s.device.read_count))
-            .more("The numbers of the device are those of requests after merging. For an image \
-                they count what went to the file: its file system writes more to its disk, which \
+            .more("The numbers of the device count requests after merging. For an image they count \
+                what went to the file: its file system writes more to its disk, which \
                 [`probe --watch`](probe.md) counts."),
         row("device_bytes_read", Counter, "Bytes read from the device.",
             |s| Count(s.device.read_bytes)).named("device_read_bytes_total"),
@@ -214,7 +214,7 @@ pub static FILE: &[Number<OfFile>] = &[
         |f| amplification(f.stat.written_bytes(), f.stat.app_bytes)),
     of_file("may_be_partial",
         "Counters of files that were not used for long have been dropped since the mount, perhaps \
-         those of this file.",
+         the ones of this file.",
         |f| Flag(f.stat.may_be_partial)),
     of_file("atomic_write_bytes", "The largest aligned writes that are never torn in it.",
         |f| Maybe(f.atomic.map(|[write_bytes, _]| write_bytes)))
