@@ -58,6 +58,7 @@ fn print_text(survey: &Survey, scan: &Scan, journal: Option<&Path>) -> Result<()
     say!("reach       {}", header.reach_offset);
     say!("step        {} bytes", header.step_bytes);
     say!("settled     transaction {}", header.settled_tid);
+    say!("window      {} blocks", header.window_blocks);
     for record in &scan.records {
         say!(
             "transaction {} at {} ({} bytes): {} blocks, {} revokes",
@@ -100,6 +101,7 @@ fn as_json(survey: &Survey, scan: &Scan, journal: Option<&Path>) -> Value {
             "reach_offset": header.reach_offset,
             "step_bytes": header.step_bytes,
             "settled_tid": header.settled_tid.0,
+            "window_blocks": header.window_blocks,
         },
         "transactions": scan.records.iter().map(record_json).collect::<Vec<_>>(),
         "end": end_text(&scan.end),

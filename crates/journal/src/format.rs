@@ -19,6 +19,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const HEADER_SLOT_BYTES: u64 = 4096;
 /// Where the regions begin in the space, in bytes.
 pub const REGIONS_OFFSET: u64 = 2 * HEADER_SLOT_BYTES;
+/// The largest window of a region, in blocks.
+pub const WINDOW_BLOCKS_MAX: u32 = 4096;
 /// Size of the label of a journal on a medium of its own, in bytes; its space follows.
 pub const LABEL_BYTES: u64 = 4096;
 /// Version of everything on this page.
@@ -90,6 +92,8 @@ pub struct RawHeader {
     pub space_bytes: U64,
     /// Transactions up to this one need no check of their data in place.
     pub settled_tid: U64,
+    /// How many blocks of their region records may copy from: the last ones.
+    pub window_blocks: U32,
 }
 
 /// The start of a record.
@@ -174,7 +178,7 @@ pub struct RawCommit {
 }
 
 const _: () = assert!(size_of::<RawLabel>() == 48);
-const _: () = assert!(size_of::<RawHeader>() == 104);
+const _: () = assert!(size_of::<RawHeader>() == 108);
 // It fits into the smallest sector, so that a slot is written whole or not at all.
 const _: () = assert!(size_of::<RawHeader>() <= 512);
 const _: () = assert!(size_of::<RawDescriptor>() == 52);
@@ -257,6 +261,7 @@ mod tests {
             layout_checksum: U32::new(9),
             space_bytes: U64::new(10),
             settled_tid: U64::new(11),
+            window_blocks: U32::new(12),
         };
         let mut golden = b"OJHD\x03\0\0\0\0\0\0\0\x01\0\0\0".to_vec();
         golden.extend([0xee; 16]);
@@ -264,6 +269,7 @@ mod tests {
         golden.extend(b"\x04\0\0\0\x05\0\0\0\x06\0\0\0\0\0\0\0");
         golden.extend(b"\x07\0\0\0\0\0\0\0\x08\0\0\0\x09\0\0\0\x0a\0\0\0\0\0\0\0");
         golden.extend(b"\x0b\0\0\0\0\0\0\0");
+        golden.extend(b"\x0c\0\0\0");
         assert_eq!(header.as_bytes(), golden);
     }
 

@@ -253,6 +253,7 @@ fn first_header(
         layout_checksum: space.layout_checksum(space.len_bytes()),
         space_bytes: space.len_bytes(),
         settled_tid: Tid(0),
+        window_blocks: options.window_blocks(),
     };
     Ok(Header { reach_offset: header.reach_for(0, 0), ..header })
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::format::WINDOW_BLOCKS_MAX;
 use crate::memory::MemoryLimits;
 use crate::observer::Observer;
 use crate::record::codec::DeltaCodec;
@@ -36,6 +37,17 @@ pub struct Options {
     pub now_ns: fn() -> u64,
     /// Is told which bytes were written for which owner.
     pub observer: Option<Arc<dyn Observer>>,
+}
+
+impl Options {
+    /// How many blocks of their region records may copy from.
+    pub(crate) fn window_blocks(&self) -> u32 {
+        match self.delta_codec {
+            DeltaCodec::Copies => u32::try_from(self.memory.transaction_blocks)
+                .map_or(WINDOW_BLOCKS_MAX, |blocks| blocks.min(WINDOW_BLOCKS_MAX)),
+            DeltaCodec::Runs | DeltaCodec::XorLzo | DeltaCodec::Whole => 0,
+        }
+    }
 }
 
 impl Default for Options {

@@ -139,8 +139,7 @@ impl Committer {
             gathering: Gathering::default(),
             gathered_count: None,
         };
-        let options = &parts.context.options;
-        let held = Held::new(options.delta_codec, options.memory.transaction_blocks);
+        let held = Held::new(header.window_blocks);
         Committer {
             parts,
             in_place,

@@ -76,7 +76,7 @@ pub(crate) fn needs_exact_base(form: u8) -> bool {
     form == FORM_XOR_LZO
 }
 
-/// A difference with more bytes is also tried as a patch, and as copies.
+/// With copies, a difference with more bytes is a patch or a copy instead.
 const SMALL_CHANGE_BYTES: usize = 48;
 
 /// So many bytes more are worth it if the region then holds all of the block: its older versions
@@ -105,7 +105,7 @@ impl Change<'_> {
             (Form::Extent(ranges), Some(_), _) => {
                 extent::encode(ranges, version, limit, out).map(|_| FORM_EXTENT)
             }
-            (_, _, DeltaCodec::Copies) => return self.encode_copies(out),
+            (_, _, DeltaCodec::Copies) => Some(self.encode_copies(out)),
             (Form::Block, _, _) => None,
             (Form::Delta, Some(base), DeltaCodec::XorLzo) => {
                 let may = faults::is(Fault::XorWithoutBase) || (self.is_whole_in_region)();
@@ -118,7 +118,11 @@ impl Change<'_> {
                 runs::encode(base, version, limit, out).map(|_| FORM_DELTA)
             }
         };
-        encoded.unwrap_or(FORM_BLOCK)
+        match codec {
+            // An extent that is too large.
+            DeltaCodec::Copies => encoded.unwrap_or_else(|| self.encode_copies(out)),
+            _ => encoded.unwrap_or(FORM_BLOCK),
+        }
     }
 
     /// As a small difference, a patch or copies: what costs least.
@@ -193,7 +197,7 @@ fn is_small(form: u8) -> bool {
     form == FORM_DELTA
 }
 
-/// Whether changes in this form copy what earlier records of their region hold.
+/// Whether changes in this form copy what their region holds.
 pub(crate) fn copies(form: u8) -> bool {
     matches!(form, FORM_COPY | FORM_PATCH)
 }
@@ -206,8 +210,9 @@ pub(crate) fn note_encoded(
     (form, change): (u8, &[u8]),
 ) {
     if window.is_wanted() {
-        let is_base =
-            |bytes: &BlockRef| base == Some(bytes) || faults::is(Fault::CopyOfAnotherBase);
+        let is_base = |bytes: &BlockRef| {
+            !is_whole(form) && (base == Some(bytes) || faults::is(Fault::CopyOfAnotherBase))
+        };
         let base = window.version(home).filter(|(bytes, _)| is_base(bytes));
         let known = known_after(form, change, base.map(|(_, known)| known));
         let mut known = known.expect("it was encoded here");

@@ -1,6 +1,5 @@
 //! What the region of the last record holds, for records that copy it.
 
-use super::codec::DeltaCodec;
 use super::codec::window::Window;
 use crate::faults::{self, Fault};
 use crate::types::Tid;
@@ -14,9 +13,8 @@ pub(crate) struct Held {
 
 impl Held {
     /// At most so many blocks are known.
-    pub(crate) fn new(codec: DeltaCodec, block_count_max: usize) -> Held {
-        let are_wanted = codec == DeltaCodec::Copies;
-        Held { region: None, window: Window::new(if are_wanted { block_count_max } else { 0 }) }
+    pub(crate) fn new(block_count_max: u32) -> Held {
+        Held { region: None, window: Window::new(block_count_max) }
     }
 
     /// The blocks of the region with this first transaction (`None`: it has no record). Forgets

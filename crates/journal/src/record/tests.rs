@@ -332,12 +332,12 @@ impl Pair {
 
 #[test]
 fn recovery_has_all_sources_of_the_engine() {
-    for count_max in [5, 40, Window::COUNT_MAX] {
+    for count_max in [5, 40, WINDOW_BLOCKS_MAX] {
         let mut pair = Pair {
             random: fastrand::Rng::with_seed(tier::seed_of(module_path!())),
             newest: BTreeMap::new(),
             engine: Window::new(count_max),
-            recovery: Window::of_recovery(),
+            recovery: Window::of_recovery(count_max),
             forms: BTreeMap::new(),
         };
         (0..tier::count(1500)).for_each(|_| pair.commit());

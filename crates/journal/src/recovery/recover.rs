@@ -225,10 +225,12 @@ fn check_bases(chains: &Chains, records: &[Record]) -> Result<()> {
     Ok(())
 }
 
-/// Makes each block that copies from earlier records, and compares its checksum, before anything is
-/// written.
+/// Makes each block that copies what its region holds, and compares the checksum, before anything
+/// is written.
 fn check_copies(regions: &RegionBytes<'_>, records: &[Record]) -> Result<()> {
-    walk(regions, records, &BTreeSet::new(), |_, _, _, _| Ok(())).map_err(|error| match error {
+    let copying = copying_until(regions, records, |_| true);
+    let checked = walk(regions, records, &copying, &BTreeSet::new(), |_, _, _, _| Ok(()));
+    checked.map_err(|error| match error {
         JournalError::Damaged(text) => {
             JournalError::Damaged(format!("{text}; nothing was changed"))
         }
@@ -237,18 +239,19 @@ fn check_copies(regions: &RegionBytes<'_>, records: &[Record]) -> Result<()> {
 }
 
 /// Calls `visit` for each change of the `wanted` records (by index), in journal order, with the
-/// payload and with what the region holds before the change.
+/// payload and with what the region holds before the change. `copying`: how far each region is read
+/// for that.
 fn walk(
     regions: &RegionBytes<'_>,
     records: &[Record],
+    copying: &HashMap<u64, usize>,
     wanted: &BTreeSet<usize>,
     mut visit: impl FnMut(usize, &Tag, &[u8], &Window) -> std::result::Result<(), CodecError>,
 ) -> Result<()> {
-    let copying_until = copying_until(regions, records);
-    let (mut window, mut window_of) = (Window::of_recovery(), None);
+    let (mut window, mut window_of) = (Window::of_recovery(regions.window_blocks()), None);
     for (index, record) in records.iter().enumerate() {
         let region = regions.region_start(record.offset);
-        let is_copied = copying_until.get(&region).is_some_and(|last| index <= *last);
+        let is_copied = copying.get(&region).is_some_and(|last| index <= *last);
         if !is_copied && !wanted.contains(&index) {
             continue;
         }
@@ -274,12 +277,15 @@ fn walk(
     Ok(())
 }
 
-/// The last record (by index) of each region that copies from its region.
-fn copying_until(regions: &RegionBytes<'_>, records: &[Record]) -> HashMap<u64, usize> {
-    let copying = records
-        .iter()
-        .enumerate()
-        .filter(|(_, record)| record.tags.iter().any(|tag| form::copies(tag.form)));
+/// The last of some records (by index) that copies, for each region.
+fn copying_until(
+    regions: &RegionBytes<'_>,
+    records: &[Record],
+    is_one: impl Fn(usize) -> bool,
+) -> HashMap<u64, usize> {
+    let copies = |record: &Record| record.tags.iter().any(|tag| form::copies(tag.form));
+    let copying =
+        records.iter().enumerate().filter(|(index, record)| is_one(*index) && copies(record));
     copying.map(|(index, record)| (regions.region_start(record.offset), index)).collect()
 }
 
@@ -339,9 +345,10 @@ fn apply_chains(
         assert!(chain.windows(2).all(is_later), "{block} is replayed in journal order");
         slots.extend(chain.iter().map(|(index, _)| ((*index, **block), slot)));
     }
-    let wanted = slots.keys().map(|(index, _)| *index).collect();
+    let wanted: BTreeSet<usize> = slots.keys().map(|(index, _)| *index).collect();
+    let copying = copying_until(regions, records, |index| wanted.contains(&index));
     // They were whole when they were scanned.
-    walk(regions, records, &wanted, |index, tag, payload, window| {
+    walk(regions, records, &copying, &wanted, |index, tag, payload, window| {
         match slots.get(&(index, tag.home)) {
             Some(slot) => tag.apply(payload, Arc::make_mut(&mut blocks[*slot]), window),
             None => Ok(()),

@@ -50,6 +50,11 @@ impl<'a> RegionBytes<'a> {
         Ok(region)
     }
 
+    /// How many blocks of their region records may copy from.
+    pub(crate) fn window_blocks(&self) -> u32 {
+        self.header.window_blocks
+    }
+
     /// Where the region begins that has this offset of the space.
     pub(crate) fn region_start(&self, offset: u64) -> u64 {
         offset - (offset - self.header.region_offset(0)) % self.header.region_bytes

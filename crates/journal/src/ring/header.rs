@@ -25,7 +25,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::error::{JournalError, Result};
 use crate::format::{
     FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES, REGIONS_OFFSET, RawHeader,
-    record_seed,
+    WINDOW_BLOCKS_MAX, record_seed,
 };
 use crate::medium::{Medium, NVRAM_STEP_BYTES, Space};
 use crate::record::Expect;
@@ -65,6 +65,8 @@ pub struct Header {
     pub space_bytes: u64,
     /// The data in place of transactions up to this one are durable, and need no check.
     pub settled_tid: Tid,
+    /// How many blocks of their region records may copy from: the last ones.
+    pub window_blocks: u32,
 }
 
 /// What one header slot holds, or both together.
@@ -227,6 +229,7 @@ impl Header {
             layout_checksum: U32::new(self.layout_checksum),
             space_bytes: U64::new(self.space_bytes),
             settled_tid: U64::new(self.settled_tid.0),
+            window_blocks: U32::new(self.window_blocks),
         };
         raw.checksum = U32::new(crc32c::crc32c(raw.as_bytes()));
         raw
@@ -261,6 +264,7 @@ impl Header {
             layout_checksum: raw.layout_checksum.get(),
             space_bytes: raw.space_bytes.get(),
             settled_tid: Tid(raw.settled_tid.get()),
+            window_blocks: raw.window_blocks.get(),
         };
         match header.check_shape() {
             Ok(()) => FoundHeader::Ours(header),
@@ -305,7 +309,8 @@ impl Header {
         let is_ring = (2..=REGION_COUNT_MAX).contains(&self.region_count)
             && self.tail_region < self.region_count;
         let steps = self.step_bytes.is_power_of_two() && (8..=4096).contains(&self.step_bytes);
-        fits && whole && reaches && is_ring && steps
+        let has_window = self.window_blocks <= WINDOW_BLOCKS_MAX;
+        fits && whole && reaches && is_ring && steps && has_window
     }
 
     fn check_shape(&self) -> Result<()> {
@@ -358,6 +363,7 @@ mod tests {
             layout_checksum: 17,
             space_bytes: 1 << 20,
             settled_tid: Tid(0),
+            window_blocks: 0,
         }
     }
 

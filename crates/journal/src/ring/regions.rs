@@ -466,6 +466,7 @@ mod tests {
             reach_offset: 0,
             step_bytes: STEP as usize,
             layout_checksum: 17,
+            window_blocks: 0,
             space_bytes: 1 << 20,
             settled_tid: Tid(0),
         };

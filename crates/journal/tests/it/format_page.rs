@@ -16,7 +16,7 @@ fn every_table_is_the_struct() {
     assert_eq!(PAGE.fields("## Label"), label);
     let header = fields!(RawHeader: magic, version, checksum, flags, uuid, incarnation, sequence,
         region_bytes, region_count, tail_region, tail_tid, reach_offset, step_bytes,
-        layout_checksum, space_bytes, settled_tid);
+        layout_checksum, space_bytes, settled_tid, window_blocks);
     assert_eq!(PAGE.fields("## Header"), header);
     let descriptor = fields!(RawDescriptor: magic, tag_count, incarnation, tid, time_ns,
         revoke_count, payload_bytes, used_bytes, unpacked_bytes, check_count);

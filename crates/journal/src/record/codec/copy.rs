@@ -11,14 +11,14 @@
 //! | checksum | u32, little endian | CRC32C of all bytes that the pieces make, one after the other |
 //! | head | varint | `(bytes - 1) * 4 + kind`; the piece has 1 to 4096 bytes of the block |
 //! | literal bytes | bytes | kind 0 |
-//! | distance | varint, 1 to 4096 | kind 1: the source is the block that was logged so many blocks before this one |
+//! | distance | varint, 1 to 4096 | kind 1: the source is so many blocks before this one in the [`Window`] |
 //! | offset | varint, 0 to 4095 | kind 1: where the bytes begin in the source |
 //!
 //! Kind 2 copies from the source of the last piece of kind 1, as far from its bytes as this piece
-//! is from the bytes of that piece. If there is none before it, the source is the last block that
-//! was logged for the same home block, at the same offset. Kind 3 has bytes of the *base*, and so
-//! have the bytes after the last piece. The base of the form *copy* is zeros, that of the form
-//! *patch* the previous version.
+//! is from the bytes of that piece. If there is none before it, the source is the last block of the
+//! window for the same home block, at the same offset. Kind 3 has bytes of the *base*, and so have
+//! the bytes after the last piece. The base of the form *copy* is zeros, that of the form *patch*
+//! the previous version.
 //!
 //! Varints are those of [`runs`](super::runs).
 //!
@@ -31,7 +31,7 @@
 use std::ops::Range;
 
 use super::CodecError;
-use super::runs::take_varint;
+use super::runs::{put_varint, take_varint};
 use super::window::{Anchors, Known, Window, equal_bytes};
 use crate::faults::{self, Fault};
 use crate::types::{BLOCK_BYTES, BlockBytes, HomeBlock};
@@ -80,7 +80,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn head(&mut self, kind: usize, len: usize) {
-        put_number((len - 1) * 4 + kind, self.out);
+        put_varint((len - 1) * 4 + kind, self.out);
         if kind != KEEP {
             let bytes = &self.block[self.made..self.made + len];
             self.checksum = crc32c::crc32c_append(self.checksum, bytes);
@@ -102,8 +102,8 @@ impl Writer<'_> {
             offset += 8;
         }
         self.head(COPY, len);
-        put_number(source.distance, self.out);
-        put_number(offset, self.out);
+        put_varint(source.distance, self.out);
+        put_varint(offset, self.out);
         self.source = Some(source);
     }
 }
@@ -269,7 +269,10 @@ impl<'a> Reader<'a> {
             COPY => {
                 let distance = take_varint(self.bytes, &mut self.at)?;
                 let offset = take_varint(self.bytes, &mut self.at)?;
-                if distance == 0 || distance > Window::COUNT_MAX || offset + len > BLOCK_BYTES {
+                if distance == 0 || distance > Window::COUNT_MAX {
+                    return Err(CodecError::NoSource(format!("{distance} blocks before it")));
+                }
+                if offset + len > BLOCK_BYTES {
                     return Err(CodecError::OutOfBlock(offset + len));
                 }
                 let shift = offset as isize - start as isize;
@@ -343,16 +346,6 @@ pub(crate) fn apply(
     Ok(())
 }
 
-/// As [`super::runs`] writes it; numbers to 16383.
-fn put_number(number: usize, out: &mut Vec<u8>) {
-    debug_assert!(number < 1 << 14, "it fits two bytes");
-    if number < 0x80 {
-        out.push(number as u8);
-    } else {
-        out.extend_from_slice(&[number as u8 | 0x80, (number >> 7) as u8]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -360,6 +353,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::format::WINDOW_BLOCKS_MAX;
 
     const HOME: HomeBlock = HomeBlock(9);
 
@@ -370,7 +364,7 @@ mod tests {
 
     /// Blocks that were logged whole, for homes of their numbers.
     fn window(blocks: &[BlockBytes]) -> Window {
-        let mut window = Window::new(Window::COUNT_MAX);
+        let mut window = Window::new(WINDOW_BLOCKS_MAX);
         for (home, block) in (0..).zip(blocks) {
             window.add(HomeBlock(home), Arc::new(*block), Known::ALL);
         }
@@ -488,10 +482,11 @@ mod tests {
         assert_eq!(of(&[&all(1)[..], &[1, 0]].concat()), Ok(()));
         assert_eq!(of(&all(2)), Ok(()));
         assert_eq!(of(&all(3)), Ok(()));
-        assert_eq!(of(&[&all(1)[..], &[0, 0]].concat()), Err(CodecError::OutOfBlock(4096)));
+        let no_source = |result| matches!(result, Err(CodecError::NoSource(_)));
+        assert!(no_source(of(&[&all(1)[..], &[0, 0]].concat())));
         assert_eq!(of(&[&all(1)[..], &[1, 1]].concat()), Err(CodecError::OutOfBlock(4097)));
         let far = [&all(1)[..], &[0x81, 0x20, 0]].concat();
-        assert_eq!(of(&far), Err(CodecError::OutOfBlock(4096)));
+        assert!(no_source(of(&far)));
         assert_eq!(of(&[&all(2)[..], &[2]].concat()), Err(CodecError::OutOfBlock(4097)));
     }
 

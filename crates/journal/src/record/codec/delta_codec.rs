@@ -7,9 +7,8 @@ use crate::types::BLOCK_BYTES;
 pub enum DeltaCodec {
     /// Changed byte runs as after-images: [`super::runs`].
     Runs,
-    /// As `Runs`; and blocks that would be logged whole copy bytes of whole blocks that their
-    /// region already holds: [`super::copy`]. A record with many such blocks is smaller, and
-    /// takes longer to encode.
+    /// Small differences as `Runs`; other changes copy bytes that their region already holds:
+    /// [`super::copy`]. A record with many such blocks is smaller, and takes longer to encode.
     Copies,
     /// DJFS' own encoding (XOR, LZO), with the whole block first in each region:
     /// [`super::xor_lzo`].

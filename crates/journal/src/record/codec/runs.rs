@@ -118,7 +118,7 @@ fn header_bytes(gap: usize, len: usize) -> usize {
 }
 
 pub(super) fn put_varint(number: usize, out: &mut Vec<u8>) {
-    debug_assert!(number <= BLOCK_BYTES, "fits two bytes");
+    debug_assert!(number < 1 << 14, "fits two bytes");
     if number < 0x80 {
         out.push(number as u8);
     } else {

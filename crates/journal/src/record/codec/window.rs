@@ -1,8 +1,9 @@
 //! The last blocks that a region of the journal got, for changes that copy from them.
 //!
-//! The engine and recovery add the same blocks in the same order: each change of each record of the
-//! region. A source is named by its distance, so both find the same one. A change that is not whole
-//! tells a part of its block only; the rest is *known* if the window has the previous version.
+//! The engine and recovery take each change of each record of the region, in the same order. A
+//! small one changes the last version of its block, any other one adds a version. A source is named
+//! by its distance, so both find the same one. A change that is not whole tells a part of its block
+//! only; the rest is *known* if the window has the previous version.
 //!
 //! **Anchors.** Whether an offset of a block is an anchor depends on the three bytes there only, so
 //! equal bytes have equal anchors, wherever they are. (SQLite stores pages behind headers of 8 or
@@ -13,6 +14,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use crate::format::WINDOW_BLOCKS_MAX;
 use crate::types::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock};
 
 /// One offset in 64 is an anchor, on average. Zeros are none.
@@ -88,7 +90,7 @@ struct Entry {
 }
 
 /// The last blocks of a region.
-pub struct Window {
+pub(crate) struct Window {
     count_max: usize,
     /// Number of the block that is added next.
     next: u64,
@@ -101,13 +103,14 @@ pub struct Window {
 
 impl Window {
     /// The most blocks of any window.
-    pub(crate) const COUNT_MAX: usize = 1 << 12;
+    pub(crate) const COUNT_MAX: usize = WINDOW_BLOCKS_MAX as usize;
 
-    /// The window of an engine: none yet, and never more than `count_max`.
-    pub fn new(count_max: usize) -> Window {
-        let count_max = count_max.min(Window::COUNT_MAX);
+    /// The window of an engine: none yet, and never more than `block_count_max`, which is at most
+    /// [`WINDOW_BLOCKS_MAX`].
+    pub(crate) fn new(block_count_max: u32) -> Window {
+        assert!(block_count_max <= WINDOW_BLOCKS_MAX, "distances are not larger");
         Window {
-            count_max,
+            count_max: block_count_max as usize,
             next: 0,
             entries: VecDeque::new(),
             newest: FxHashMap::default(),
@@ -116,9 +119,9 @@ impl Window {
         }
     }
 
-    /// The window of a recovery, which searches nothing.
-    pub(crate) fn of_recovery() -> Window {
-        Window { is_searched: false, ..Window::new(Window::COUNT_MAX) }
+    /// The window of a recovery, which searches nothing. It is as large as that of the engine.
+    pub(crate) fn of_recovery(block_count_max: u32) -> Window {
+        Window { is_searched: false, ..Window::new(block_count_max) }
     }
 
     /// Whether no block is known.
@@ -348,7 +351,7 @@ pub(crate) fn equal_bytes(one: &[u8], other: &[u8]) -> usize {
 }
 
 /// Number of equal bytes at the end of both.
-pub(crate) fn equal_bytes_before(one: &[u8], other: &[u8]) -> usize {
+fn equal_bytes_before(one: &[u8], other: &[u8]) -> usize {
     one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count()
 }
 
@@ -374,8 +377,8 @@ mod tests {
 
     #[test]
     fn the_oldest_block_leaves_when_there_are_too_many() {
-        for count_max in [3, Window::COUNT_MAX] {
-            let mut window = Window::new(count_max);
+        for count_max in [3, WINDOW_BLOCKS_MAX] {
+            let (mut window, count_max) = (Window::new(count_max), count_max as usize);
             let homes = || (0..).map(HomeBlock);
             for (home, seed) in homes().zip(0..count_max as u64 + 2) {
                 window.add(home, Arc::new(noise(seed)), Known::ALL);

@@ -9,7 +9,8 @@
 
 use journal::format::{
     COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORMAT_VERSION, HEADER_CLEAN, HEADER_MAGIC, HEADER_SLOT_BYTES,
-    REGIONS_OFFSET, RawCheck, RawCommit, RawDescriptor, RawHeader, RawTag, record_seed,
+    REGIONS_OFFSET, RawCheck, RawCommit, RawDescriptor, RawHeader, RawTag, WINDOW_BLOCKS_MAX,
+    record_seed,
 };
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -127,6 +128,7 @@ impl Writer {
             layout_checksum: U32::new(self.layout_checksum()),
             space_bytes: U64::new(self.journal.len() as u64),
             settled_tid: U64::new(0),
+            window_blocks: U32::new(WINDOW_BLOCKS_MAX),
         };
         // Bits 3 to 5: patches of slot 0, of slot 1, and whether they are sealed.
         for slot in 0..2 {

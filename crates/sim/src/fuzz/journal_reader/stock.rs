@@ -87,7 +87,7 @@ fn write(journal: &Journal) {
     put(journal, &[(5, changed(2000), Form::Delta), (3, changed(9), Form::Delta)]);
 }
 
-/// A block that repeats nothing, and the same at another offset.
+/// A block that repeats nothing, the same at another offset, and a part of it.
 fn write_shifted(journal: &Journal) {
     let mut random = fastrand::Rng::with_seed(1);
     let bytes: BlockBytes = std::array::from_fn(|_| random.u8(..));
@@ -95,6 +95,10 @@ fn write_shifted(journal: &Journal) {
     shifted[24..].copy_from_slice(&bytes[..BLOCK_BYTES - 24]);
     put(journal, &[(6, bytes, Form::Block)]);
     put(journal, &[(7, shifted, Form::Block)]);
+    let mut changed = shifted;
+    changed[1000..1100].copy_from_slice(&bytes[3000..3100]);
+    changed[2000..2100].fill(b'?');
+    put(journal, &[(7, changed, Form::Delta)]);
 }
 
 fn put(journal: &Journal, blocks: &[(u64, BlockBytes, Form)]) {
@@ -122,7 +126,7 @@ mod tests {
                 (0..word(4) as usize).map(|tag| bytes[size_of::<RawDescriptor>() + 12 * tag + 10]),
             );
         }
-        assert_eq!(forms.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(forms.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
         assert!(revokes > 0 && packed > 0);
         assert!(records().iter().all(|bytes| bytes.len() < 3 * BLOCK_BYTES));
     }
