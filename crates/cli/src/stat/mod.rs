@@ -1,8 +1,6 @@
 //! `onejournal stat`: the counters of a mounted volume or of a file, through a virtual attribute.
 
 mod groups;
-#[cfg(test)]
-mod numbers_test;
 mod summary;
 
 use std::path::{Path, PathBuf};

@@ -7,8 +7,6 @@ mod directory;
 mod held_writes;
 mod ioctl;
 mod names;
-#[cfg(test)]
-mod numbers_test;
 mod open;
 mod ranges;
 mod xattr;
