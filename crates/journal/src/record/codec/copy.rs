@@ -11,7 +11,7 @@
 //! | checksum | u32, little endian | CRC32C of all bytes that the pieces make, one after the other |
 //! | head | varint | `(bytes - 1) * 4 + kind`; the piece has 1 to 4096 bytes of the block |
 //! | literal bytes | bytes | kind 0 |
-//! | distance | varint, 1 to 4096 | kind 1: the source is so many blocks before this one in the [`Window`] |
+//! | distance | varint, 1 to 4096 | kind 1: the source is so many blocks before this one in the window (`codec/window.rs`) |
 //! | offset | varint, 0 to 4095 | kind 1: where the bytes begin in the source |
 //!
 //! Kind 2 copies from the source of the last piece of kind 1, as far from its bytes as this piece
@@ -26,7 +26,7 @@
 //! applied to any mixture of the earlier versions, as a list of runs can.
 //!
 //! **Search.** The encoder compares the block with its previous version and with the source that it
-//! used last. Where neither goes on, it looks up *anchors* in the [`Window`].
+//! used last. Where neither goes on, it looks up *anchors* in the window (`codec/window.rs`).
 
 use std::ops::Range;
 
