@@ -150,11 +150,12 @@ fn the_daemon_takes_no_more_than_its_option_says() {
     (0..100).for_each(|n| writes.file.write_all_at(&large, (200 + n) << 20).unwrap());
     writes.check(&scratch.path("f"));
     drop(writes.file);
-    let peak_bytes = peak_bytes(&scratch);
-    assert!(peak_bytes <= LEAST_BYTES, "{} KiB", peak_bytes >> 10);
     let text = onejournal(["stat", scratch.dir().to_str().unwrap()]).good();
     assert!(text.contains(" in use, 50.3 MB at most"), "{text}");
     let stat = scratch.stat();
+    // After that: an answer may take a page more than all before it.
+    let peak_bytes = peak_bytes(&scratch);
+    assert!(peak_bytes <= LEAST_BYTES, "{} KiB", peak_bytes >> 10);
     assert!(stat["memory_bytes"].as_u64() <= Some(peak_bytes), "{stat}");
     unmount(&mut scratch);
     scratch.check();
