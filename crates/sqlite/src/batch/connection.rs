@@ -4,19 +4,21 @@
 //! Each method here runs before the call of the file below. It returns whether that call is still
 //! to be made ([`Then`]).
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::c_int;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::commit::{CommitError, Committed};
 use super::held::HeldPages;
+use crate::abi::control::Control;
+use crate::abi::ffi::*;
+use crate::abi::loaded::loaded;
+use crate::abi::real::Real;
 use crate::database::{self, Database};
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
-use crate::ffi::*;
 use crate::messages::tell;
-use crate::real::file::Real;
-use crate::real::loaded::loaded;
 
 /// What remains to be done for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +69,7 @@ pub struct Connection {
     /// released, so that the log holds nothing that contradicts it (rule 3).
     is_released: bool,
     /// Its rollback journal, while it is open.
-    pub journal: Option<Real>,
+    pub journal: Option<Rc<Real>>,
     /// Whether SQLite writes the journal without a sync (rule 7).
     is_journal_unsynced: bool,
     /// The header that the journal will get when the rest of it is durable.
@@ -119,7 +121,7 @@ impl Connection {
 
     /// Handles that a lock was taken. With any [`Then::Return`] except success, the lock was
     /// released again.
-    pub fn locked(&mut self, main: Real, level: c_int) -> Result<Then, Failure> {
+    pub fn locked(&mut self, main: &Real, level: c_int) -> Result<Then, Failure> {
         let before = self.level;
         self.level = before.max(level);
         if before == SQLITE_LOCK_NONE {
@@ -139,7 +141,7 @@ impl Connection {
 
     /// Runs with the shared lock, before anything is read (rule 5). `false`: other connections hold
     /// a lock that they must release first.
-    fn enter(&mut self, main: Real) -> Result<bool, Failure> {
+    fn enter(&mut self, main: &Real) -> Result<bool, Failure> {
         // A connection of the program is told.
         if self.is_counted
             && let Some(e) = self.database.background.take_failure()
@@ -163,7 +165,7 @@ impl Connection {
     }
 
     /// Decides what SQLite is told in the transaction that begins.
-    fn offer(&mut self, main: Real) {
+    fn offer(&mut self, main: &Real) {
         self.is_offered = self.is_writable
             && self.has_journals
             && self.is_syncing
@@ -174,7 +176,7 @@ impl Connection {
         }
     }
 
-    fn has_log(&mut self, main: Real) -> bool {
+    fn has_log(&mut self, main: &Real) -> bool {
         match self.database.open_log(main, true) {
             Ok(has_log) => has_log,
             Err(e) => {
@@ -203,7 +205,7 @@ impl Connection {
     /// Handles that its rollback journal was opened for writing. After a failed batch, SQLite
     /// writes all of the journal at once. It does not check whether bytes of an earlier transaction
     /// after the journal's end (PERSIST) could be taken for a part of it (rule 7).
-    pub fn open_journal(&mut self, journal: Real) -> Result<(), Failure> {
+    pub fn open_journal(&mut self, journal: Rc<Real>) -> Result<(), Failure> {
         if self.is_journal_unsynced {
             journal.truncate(0)?;
         }
@@ -226,7 +228,7 @@ impl Connection {
         if faults::is(Fault::CountsJournalEarly) {
             return Ok(Then::Below);
         }
-        let (true, Some(journal)) = (self.is_journal_unsynced, self.journal) else {
+        let (true, Some(journal)) = (self.is_journal_unsynced, &self.journal) else {
             return Ok(Then::Below);
         };
         if at >= JOURNAL_HEADER_BYTES as u64 {
@@ -243,7 +245,7 @@ impl Connection {
 
     /// Makes the journal durable. A journal with a delayed header becomes valid only then.
     fn sync_journal(&mut self) -> Result<(), Failure> {
-        if let Some(journal) = self.journal {
+        if let Some(journal) = &self.journal {
             journal.sync()?;
             if let Some(header) = self.journal_header {
                 journal.write(0, &header)?;
@@ -261,7 +263,7 @@ impl Connection {
     }
 
     /// Before a write.
-    pub fn write(&mut self, main: Real, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
+    pub fn write(&mut self, main: &Real, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
         if let Some(held) = &mut self.held {
             let is_held = held.push(at, bytes);
             return Ok(Then::Return(if is_held { SQLITE_OK } else { SQLITE_IOERR_WRITE }));
@@ -270,7 +272,7 @@ impl Connection {
     }
 
     /// Runs before the size of the file changes.
-    pub fn truncate(&mut self, main: Real, size: i64) -> Result<Then, Failure> {
+    pub fn truncate(&mut self, main: &Real, size: i64) -> Result<Then, Failure> {
         if self.held.is_some() {
             return Ok(Then::Return(SQLITE_IOERR));
         }
@@ -292,7 +294,7 @@ impl Connection {
     }
 
     /// Runs before anything is written that is not part of a batch (rules 3 and 7).
-    fn direct(&mut self, main: Real) -> Result<(), Failure> {
+    fn direct(&mut self, main: &Real) -> Result<(), Failure> {
         if self.is_partial {
             return Err(Failure::Sqlite { code: SQLITE_IOERR, what: "writing before replaying" });
         }
@@ -309,7 +311,7 @@ impl Connection {
     }
 
     /// SQLite's *commit*.
-    fn commit(&mut self, main: Real, held: &HeldPages) -> c_int {
+    fn commit(&mut self, main: &Real, held: &HeldPages) -> c_int {
         let path = self.database.path.display();
         match self.database.commit_batch(main, held) {
             Ok(Committed { bytes, sync_upto }) => {
@@ -354,7 +356,7 @@ impl Connection {
     }
 
     /// Runs before the other controls.
-    fn control(&mut self, main: Real, operation: c_int) -> Result<Then, Failure> {
+    fn control(&mut self, main: &Real, operation: c_int) -> Result<Then, Failure> {
         Ok(match operation {
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.is_offered && self.is_partial => {
                 Then::Return(SQLITE_ERROR)
@@ -408,40 +410,24 @@ fn may_be_off(level: &[u8]) -> bool {
 }
 
 /// Before a control of the database's file.
-///
-/// # Safety
-/// SQLite's call: `argument` is what `operation` says.
-pub unsafe fn control(
+pub fn control(
     connection: &mut Connection,
-    main: Real,
-    operation: c_int,
-    argument: *mut c_void,
+    main: &Real,
+    control: &Control<'_>,
 ) -> Result<Then, Failure> {
-    if operation == SQLITE_FCNTL_PRAGMA {
-        // SAFETY: the argument of this control: a message, a name, and a value or null.
-        let [message, name, value] = unsafe { &mut *argument.cast::<[*const c_char; 3]>() };
-        let of = |text: *const c_char| match text.is_null() {
-            true => Vec::new(),
-            // SAFETY: SQLite's strings end with a zero.
-            false => unsafe { CStr::from_ptr(text) }.to_bytes().to_ascii_lowercase(),
-        };
-        if !connection.pragma(&of(*name), &of(*value)) {
-            let text = c"Safety level may not be changed inside a transaction";
-            // SAFETY: the format takes one string, which ends with a zero; SQLite frees what this
-            // returns.
-            *message = unsafe { (loaded().api.mprintf)(c"%s".as_ptr(), text.as_ptr()) };
+    if let Some(pragma) = control.pragma() {
+        let value = pragma.value.unwrap_or_default().to_ascii_lowercase();
+        if !connection.pragma(&pragma.name.to_ascii_lowercase(), &value) {
+            control.refuse_pragma(c"Safety level may not be changed inside a transaction");
             return Ok(Then::Return(SQLITE_ERROR));
         }
     }
-    if operation == SQLITE_FCNTL_SIZE_HINT
-        && let Some(held) = &mut connection.held
-    {
+    if let (Some(bytes), Some(held)) = (control.size_hint(), &mut connection.held) {
         // The file below hears it when the transaction commits.
-        // SAFETY: the argument of this control: a number of bytes.
-        held.size_hint = Some(unsafe { *argument.cast::<i64>() });
+        held.size_hint = Some(bytes);
         return Ok(Then::Return(SQLITE_OK));
     }
-    connection.control(main, operation)
+    connection.control(main, control.operation())
 }
 
 #[cfg(test)]

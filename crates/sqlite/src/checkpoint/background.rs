@@ -11,11 +11,11 @@ use std::thread::JoinHandle;
 
 use device::sync::Mutex;
 
+use crate::abi::ffi::SQLITE_IOERR;
 use crate::checkpoint::own::{Copied, Own};
 use crate::checkpoint::policy::{self, Case, Decision, Pass};
 use crate::counters::COUNTERS;
 use crate::failure::Failure;
-use crate::ffi::SQLITE_IOERR;
 use crate::known::Known;
 use crate::messages::tell;
 

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use device::sync::Mutex;
 use log::Log;
 
+use crate::abi::exit::at_exit;
+use crate::abi::ffi::SQLITE_WARNING;
 use crate::failure::Failure;
-use crate::ffi::SQLITE_WARNING;
 use crate::known::Known;
 use crate::messages::tell;
 use crate::stream::settings::{Settings, options};
@@ -147,18 +148,13 @@ fn watch(is_watched: &mut bool) -> bool {
     }
     AT_EXIT.call_once(|| {
         AT_EXIT_OF.store(std::process::id(), Ordering::Relaxed);
-        // SAFETY: the function takes nothing and returns; this library is never unloaded.
-        let _ = unsafe { atexit(close_at_exit) };
+        at_exit(close_at_exit);
     });
     *is_watched
 }
 
 /// The process that closes its logs at its end.
 static AT_EXIT_OF: AtomicU32 = AtomicU32::new(0);
-
-unsafe extern "C" {
-    fn atexit(f: extern "C" fn()) -> std::ffi::c_int;
-}
 
 /// In a forked process the locks may be as another thread of the parent left them.
 extern "C" fn close_at_exit() {

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 
 use log::Lsn;
 
+use crate::abi::ffi::SQLITE_WARNING;
+use crate::abi::real::Real;
 use crate::counters::COUNTERS;
 use crate::database::{Database, LogState};
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
-use crate::ffi::SQLITE_WARNING;
 use crate::format::wal::{FRAME_HEADER_BYTES, HEADER_BYTES, Header};
 use crate::frames::pending::Pending;
 use crate::frames::read::{Files, frame_header, read_header};
@@ -17,7 +18,6 @@ use crate::frames::scan::Scan;
 use crate::frames::tail::{DIRECT_BYTES, Tail};
 use crate::frames::versions::Versions;
 use crate::messages::tell;
-use crate::real::file::Real;
 use crate::stream::header::{SharedHeader, StreamHeader};
 use crate::stream::lease::{
     Lease, append_if_it_fits, find_header, header_or_default, leave, truncate,
@@ -33,7 +33,12 @@ impl Database {
     /// the process that logged it failed or died before SQLite counted it, and the record is voided
     /// first. Before the first frame of a transaction (`is_first`), an earlier failed sync is made
     /// good (rule 8).
-    pub fn begin_frame(&self, files: Files, offset: u64, is_first: bool) -> Result<(), Failure> {
+    pub fn begin_frame(
+        &self,
+        files: Files<'_>,
+        offset: u64,
+        is_first: bool,
+    ) -> Result<(), Failure> {
         let state = self.state();
         let Some((_, stream)) = &state.service else { return Ok(()) };
         let found = find_header(stream)?;
@@ -69,7 +74,7 @@ impl Database {
     ///
     /// If the log fails, the file is synced instead. The log then lacks frames that the file has,
     /// which the next commit finds out, because it begins after them (`must_be_real`).
-    pub fn sync_wal(&self, files: Files, pending: &mut Pending) -> Result<(), Failure> {
+    pub fn sync_wal(&self, files: Files<'_>, pending: &mut Pending) -> Result<(), Failure> {
         let synced = self.sync_through_log(files, pending);
         if matches!(synced, Err(Failure::Log(_))) {
             self.log_fails.store(true, Ordering::Relaxed);
@@ -100,7 +105,7 @@ impl Database {
         matches!(may, Ok(Some(true))) && !faults::is(Fault::FailsWithLog)
     }
 
-    fn sync_through_log(&self, files: Files, pending: &mut Pending) -> Result<(), Failure> {
+    fn sync_through_log(&self, files: Files<'_>, pending: &mut Pending) -> Result<(), Failure> {
         let mut state = self.state();
         let LogState { service, header, versions, .. } = &mut *state;
         let Some((_, stream)) = service else { return real_sync(files.wal) };
@@ -159,7 +164,7 @@ impl Database {
 fn sync_without_commit(
     stream: &Stream,
     header: &Header,
-    files: Files,
+    files: Files<'_>,
     shared: StreamHeader,
 ) -> Result<StreamHeader, Failure> {
     if shared.salts != header.salts {
@@ -189,7 +194,7 @@ fn log_frames(
     versions: &mut Versions,
     stream: &Stream,
     header: &Header,
-    files: Files,
+    files: Files<'_>,
     shared: &StreamHeader,
     tail: &Tail<'_>,
 ) -> Result<Option<StreamHeader>, Failure> {
@@ -212,7 +217,7 @@ fn log_frames(
 /// the last one.
 fn header_of(
     known: &mut Option<Header>,
-    wal: Real,
+    wal: &Real,
     pending: &Pending,
 ) -> Result<Option<Header>, Failure> {
     let has_its_salts =
