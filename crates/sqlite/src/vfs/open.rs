@@ -19,7 +19,7 @@ use crate::abi::owner::Owner;
 use crate::abi::table::Api;
 use crate::abi::text::Text;
 use crate::abi::vfs::{self, Facts, Opening, Vfs, delete_below};
-use crate::batch::Connection;
+use crate::batch::{Access, Connection};
 use crate::checkpoint;
 use crate::checkpoint::link::Link;
 use crate::database;
@@ -201,7 +201,7 @@ fn open_main(opening: &Opening<'_>, path: &Path, is_writable: bool) -> Opened {
     if checkpoint::is_opening()
         && let Some(database) = find(&file_at(path, below).map_err(report)?)
     {
-        return Ok(Box::new(Log::new(below.clone(), Connection::own(database), link)));
+        return Ok(Box::new(Log::new(below.clone(), Connection::new(database, Access::Own), link)));
     }
     let settings = settings_of(opening, path).map_err(report)?;
     if !settings.is_named && !settings.exists() && is_on_volume(path) {
@@ -236,7 +236,7 @@ fn connect(
         return Err(e);
     }
     database.has_writers.fetch_or(is_writable, Ordering::Relaxed);
-    Ok(Connection::new(database, is_writable, opening.has_journals()))
+    Ok(Connection::new(database, Access::new(is_writable, opening.has_journals())))
 }
 
 /// The rollback journal of a database.
