@@ -154,12 +154,16 @@
 //! In this order: SQLite's own; the state of background checkpoints; the table of databases; a
 //! database's syncs (`background`); a database's `LogState`; the table of logs; the stream's lease.
 
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
 mod abi;
 mod batch;
 mod checkpoint;
 mod counters;
 mod database;
 mod databases;
+#[allow(unsafe_code)]
 mod entry;
 mod failure;
 mod faults;
@@ -173,6 +177,7 @@ mod recovery;
 mod stat;
 mod stream;
 #[cfg(test)]
+#[allow(unsafe_code)]
 mod test_load;
 mod vfs;
 mod volume;

@@ -283,3 +283,25 @@ impl Real {
         *unsafe { self.connection.get().as_ref() }?
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A WAL or a journal may be told of its database for longer than SQLite keeps that.
+    #[test]
+    fn calls_fail_before_the_file_is_open_and_after_its_end() {
+        let mut memory = [0_u128; 8];
+        // SAFETY: memory for an object without methods, which stays until the end of the test.
+        let real = unsafe { Real::new(memory.as_mut_ptr().cast(), None) };
+        for _ in 0..2 {
+            let mut bytes = [7; 4];
+            assert_eq!(real.x_read(0, &mut bytes), SQLITE_IOERR);
+            assert_eq!((real.x_write(0, &bytes), bytes), (SQLITE_IOERR, [7; 4]));
+            assert_eq!((real.x_file_size(), real.version()), (Err(SQLITE_IOERR), 1));
+            assert!(real.has_moved() && real.index_words::<1>(0).is_none());
+            assert!(real.exchange_lock_timeout(0).is_none() && real.connection().is_none());
+            assert_eq!(real.end(), SQLITE_OK);
+        }
+    }
+}

@@ -45,7 +45,7 @@ use crate::faults::{self, Fault};
 use crate::format::home;
 use crate::messages::tell;
 use crate::stream::doubt::{doubt, hear_doubt, leave_doubt};
-use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::header::{Holds, SharedHeader, StreamHeader};
 use crate::stream::lease::{Lease, append, find_header, leave};
 use crate::stream::stamped::Stream;
 
@@ -199,7 +199,7 @@ impl Database {
         }
         // If the period has ended, there is nothing to record.
         let SharedHeader::Whole(shared) = find_header(stream)? else { return Ok(()) };
-        if !shared.has_pages || shared.is_applying || shared.base_lsn >= upto {
+        if shared.holds != Holds::Pages || shared.base_lsn >= upto {
             return Ok(());
         }
         let upto = if faults::is(Fault::HomeCoversLater) { shared.end_lsn } else { upto };

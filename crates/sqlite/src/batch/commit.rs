@@ -16,7 +16,7 @@ use crate::faults::{self, Fault};
 use crate::format::database_header::DatabaseHeader;
 use crate::format::pages::{Head, Writer};
 use crate::stream::doubt::hear_doubt;
-use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::header::{Holds, SharedHeader, StreamHeader};
 use crate::stream::lease::{append, append_closed, close, leave, truncate};
 use crate::stream::stamped::Stream;
 
@@ -71,11 +71,11 @@ impl Database {
             stream.sync(Lsn(lsn)).map_err(Failure::from)?;
         }
         let database_header_crc = transaction.after.crc;
-        let shared =
-            StreamHeader { last_lsn: lsn, database_header_crc, is_applying: true, ..shared };
+        let holds = Holds::PagesInPart;
+        let shared = StreamHeader { last_lsn: lsn, database_header_crc, holds, ..shared };
         let shared = leave(stream, shared);
         transaction.apply(main).map_err(CommitError::Applying)?;
-        let shared = leave(stream, StreamHeader { is_applying: false, ..shared });
+        let shared = leave(stream, StreamHeader { holds: Holds::Pages, ..shared });
         COUNTERS.transaction(transaction.count(), record.len() as u64);
         // A later truncation frees what this one did not.
         let _ = truncate(stream, &shared);
@@ -99,7 +99,7 @@ impl Database {
         }
         match StreamHeader::read(&stream.header()?) {
             SharedHeader::Whole(shared)
-                if shared.has_pages
+                if shared.holds.has_pages()
                     && shared.end_lsn == end_lsn
                     && shared.page_bytes == page_bytes
                     && shared.database_header_crc == transaction.before.crc
@@ -115,13 +115,12 @@ impl Database {
                 let lsn = append_closed(stream)?;
                 let (base_lsn, last_lsn) = (lsn, lsn);
                 let database_header_crc = transaction.before.crc;
-                let has_pages = true;
                 let shared = StreamHeader {
                     page_bytes,
                     base_lsn,
                     last_lsn,
                     database_header_crc,
-                    has_pages,
+                    holds: Holds::Pages,
                     ..StreamHeader::default()
                 };
                 Ok(leave(stream, shared))
@@ -160,7 +159,7 @@ impl Database {
         let released = self.with_log(|log, stream| {
             // Only a holder of SQLite's locks ends a period, so this needs no lease.
             let header = StreamHeader::read(&stream.header()?);
-            if matches!(header, SharedHeader::Whole(shared) if !shared.has_pages) {
+            if matches!(header, SharedHeader::Whole(shared) if !shared.holds.has_pages()) {
                 return Ok(());
             }
             let _lease = self.lease(stream)?;
@@ -169,7 +168,7 @@ impl Database {
                 return Err(is_in_part());
             }
             let header = StreamHeader::read(&stream.header()?);
-            if !matches!(header, SharedHeader::Whole(shared) if shared.has_pages) {
+            if !matches!(header, SharedHeader::Whole(shared) if shared.holds.has_pages()) {
                 return Ok(());
             }
             if faults::is(Fault::SkipsRelease) {

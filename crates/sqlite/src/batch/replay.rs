@@ -15,7 +15,7 @@ use crate::faults::{self, Fault};
 use crate::format::database_header::DatabaseHeader;
 use crate::format::page::page_at;
 use crate::format::pages::{Batches, Head, Page, pages};
-use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::header::{Holds, SharedHeader, StreamHeader};
 use crate::stream::lease::close;
 use crate::stream::live::{Contents, read_live};
 use crate::stream::stamped::Stream;
@@ -37,7 +37,7 @@ impl Database {
         let found = self.with_stream(|stream| {
             self.settle_doubt(stream)?;
             match StreamHeader::read(&stream.header()?) {
-                SharedHeader::Whole(shared) => Ok(shared.is_applying),
+                SharedHeader::Whole(shared) => Ok(shared.holds == Holds::PagesInPart),
                 SharedHeader::Unset => Ok(false),
                 // Perhaps a process is writing the header now.
                 SharedHeader::Torn => {
@@ -82,7 +82,7 @@ impl Database {
 /// Whether the database may have only a part of a transaction of the log. The caller has the lease.
 pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
     match StreamHeader::read(&stream.header()?) {
-        SharedHeader::Whole(shared) => Ok(shared.is_applying),
+        SharedHeader::Whole(shared) => Ok(shared.holds == Holds::PagesInPart),
         SharedHeader::Unset => Ok(false),
         SharedHeader::Torn => Ok(match read_live(stream)? {
             Contents::Live(live) => !live.batches.is_empty(),

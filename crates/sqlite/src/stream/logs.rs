@@ -67,7 +67,7 @@ fn with_past<T>(f: impl FnOnce(&mut HashMap<PathBuf, Closed>, &mut bool) -> T) -
 /// A log that only the attribute of a database names is opened for that database alone, because its
 /// path and its daemon are not trusted as the ones that a program names.
 pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
-    if settings.is_found {
+    if settings.is_found() {
         return Ok(Arc::new(Log::open(&settings.directory, &options(settings))?));
     }
     // Also of one that this process has open, for a database of another user perhaps.
@@ -109,7 +109,7 @@ fn opened_again(path: &Path) -> Option<Arc<Log>> {
 /// Gives up a log that was opened with [`open_log`]. The last user of the log in this process
 /// closes it, or has it linger. The last process then leaves nothing in shared memory.
 pub fn close_log(log: Arc<Log>, settings: &Settings) -> Result<(), Failure> {
-    if settings.is_found {
+    if settings.is_found() {
         return Arc::into_inner(log).map_or(Ok(()), |log| Ok(log.close()?));
     }
     let path = settings.directory.canonicalize().unwrap_or_else(|_| settings.directory.clone());

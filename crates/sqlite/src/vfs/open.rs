@@ -204,7 +204,7 @@ fn open_main(opening: &Opening<'_>, path: &Path, is_writable: bool) -> Opened {
         return Ok(Box::new(Log::new(below.clone(), Connection::new(database, Access::Own), link)));
     }
     let settings = settings_of(opening, path).map_err(report)?;
-    if !settings.is_named && !settings.exists() && is_on_volume(path) {
+    if !settings.is_named() && !settings.exists() && is_on_volume(path) {
         let volume = Volume::new(path, below.clone(), is_writable);
         return Ok(Box::new(MainOnVolume::new(below.clone(), volume, link)));
     }

@@ -18,7 +18,7 @@ use crate::frames::scan::Scan;
 use crate::frames::tail::{DIRECT_BYTES, Tail};
 use crate::frames::versions::Versions;
 use crate::messages::tell;
-use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::header::{Holds, SharedHeader, StreamHeader};
 use crate::stream::lease::{
     Lease, append_if_it_fits, find_header, header_or_default, leave, truncate,
 };
@@ -176,7 +176,7 @@ fn sync_without_commit(
     if !has_unlogged && !shared.is_new && !shared.is_dirty {
         return Ok(shared);
     }
-    if has_unlogged && shared.has_frames {
+    if has_unlogged && shared.holds == Holds::Frames {
         let committed = Scan::read(files.wal)?.map_or(0, |scan| scan.committed());
         if committed > shared.logged {
             return make_durable(stream, header, files, committed);
@@ -208,8 +208,8 @@ fn log_frames(
     let (frames, frame_bytes) = (u64::from(last - shared.logged), tail.frames.len() as u64);
     COUNTERS.logged(frames, frame_bytes, record.len() as u64);
     versions.logged(tail, record);
-    let shared =
-        StreamHeader { logged: last, checksum, last_lsn: lsn, has_frames: true, ..*shared };
+    let holds = Holds::Frames;
+    let shared = StreamHeader { logged: last, checksum, last_lsn: lsn, holds, ..*shared };
     Ok(Some(leave(stream, shared)))
 }
 

@@ -10,7 +10,7 @@ use crate::format::wal::{self, HEADER_BYTES, Header};
 use crate::frames::read::{Files, change_counter, copy_onto_itself, frame_header};
 use crate::frames::scan::Scan;
 use crate::frames::witnesses::witnesses;
-use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::header::{Holds, SharedHeader, StreamHeader};
 use crate::stream::lease::{append, find_header, leave};
 use crate::stream::stamped::Stream;
 
@@ -100,10 +100,11 @@ impl StreamHeader {
             return StreamHeader { is_unsynced: true, ..self };
         }
         // Nothing of this generation was logged.
-        let StreamHeader { base_lsn, last_lsn, has_frames, .. } = self;
+        let StreamHeader { base_lsn, last_lsn, .. } = self;
+        let holds = if self.holds.has_pages() { Holds::Nothing } else { self.holds };
         let (is_unsynced, is_dirty) = (true, true);
         let new = StreamHeader::at(header, 0, header.checksum, base_lsn);
-        StreamHeader { last_lsn, has_frames, is_unsynced, is_dirty, ..new }
+        StreamHeader { last_lsn, holds, is_unsynced, is_dirty, ..new }
     }
 
     /// The stream header right after a base at `lsn`.

@@ -7,7 +7,7 @@ use crate::database::Database;
 use crate::failure::Failure;
 use crate::frames::read::{Files, read_header};
 use crate::frames::scan::Scan;
-use crate::stream::header::SharedHeader;
+use crate::stream::header::{Holds, SharedHeader};
 use crate::stream::lease::{Lease, close, find_header};
 use crate::wal::durable::{make_durable, real_sync};
 use log::Lsn;
@@ -75,7 +75,7 @@ fn is_closed(found: SharedHeader) -> bool {
 /// Whether some frames of the WAL may be durable only in the log.
 fn has_frames(found: SharedHeader) -> bool {
     match found {
-        SharedHeader::Whole(shared) => shared.has_frames,
+        SharedHeader::Whole(shared) => shared.holds == Holds::Frames,
         SharedHeader::Torn => true,
         SharedHeader::Unset => false,
     }
