@@ -72,6 +72,7 @@ functions!(
             Option<Destructor>,
         ) -> c_int),
         log = 167: c_fn!((c_int, *const c_char, ...)),
+        /// The result stays until the database is closed. The caller copies it at once.
         db_filename = 180: for<'a> extern "C" fn(Db, Text<'a>) -> Option<Text<'a>>,
         uri_parameter = 189: for<'a> extern "C" fn(Name<'a>, Text<'_>) -> Option<Text<'a>>,
         auto_extension = 192: extern "C" fn(Option<Entry>) -> c_int,
