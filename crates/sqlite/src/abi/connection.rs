@@ -26,6 +26,16 @@ impl Checkpoints {
         if rc == SQLITE_OK && !file.is_null() { Ok(file) } else { Err(rc) }
     }
 
+    /// Whether the path of a database leads to another file now. Also true if that cannot be found
+    /// out. Takes the mutex of a shared cache.
+    pub(super) fn has_moved(&self, connection: Db, name: Text<'_>) -> bool {
+        let mut has_moved: c_int = 1;
+        let (control, place) = (SQLITE_FCNTL_HAS_MOVED, &raw mut has_moved);
+        // SAFETY: this control takes a place for a number.
+        let rc = unsafe { (self.file_control)(connection, name, control, place.cast()) };
+        rc != SQLITE_OK || has_moved != 0
+    }
+
     /// Makes a passive checkpoint of a database, or of all. Returns SQLite's result code. `copied`
     /// becomes the number of frames of the WAL that are in the database.
     pub(super) fn make_checkpoint(

@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::control::Control;
 use super::ffi::*;
@@ -23,8 +24,8 @@ use super::text::Name;
 /// A file of the extension. A method that is not given passes the call on to the file below. Each
 /// returns SQLite's result code, or has it as its error.
 ///
-/// The files of one connection may share what they like: one thread at a time uses them. What files
-/// of several connections share is behind a lock.
+/// A database, its WAL and its journal may share what they like: one thread at a time uses them
+/// (promise 2). What several databases share is behind a lock.
 pub trait File: Any {
     /// The file below.
     fn below(&self) -> &Real;
@@ -65,7 +66,7 @@ pub trait File: Any {
         self.below().x_unlock(level)
     }
 
-    /// Carries out a control.
+    /// Carries out a control. `SQLITE_FCNTL_PDB` is none of them.
     fn control(&self, control: &Control<'_>) -> c_int {
         self.below().x_control(control)
     }
@@ -95,16 +96,25 @@ pub trait File: Any {
         true
     }
 
-    /// SQLite would make a checkpoint now: `frames` frames are in the WAL after a commit, at least
-    /// `threshold`. Returns whether the caller makes it.
-    fn is_checkpoint_due(&self, _frames: u32, _threshold: u32) -> bool {
-        true
+    /// What a WAL hook of its connections asks. Called once, when the file was opened.
+    fn hook(&self) -> Option<Arc<dyn Hook>> {
+        None
     }
 
     /// Called once, before the file below is closed. An error is reported to SQLite.
     fn close(&self) -> c_int {
         SQLITE_OK
     }
+}
+
+/// What a WAL hook asks. SQLite calls the hook without the mutex of a shared cache (promise 2), so
+/// any thread may call this while others are in a method of the file.
+pub trait Hook: Send + Sync {
+    /// SQLite would make a checkpoint now: `frames` frames are in the WAL after a commit, at least
+    /// `threshold`. Returns whether the caller makes it. `is_there` says whether the path still
+    /// leads to the open database. It waits for the file's methods, so no lock that they take is
+    /// held when it is called.
+    fn is_checkpoint_due(&self, frames: u32, threshold: u32, is_there: &dyn Fn() -> bool) -> bool;
 }
 
 /// The file's object as SQLite sees it. The object of the file below follows.
@@ -118,6 +128,8 @@ pub(super) struct Object {
 struct State {
     file: Box<dyn File>,
     real: Rc<Real>,
+    /// What a WAL hook may use while another thread is in a method.
+    hook: Option<Arc<dyn Hook>>,
     /// Whether the file is known by its name ([`owner`]).
     is_named: bool,
 }
@@ -172,7 +184,8 @@ impl Prepared {
             2 => &METHODS[1],
             _ => &METHODS[2],
         };
-        let state = Box::into_raw(Box::new(State { file, real, is_named: main.is_some() }));
+        let (hook, is_named) = (guard(None, || file.hook()), main.is_some());
+        let state = Box::into_raw(Box::new(State { file, real, hook, is_named }));
         // SAFETY: `new` made the object, in memory that stays the file's (promise 1).
         unsafe {
             object
@@ -187,18 +200,37 @@ impl Prepared {
     }
 }
 
+/// The state behind an open file's object. `None`: it is not one of the extension's.
+///
+/// # Safety
+/// `object` is an open file of any VFS.
+unsafe fn state_of(object: *mut sqlite3_file) -> Option<*const State> {
+    // SAFETY: every open file begins with its methods. Only `begin` makes objects with these, and
+    // they have a state until `close`.
+    unsafe {
+        let is_ours = METHODS.as_ptr_range().contains(&(*object).pMethods.get());
+        is_ours.then(|| (*object.cast::<Object>()).state.cast_const())
+    }
+}
+
 /// The file behind an open file's object. `None`: it is not one of the extension's.
 ///
 /// # Safety
 /// `object` is an open file of any VFS. This thread uses it, and it stays open as long as the
 /// result is used.
 pub(super) unsafe fn file_of<'a>(object: *mut sqlite3_file) -> Option<&'a dyn File> {
-    // SAFETY: every open file begins with its methods. Only `begin` makes objects with these, and
-    // they have a state until `close`.
-    unsafe {
-        let is_ours = METHODS.as_ptr_range().contains(&(*object).pMethods.get());
-        is_ours.then(|| &*(*(*object.cast::<Object>()).state).file)
-    }
+    // SAFETY: the caller's promise. The state stays as long as the file is open.
+    unsafe { state_of(object).map(|state| &*(*state).file) }
+}
+
+/// What a WAL hook asks. `None`: the file is not one of the extension's, or has nothing for it.
+///
+/// # Safety
+/// `object` is an open file of any VFS, and stays open as long as the result is used. Other threads
+/// may use it.
+pub(super) unsafe fn hook_of<'a>(object: *mut sqlite3_file) -> Option<&'a dyn Hook> {
+    // SAFETY: as in `file_of`. The field is never changed, and any thread may use what it has.
+    unsafe { (*state_of(object)?).hook.as_deref() }
 }
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
@@ -283,7 +315,8 @@ methods! {
     ) -> c_int, SQLITE_IOERR => |it| {
         let control = Control::new(operation, argument);
         if let Some(place) = control.place_of_connection() {
-            it.real.set_place_of_connection(place);
+            // Another thread may be in a method of the file (promise 2).
+            return it.real.tell_connection(place, &control);
         }
         let rc = it.file.control(&control);
         if rc == SQLITE_OK {

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
 use super::ffi::*;
-use super::file::file_of;
+use super::file::hook_of;
 use super::guard::guard;
 use super::handles::Db;
 use super::loaded::loaded;
@@ -22,10 +22,10 @@ pub enum Before {
     OfProgram,
 }
 
-/// Has the connection that calls a method of the file ask [`File::is_checkpoint_due`] when SQLite
+/// Has the connection that calls a method of the file ask [`Hook::is_checkpoint_due`] when SQLite
 /// would make a checkpoint. `None`: the connection is not known, or SQLite knows no hook.
 ///
-/// [`File::is_checkpoint_due`]: super::file::File::is_checkpoint_due
+/// [`Hook::is_checkpoint_due`]: super::file::Hook::is_checkpoint_due
 pub fn take_over(file: &Real) -> Option<Before> {
     let (api, connection) = (loaded().api.checkpoints?, file.connection()?);
     // SQLite's own hook has the number of frames as its argument.
@@ -54,10 +54,11 @@ extern "C" fn hook(threshold: *mut c_void, connection: Db, name: Text<'_>, frame
         let (Ok(frames), Ok(threshold)) = numbers else { return };
         let Some(api) = loaded().api.checkpoints.filter(|_| frames >= threshold) else { return };
         let object = api.file_of(connection, name);
-        // SAFETY: SQLite's file of an open database, which this connection uses, and keeps open
-        // during the hook.
-        let file = object.ok().and_then(|object| unsafe { file_of(object) });
-        if file.is_none_or(|file| file.is_checkpoint_due(frames, threshold)) {
+        // SAFETY: SQLite's file of an open database, which this connection keeps open during the
+        // hook.
+        let asked = object.ok().and_then(|object| unsafe { hook_of(object) });
+        let is_there = || !api.has_moved(connection, name);
+        if asked.is_none_or(|asked| asked.is_checkpoint_due(frames, threshold, &is_there)) {
             let _ = api.make_checkpoint(connection, Some(name), None);
         }
     });

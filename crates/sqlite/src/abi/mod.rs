@@ -8,10 +8,15 @@
 //! 1. *Files.* `xOpen` gets `szOsFile` bytes for the file's object, aligned for anything. They stay
 //!    the file's until `xOpen` fails or `xClose` returns. In between, SQLite calls the methods that
 //!    `pMethods` leads to, with the file as their first argument.
-//! 2. *Threads.* The files of one connection (database, WAL, journal) are used by one thread at a
-//!    time: SQLite holds the connection's mutex, or the program says that it does the same. So
-//!    what these files share needs no lock. The files of another connection may be used at the
-//!    same time.
+//! 2. *Threads.* A database, its WAL and its journal belong to a connection, or to all connections
+//!    that share a cache. One thread at a time calls their methods: SQLite holds the connection's
+//!    mutex, or the program says that it does the same, and SQLite holds the mutex of a shared
+//!    cache. So what these files share needs no lock. Other files may be used at the same time.
+//!    Two calls come without the mutex of a shared cache, while another thread may be in any
+//!    method of the file: the control `SQLITE_FCNTL_PDB` of each connection that is opened, and
+//!    the WAL hook. Each connection that is opened or in a hook keeps the file open. Other calls
+//!    of SQLite without that mutex (backups, snapshots, `VACUUM INTO` an open database) are not
+//!    provided for: SQLite's own fields, or its documentation, forbid them then.
 //! 3. *Arguments.* They are as `sqlite3.h` says: a buffer has as many bytes as its count says, a
 //!    place for a result can be written, a string ends with a zero. The argument of a control has
 //!    the type that belongs to the control.

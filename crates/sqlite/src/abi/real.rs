@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::control::Control;
 use super::ffi::*;
@@ -12,7 +12,7 @@ use super::loaded::loaded;
 use super::text::Name;
 
 /// A file of the VFS below. It may be closed, and its memory may be gone: calls then fail. Only one
-/// thread at a time uses it.
+/// thread at a time uses it, except for [`Real::tell_connection`].
 pub struct Real {
     /// The file's object. Null: its memory is gone.
     file: Cell<*mut sqlite3_file>,
@@ -21,7 +21,7 @@ pub struct Real {
     /// The first words of the WAL's index, while they are mapped. Null: they are not.
     index: Cell<*const AtomicU32>,
     /// Where SQLite has the connection that uses the file now. Null: SQLite has not told.
-    connection: Cell<*const Option<Db>>,
+    connection: AtomicPtr<Option<Db>>,
 }
 
 /// Words of the WAL's index that [`Real::index_words`] can read: both copies of its header.
@@ -47,7 +47,7 @@ impl Real {
     /// by one thread at a time. It stays until this is dropped or [`Real::end`]. `name` is the
     /// file's name for as long (promise 4).
     pub(super) unsafe fn new(file: *mut sqlite3_file, name: Option<*const c_char>) -> Real {
-        let (index, connection) = (Cell::new(null()), Cell::new(null()));
+        let (index, connection) = (Cell::new(null()), AtomicPtr::default());
         Real { file: Cell::new(file), name: name.unwrap_or(null()), index, connection }
     }
 
@@ -106,7 +106,7 @@ impl Real {
     pub(super) fn end(&self) -> c_int {
         let rc = self.close();
         self.file.set(null_mut());
-        self.connection.set(null());
+        self.connection.store(null_mut(), Ordering::Relaxed);
         rc
     }
 
@@ -270,17 +270,22 @@ impl Real {
 
 /// The connection that uses the file.
 impl Real {
-    /// SQLite tells where it has the connection (`SQLITE_FCNTL_PDB`).
-    pub(super) fn set_place_of_connection(&self, place: *const Option<Db>) {
-        self.connection.set(place);
+    /// SQLite tells where it has the connection (`SQLITE_FCNTL_PDB`). The file below is told, too.
+    ///
+    /// With a shared cache another thread may use the file meanwhile (promise 2). It stays open, so
+    /// nothing changes the fields that lead to its methods.
+    pub(super) fn tell_connection(&self, place: *const Option<Db>, control: &Control<'_>) -> c_int {
+        // All connections that share a cache tell the same place.
+        self.connection.store(place.cast_mut(), Ordering::Release);
+        self.x_control(control)
     }
 
     /// The connection that calls a method of the file. `None`: SQLite has not told it.
     pub(super) fn connection(&self) -> Option<Db> {
         // SAFETY: SQLite told the address of a field of the object that owns the file, so the field
         // stays until the file is closed, and then `end` makes the pointer null. The field has the
-        // connection that calls.
-        *unsafe { self.connection.get().as_ref() }?
+        // connection that calls, and changes only under the mutex that the caller has.
+        *unsafe { self.connection.load(Ordering::Acquire).as_ref() }?
     }
 }
 

@@ -16,12 +16,21 @@ pub struct Link {
     pub background: Arc<Background>,
     /// Whether SQLite may have its own hook.
     is_due: Cell<bool>,
+    has_left: Cell<bool>,
 }
 
 impl Link {
     /// For a connection to the database at `path`.
     pub fn new(path: &Path) -> Link {
-        Link { background: background::enter(path), is_due: Cell::new(true) }
+        let (is_due, has_left) = (Cell::new(true), Cell::new(false));
+        Link { background: background::enter(path), is_due, has_left }
+    }
+
+    /// The connection closes its file. Only the first call counts.
+    pub fn leave(&self) {
+        if !self.has_left.replace(true) {
+            self.background.leave();
+        }
     }
 
     /// Runs before a control of the file. A PRAGMA `wal_autocheckpoint` puts SQLite's own hook
@@ -52,6 +61,6 @@ const HOOK_LOST: &str = "checkpoint=background took the place of the program's o
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.background.leave();
+        self.leave();
     }
 }

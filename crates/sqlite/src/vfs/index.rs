@@ -2,31 +2,31 @@
 
 use std::cell::RefCell;
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use crate::abi::control::Control;
 use crate::abi::ffi::*;
+use crate::abi::file::Hook;
 use crate::abi::guard::guard;
-use crate::abi::loaded::NAME;
 use crate::abi::real::Real;
-use crate::checkpoint::background::Maker;
 use crate::checkpoint::link::Link;
 use crate::vfs::wal_reset::{Call, IndexLocks};
 
 /// What the file of a database keeps for its WAL's index.
 pub struct Index {
     /// For a database whose checkpoints are made in the background.
-    link: RefCell<Option<Link>>,
+    link: Option<Link>,
     locks: RefCell<IndexLocks>,
 }
 
 impl Index {
     /// With this link, if checkpoints are made in the background.
     pub fn new(link: Option<Link>) -> Index {
-        Index { link: RefCell::new(link), locks: RefCell::default() }
+        Index { link, locks: RefCell::default() }
     }
 
     fn with_link<T>(&self, otherwise: T, f: impl FnOnce(&Link) -> T) -> T {
-        self.link.borrow().as_ref().map_or(otherwise, f)
+        self.link.as_ref().map_or(otherwise, f)
     }
 
     /// Runs before a lock is taken. Returns SQLite's result code.
@@ -77,19 +77,15 @@ impl Index {
         })
     }
 
-    /// A checkpoint is due. Returns whether the caller makes it.
-    pub fn is_checkpoint_due(&self, below: &Real, frames: u32, threshold: u32) -> bool {
-        self.with_link(true, |link| {
-            let is_there = || !below.has_moved();
-            let maker = link.background.committed(frames, threshold, NAME, is_there);
-            maker != Maker::Background
-        })
+    /// What a WAL hook asks.
+    pub fn hook(&self) -> Option<Arc<dyn Hook>> {
+        let link = self.link.as_ref()?;
+        Some(link.background.clone())
     }
 
     /// The file is closed. The own connection for checkpoints is closed before the last one of the
-    /// program.
+    /// program. A panic does not keep the caller from what follows.
     pub fn close(&self) {
-        let link = self.link.take();
-        guard((), || drop(link));
+        guard((), || self.with_link((), Link::leave));
     }
 }

@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::abi::control::Control;
 use crate::abi::ffi::*;
-use crate::abi::file::File;
+use crate::abi::file::{File, Hook};
 use crate::abi::guard::guard;
 use crate::abi::real::Real;
 use crate::batch::{self, Connection, Then};
@@ -120,7 +121,7 @@ impl File for Log {
 
     fn unlock(&self, level: c_int) -> c_int {
         let rc = self.below().x_unlock(level);
-        self.0.connection.borrow_mut().unlocked(level);
+        guard((), || self.0.connection.borrow_mut().unlocked(level));
         rc
     }
 
@@ -157,8 +158,8 @@ impl File for Log {
         self.0.index.unmap(self.below(), delete)
     }
 
-    fn is_checkpoint_due(&self, frames: u32, threshold: u32) -> bool {
-        self.0.index.is_checkpoint_due(self.below(), frames, threshold)
+    fn hook(&self) -> Option<Arc<dyn Hook>> {
+        self.0.index.hook()
     }
 
     fn close(&self) -> c_int {

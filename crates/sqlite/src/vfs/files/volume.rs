@@ -2,10 +2,11 @@
 
 use std::ffi::c_int;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::abi::control::Control;
 use crate::abi::ffi::*;
-use crate::abi::file::File;
+use crate::abi::file::{File, Hook};
 use crate::abi::guard::guard;
 use crate::abi::real::Real;
 use crate::checkpoint::link::Link;
@@ -145,8 +146,8 @@ impl File for MainOnVolume {
         !guard(true, || self.volume.rollback().holds_pages())
     }
 
-    fn is_checkpoint_due(&self, frames: u32, threshold: u32) -> bool {
-        self.index.is_checkpoint_due(&self.below, frames, threshold)
+    fn hook(&self) -> Option<Arc<dyn Hook>> {
+        self.index.hook()
     }
 
     fn close(&self) -> c_int {
