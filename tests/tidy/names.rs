@@ -45,7 +45,6 @@ const FOREIGN: [(&str, &[&str]); 5] = [
             "mxFrame",
             "sqlite3_database_file_object",
             "sqlite3_filename_database",
-            "sqlite3_uri_key",
             "sqlite3_compileoption_used",
         ],
     ),

@@ -10,7 +10,8 @@
 //!
 //! ```
 //! # use std::{process::Command, sync::Arc};
-//! # use device::{Access, Disk};
+//! # use device::Disk;
+//! # use host::Access;
 //! # use onejournal_ext4::{InodeNo, NewNode, OpenOptions, Owner, RootVolume};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let directory = tempfile::tempdir()?;

@@ -18,14 +18,14 @@ use device::sync::{Mutex, MutexGuard};
 use host::FileId;
 use log::Log;
 
+use crate::abi::ffi::SQLITE_IOERR_FSYNC;
+use crate::abi::handles::Below;
 use crate::database::background::Background;
 use crate::failure::{Conflict, Damage, Failure};
-use crate::ffi::SQLITE_IOERR_FSYNC;
 use crate::format::base::Base;
 use crate::format::wal::Header;
 use crate::frames::versions::Versions;
 use crate::messages::tell;
-use crate::real::loaded::Below;
 use crate::stream::live::{Contents, Live, read_live};
 use crate::stream::logs;
 use crate::stream::settings::Settings;

@@ -5,10 +5,10 @@ use std::sync::{Arc, Weak};
 
 use host::FileId;
 
+use crate::abi::loaded::loaded;
 use crate::database::{self, Database};
 use crate::failure::Failure;
 use crate::known::Known;
-use crate::real::loaded::loaded;
 use crate::stream::settings::Settings;
 
 /// Device and inode of an open file: no other file has them while it is open.

@@ -1,13 +1,12 @@
 //! Errors of the extension, and the result code that SQLite gets for each.
 
 use std::ffi::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use log::LogError;
 use rustix::io::Errno;
 
-use crate::ffi::*;
+use crate::abi::ffi::*;
 
 /// An error of the extension.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -117,11 +116,6 @@ impl Failure {
             Failure::Log(_) | Failure::Damaged(_) => default,
         }
     }
-}
-
-/// Runs `f`. A panic, which is a bug, becomes `otherwise` and does not reach SQLite.
-pub fn guard<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
 }
 
 /// Whether the error is of this moment, such as too many open files, and says nothing of a path.

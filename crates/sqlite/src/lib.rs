@@ -101,7 +101,7 @@
 //!    that commits once and closes makes no more syncs than without the extension.
 //!
 //! 10. While the log fails, commits are syncs of the file, and the WAL does not begin again: SQLite
-//!     is told that the locks of the readers are busy (`vfs::methods`), and appends to the WAL. The
+//!     is told that the locks of the readers are busy (`vfs::files`), and appends to the WAL. The
 //!     database would otherwise go on without the log, whose records of the old generation would be
 //!     compared with it after a power cut. If the log fails for the first time just when a
 //!     generation begins, transactions fail until it works.
@@ -144,8 +144,9 @@
 //!   frames/                the frames of a WAL, as read from the files or kept in memory
 //!   stream/                the database's stream in the log
 //!   format/                bytes: records, and SQLite's own headers
-//!   real/ messages         the VFS below and its files; what the extension says in words
-//!   failure counters ffi known faults
+//!   real messages          files of the VFS below; what the extension says in words
+//!   failure counters known faults
+//!   abi/                   SQLite's C interface, made safe
 //! ```
 //!
 //! # Locks
@@ -153,15 +154,19 @@
 //! In this order: SQLite's own; the state of background checkpoints; the table of databases; a
 //! database's syncs (`background`); a database's `LogState`; the table of logs; the stream's lease.
 
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+mod abi;
 mod batch;
 mod checkpoint;
 mod counters;
 mod database;
 mod databases;
+#[allow(unsafe_code)]
 mod entry;
 mod failure;
 mod faults;
-pub mod ffi;
 mod format;
 mod frames;
 mod functions;
@@ -172,6 +177,7 @@ mod recovery;
 mod stat;
 mod stream;
 #[cfg(test)]
+#[allow(unsafe_code)]
 mod test_load;
 mod vfs;
 mod volume;
@@ -181,6 +187,8 @@ mod wal;
 #[doc(hidden)]
 pub use faults::Fault;
 
+#[doc(hidden)]
+pub use abi::ffi;
 #[doc(hidden)]
 pub use batch::background;
 #[doc(hidden)]

@@ -7,8 +7,8 @@
 use std::cell::RefCell;
 use std::ffi::{CString, c_int};
 
-use crate::ffi::SQLITE_WARNING;
-use crate::real::loaded::loaded;
+use crate::abi::ffi::SQLITE_WARNING;
+use crate::abi::loaded::loaded;
 
 thread_local! {
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -25,10 +25,9 @@ pub fn tell(code: c_int, text: &str) {
         LAST.set(Some(text.to_owned()));
     }
     for (nth, piece) in pieces(text).into_iter().enumerate() {
-        let format = if nth == 0 { c"onejournal: %s" } else { c"onejournal: ... %s" };
-        let piece = CString::new(piece.replace('\0', " ")).expect("no zeros");
-        // SAFETY: the format takes one string, which ends with a zero.
-        unsafe { (loaded().api.log)(code, format.as_ptr(), piece.as_ptr()) };
+        let start = if nth == 0 { "onejournal:" } else { "onejournal: ..." };
+        let text = format!("{start} {}", piece.replace('\0', " "));
+        loaded().api.log(code, &CString::new(text).expect("no zeros"));
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Once;
 use rusqlite::{Connection, ffi};
 use tempfile::TempDir;
 
-use crate::real::loaded::Below;
+use crate::abi::handles::Below;
 use crate::stream::settings::Settings;
 
 unsafe extern "C" fn entry(
@@ -34,8 +34,7 @@ pub fn directory() -> TempDir {
 /// says it.
 pub fn settings_in(home: &TempDir, path: &Path, recover: Option<&str>) -> (Below, Settings) {
     load();
-    // SAFETY: the name ends with a zero; SQLite's own VFS is registered for good.
-    let below = Below(unsafe { ffi::sqlite3_vfs_find(c"unix".as_ptr()) }.cast());
+    let below = Below::unix();
     let parameter = |name: &str| match name {
         "nvram" | "memory" => Some(home.path().join(name).display().to_string()),
         "durability" => Some("process".into()),

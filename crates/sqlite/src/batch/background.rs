@@ -35,6 +35,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use log::Log;
 
+use crate::abi::opened::Opened;
+use crate::abi::real::Real;
 use crate::counters::COUNTERS;
 use crate::database::Database;
 use crate::database::background::Job;
@@ -42,9 +44,8 @@ use crate::failure::Failure;
 use crate::faults::{self, Fault};
 use crate::format::home;
 use crate::messages::tell;
-use crate::real::file::{Opened, Real};
 use crate::stream::doubt::{doubt, hear_doubt, leave_doubt};
-use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::header::{Holds, SharedHeader, StreamHeader};
 use crate::stream::lease::{Lease, append, find_header, leave};
 use crate::stream::stamped::Stream;
 
@@ -87,7 +88,7 @@ pub fn step() {
 impl Database {
     /// Begins to make the records before `upto` durable in the database, unless another job is
     /// under way. The caller's file is `main`, and the pages are in the page cache.
-    pub(crate) fn begin_sync(self: &Arc<Database>, main: Real, upto: u64) {
+    pub(crate) fn begin_sync(self: &Arc<Database>, main: &Real, upto: u64) {
         let mut state = self.background.state.lock();
         state.settle();
         if state.job.is_some() {
@@ -96,10 +97,9 @@ impl Database {
         let file = state.file.take().filter(|_| state.process == std::process::id());
         let opened = match file {
             Some(opened) => Ok(opened),
-            // SAFETY: the VFS below is registered for good.
-            None => unsafe { Opened::main(self.below.0, &self.path) },
+            None => Opened::main(self.below, &self.path),
         };
-        let Ok(mut opened) = opened else { return };
+        let Ok(opened) = opened else { return };
         if main.has_moved() || opened.real().has_moved() {
             return;
         }
@@ -111,7 +111,7 @@ impl Database {
         let database = self.clone();
         let thread = std::thread::Builder::new().name("onejournal-sync".into());
         let work = move || {
-            let synced = sync(&mut opened);
+            let synced = sync(&opened);
             let is_good = synced.is_ok();
             database.synced(upto, synced);
             (opened, is_good)
@@ -131,7 +131,7 @@ impl Database {
         drop(state);
         match job {
             Some(Job::Running(thread)) => drop(thread.join()),
-            Some(Job::Begun(mut opened, upto)) => self.synced(upto, sync(&mut opened)),
+            Some(Job::Begun(opened, upto)) => self.synced(upto, sync(&opened)),
             Some(Job::Synced(_, upto, synced)) => self.synced(upto, synced),
             None => {}
         }
@@ -142,8 +142,8 @@ impl Database {
     pub(crate) fn step_sync(&self) {
         let job = self.background.state.lock().job.take();
         let next = match job {
-            Some(Job::Begun(mut opened, upto)) => {
-                let synced = sync(&mut opened);
+            Some(Job::Begun(opened, upto)) => {
+                let synced = sync(&opened);
                 Some(Job::Synced(opened, upto, synced))
             }
             Some(Job::Synced(opened, upto, synced)) => {
@@ -158,7 +158,7 @@ impl Database {
     }
 }
 
-fn sync(opened: &mut Opened) -> Result<(), Failure> {
+fn sync(opened: &Opened) -> Result<(), Failure> {
     if faults::is(Fault::SkipsHomeSync) {
         return Ok(());
     }
@@ -183,7 +183,7 @@ impl Database {
         // If a good sync cannot be recorded, the log only keeps more than it needs.
         let (is_good, failure) = (synced.is_ok(), synced.err().or(told.err()));
         let Some(e) = failure else { return };
-        let code = e.code(crate::ffi::SQLITE_IOERR_FSYNC);
+        let code = e.code(crate::abi::ffi::SQLITE_IOERR_FSYNC);
         tell(code, &format!("{}: its background sync did not complete: {e}", self.path.display()));
         if !is_good {
             self.background.state.lock().failure = Some(e);
@@ -199,7 +199,7 @@ impl Database {
         }
         // If the period has ended, there is nothing to record.
         let SharedHeader::Whole(shared) = find_header(stream)? else { return Ok(()) };
-        if !shared.has_pages || shared.is_applying || shared.base_lsn >= upto {
+        if shared.holds != Holds::Pages || shared.base_lsn >= upto {
             return Ok(());
         }
         let upto = if faults::is(Fault::HomeCoversLater) { shared.end_lsn } else { upto };
@@ -228,7 +228,7 @@ impl Database {
     }
 
     /// Syncs the database for a caller that waits and holds the lease.
-    pub(crate) fn sync_home(&self, stream: &Stream, main: Real) -> Result<(), Failure> {
+    pub(crate) fn sync_home(&self, stream: &Stream, main: &Real) -> Result<(), Failure> {
         COUNTERS.database_sync();
         main.sync().inspect_err(|_| {
             if !faults::is(Fault::IgnoresSyncError) {

@@ -7,6 +7,7 @@ use log::{Log, Lsn};
 
 use super::held::HeldPages;
 use super::replay::is_due;
+use crate::abi::real::Real;
 use crate::batch::background;
 use crate::counters::COUNTERS;
 use crate::database::Database;
@@ -14,9 +15,8 @@ use crate::failure::Failure;
 use crate::faults::{self, Fault};
 use crate::format::database_header::DatabaseHeader;
 use crate::format::pages::{Head, Writer};
-use crate::real::file::Real;
 use crate::stream::doubt::hear_doubt;
-use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::header::{Holds, SharedHeader, StreamHeader};
 use crate::stream::lease::{append, append_closed, close, leave, truncate};
 use crate::stream::stamped::Stream;
 
@@ -46,7 +46,7 @@ impl Database {
     /// Commits the held pages, under SQLite's exclusive lock.
     pub(super) fn commit_batch(
         &self,
-        main: Real,
+        main: &Real,
         held: &HeldPages,
     ) -> Result<Committed, CommitError> {
         let nothing = || Failure::CannotOpen("the database has no log".into());
@@ -58,7 +58,7 @@ impl Database {
         &self,
         log: &Log,
         stream: &Stream,
-        main: Real,
+        main: &Real,
         held: &HeldPages,
     ) -> Result<Committed, CommitError> {
         let _lease = self.lease(stream)?;
@@ -71,11 +71,11 @@ impl Database {
             stream.sync(Lsn(lsn)).map_err(Failure::from)?;
         }
         let database_header_crc = transaction.after.crc;
-        let shared =
-            StreamHeader { last_lsn: lsn, database_header_crc, is_applying: true, ..shared };
+        let holds = Holds::PagesInPart;
+        let shared = StreamHeader { last_lsn: lsn, database_header_crc, holds, ..shared };
         let shared = leave(stream, shared);
         transaction.apply(main).map_err(CommitError::Applying)?;
-        let shared = leave(stream, StreamHeader { is_applying: false, ..shared });
+        let shared = leave(stream, StreamHeader { holds: Holds::Pages, ..shared });
         COUNTERS.transaction(transaction.count(), record.len() as u64);
         // A later truncation frees what this one did not.
         let _ = truncate(stream, &shared);
@@ -89,7 +89,7 @@ impl Database {
         &self,
         log: &Log,
         stream: &Stream,
-        main: Real,
+        main: &Real,
         transaction: &Transaction<'_>,
     ) -> Result<StreamHeader, Failure> {
         let page_bytes = u32::try_from(transaction.before.page_bytes).expect("64 KiB at most");
@@ -99,7 +99,7 @@ impl Database {
         }
         match StreamHeader::read(&stream.header()?) {
             SharedHeader::Whole(shared)
-                if shared.has_pages
+                if shared.holds.has_pages()
                     && shared.end_lsn == end_lsn
                     && shared.page_bytes == page_bytes
                     && shared.database_header_crc == transaction.before.crc
@@ -115,13 +115,12 @@ impl Database {
                 let lsn = append_closed(stream)?;
                 let (base_lsn, last_lsn) = (lsn, lsn);
                 let database_header_crc = transaction.before.crc;
-                let has_pages = true;
                 let shared = StreamHeader {
                     page_bytes,
                     base_lsn,
                     last_lsn,
                     database_header_crc,
-                    has_pages,
+                    holds: Holds::Pages,
                     ..StreamHeader::default()
                 };
                 Ok(leave(stream, shared))
@@ -130,7 +129,7 @@ impl Database {
     }
 
     /// Rule 2: makes the present database and the end of its journals durable.
-    fn make_durable_home(&self, stream: &Stream, main: Real) -> Result<(), Failure> {
+    fn make_durable_home(&self, stream: &Stream, main: &Real) -> Result<(), Failure> {
         if faults::is(Fault::SkipsPeriodSync) {
             return Ok(());
         }
@@ -156,11 +155,11 @@ impl Database {
     }
 
     /// Ends the period, if there is one. The database is then durable without the log.
-    pub fn release(&self, main: Real) -> Result<(), Failure> {
+    pub fn release(&self, main: &Real) -> Result<(), Failure> {
         let released = self.with_log(|log, stream| {
             // Only a holder of SQLite's locks ends a period, so this needs no lease.
             let header = StreamHeader::read(&stream.header()?);
-            if matches!(header, SharedHeader::Whole(shared) if !shared.has_pages) {
+            if matches!(header, SharedHeader::Whole(shared) if !shared.holds.has_pages()) {
                 return Ok(());
             }
             let _lease = self.lease(stream)?;
@@ -169,7 +168,7 @@ impl Database {
                 return Err(is_in_part());
             }
             let header = StreamHeader::read(&stream.header()?);
-            if !matches!(header, SharedHeader::Whole(shared) if shared.has_pages) {
+            if !matches!(header, SharedHeader::Whole(shared) if shared.holds.has_pages()) {
                 return Ok(());
             }
             if faults::is(Fault::SkipsRelease) {
@@ -197,7 +196,7 @@ struct Transaction<'a> {
 }
 
 impl Transaction<'_> {
-    fn new(main: Real, held: &HeldPages) -> Result<Transaction<'_>, Failure> {
+    fn new<'h>(main: &Real, held: &'h HeldPages) -> Result<Transaction<'h>, Failure> {
         let odd = || Failure::CannotOpen("a transaction that is not one of pages".into());
         let before = DatabaseHeader::read(main)?.ok_or_else(odd)?;
         let after = match held.first() {
@@ -243,7 +242,7 @@ impl Transaction<'_> {
 
     /// Writes the pages beyond the end of the database, where SQLite does not read. A full disk is
     /// noticed here, before the record.
-    fn extend(&self, main: Real) -> Result<(), Failure> {
+    fn extend(&self, main: &Real) -> Result<(), Failure> {
         if self.head.pages_after <= self.head.pages_before {
             return Ok(());
         }
@@ -255,7 +254,7 @@ impl Transaction<'_> {
         extended
     }
 
-    fn write_new_pages(&self, main: Real) -> Result<(), Failure> {
+    fn write_new_pages(&self, main: &Real) -> Result<(), Failure> {
         if self.file_bytes > self.bytes_before() {
             main.truncate(self.bytes_before())?;
             self.blank(main)?;
@@ -269,7 +268,7 @@ impl Transaction<'_> {
     /// Zeroes the new pages that the transaction does not write, because replay takes them as
     /// zeros. A file that grows in chunks (`SQLITE_FCNTL_CHUNK_SIZE`) is cut at the end of a chunk,
     /// and has old pages up to there.
-    fn blank(&self, main: Real) -> Result<(), Failure> {
+    fn blank(&self, main: &Real) -> Result<(), Failure> {
         let end = main.size()?.min(self.bytes_after());
         let zeros = vec![0; self.head.page_bytes];
         let new = self.head.pages_before + 1..=self.head.pages_after;
@@ -282,12 +281,12 @@ impl Transaction<'_> {
     }
 
     /// Writes the other pages.
-    fn apply(&self, main: Real) -> Result<(), Failure> {
+    fn apply(&self, main: &Real) -> Result<(), Failure> {
         self.write(main, |page| page <= self.head.pages_before)
     }
 
     /// Writes pages. Adjacent pages are one write.
-    fn write(&self, main: Real, which: impl Fn(u32) -> bool) -> Result<(), Failure> {
+    fn write(&self, main: &Real, which: impl Fn(u32) -> bool) -> Result<(), Failure> {
         let (mut begin, mut run) = (0, Vec::new());
         for (page, bytes) in self.held.pages().filter(|(page, _)| which(*page)) {
             if !run.is_empty() && begin + run.len() as u64 != self.at(page) {
@@ -302,7 +301,7 @@ impl Transaction<'_> {
         main.write(begin, &run)
     }
 
-    fn record(&self, main: Real) -> Result<Vec<u8>, Failure> {
+    fn record(&self, main: &Real) -> Result<Vec<u8>, Failure> {
         let mut writer = Writer::new(&self.head);
         let mut base = vec![0; self.head.page_bytes];
         for (page, bytes) in self.held.pages() {

@@ -2,21 +2,24 @@
 //! calls.
 //!
 //! Each method here runs before the call of the file below. It returns whether that call is still
-//! to be made ([`Then`]).
+//! to be made ([`Then`]). The connection's states decide what a call does (`states`).
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::c_int;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::commit::{CommitError, Committed};
 use super::held::HeldPages;
+use super::states::{Begin, Promise, States};
+use crate::abi::control::Control;
+use crate::abi::ffi::*;
+use crate::abi::loaded::loaded;
+use crate::abi::real::Real;
 use crate::database::{self, Database};
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
-use crate::ffi::*;
 use crate::messages::tell;
-use crate::real::file::Real;
-use crate::real::loaded::loaded;
 
 /// What remains to be done for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,94 +35,83 @@ pub enum Then {
 type JournalHeader = [u8; JOURNAL_HEADER_BYTES];
 const JOURNAL_HEADER_BYTES: usize = 12;
 
+/// What a connection may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It is the extension's own, which the database does not count. It writes in WAL mode only.
+    Own,
+    /// It reads.
+    Read,
+    /// It writes. Its journals are not recognized when they are opened.
+    Write,
+    /// It writes, also batches: its journals are recognized when they are opened (rule 7).
+    Batch,
+}
+
+impl Access {
+    /// The access of a connection of the program.
+    pub fn new(is_writable: bool, has_journals: bool) -> Access {
+        match (is_writable, has_journals) {
+            (false, _) => Access::Read,
+            (true, false) => Access::Write,
+            (true, true) => Access::Batch,
+        }
+    }
+}
+
+/// A rollback journal that is open.
+struct OpenJournal {
+    file: Rc<Real>,
+    /// The header that it will get when the rest of it is durable.
+    header: Option<JournalHeader>,
+}
+
 /// A connection's database.
 pub struct Connection {
     /// The database.
     pub database: Arc<Database>,
-    /// Whether the connection may write it.
-    pub is_writable: bool,
-    /// Whether it is one of the program's connections, which the database counts.
-    is_counted: bool,
-    /// Whether its journals are recognized when they are opened (rule 7).
-    has_journals: bool,
+    access: Access,
     /// How often it took the lock for writing the WAL.
     pub wal_transaction_count: u64,
     /// The level of SQLite's lock.
     level: c_int,
-    /// Whether SQLite is told `BATCH_ATOMIC`. Does not change during a transaction.
-    is_offered: bool,
-    /// Whether the reason for not offering it was reported.
+    states: States,
+    journal: Option<OpenJournal>,
+    /// Whether it was reported why SQLite is not told of batches.
     is_told: bool,
-    /// Whether SQLite syncs (rule 8). If the connection was set not to sync, or SQLite was built
-    /// so, this becomes true when a sync is seen.
-    is_syncing: bool,
-    /// Whether SQLite opened a journal in memory in this transaction. (Or in an earlier one that
-    /// was rolled back while the lock was kept, because the VFS is not told of that.)
-    is_journal_in_memory: bool,
-    /// The held pages, between *begin* and *commit*.
-    held: Option<HeldPages>,
-    /// After a commit, while it has the lock: the size of the database, to which SQLite may cut the
-    /// file.
-    committed_bytes: Option<u64>,
-    /// Whether the next sync belongs to a commit whose record is durable.
-    is_synced: bool,
-    /// Whether this transaction wrote something that is not part of a batch, after the log was
-    /// released, so that the log holds nothing that contradicts it (rule 3).
-    is_released: bool,
-    /// Its rollback journal, while it is open.
-    pub journal: Option<Real>,
-    /// Whether SQLite writes the journal without a sync (rule 7).
-    is_journal_unsynced: bool,
-    /// The header that the journal will get when the rest of it is durable.
-    journal_header: Option<JournalHeader>,
-    /// Whether the file has a part of a transaction. This connection may still have the lock.
-    is_partial: bool,
 }
 
 impl Connection {
-    /// A connection of the extension's own, without a lock. It writes in WAL mode only.
-    pub fn own(database: Arc<Database>) -> Connection {
-        Connection { is_counted: false, ..Connection::new(database, true, false) }
-    }
-
-    /// A connection of the program, without a lock.
-    pub fn new(database: Arc<Database>, is_writable: bool, has_journals: bool) -> Connection {
+    /// A connection without a lock.
+    pub fn new(database: Arc<Database>, access: Access) -> Connection {
         Connection {
             database,
-            is_writable,
-            is_counted: true,
-            has_journals,
+            access,
             wal_transaction_count: 0,
             level: SQLITE_LOCK_NONE,
-            is_offered: false,
-            is_told: false,
-            is_syncing: loaded().begins_syncing,
-            is_journal_in_memory: false,
-            held: None,
-            committed_bytes: None,
-            is_synced: false,
-            is_released: false,
+            states: States::new(loaded().begins_syncing),
             journal: None,
-            is_journal_unsynced: false,
-            journal_header: None,
-            is_partial: false,
+            is_told: false,
         }
     }
 
     /// Its file is closed. Returns whether it was the program's last connection in this process.
     pub fn went(&self) -> bool {
-        self.is_counted && database::went(&self.database)
+        self.access != Access::Own && database::went(&self.database)
     }
 
     /// The device characteristics of the file. `below` has the characteristics that the VFS below
     /// reports.
     pub fn characteristics(&self, below: c_int) -> c_int {
-        if self.is_offered { below | SQLITE_IOCAP_BATCH_ATOMIC } else { below }
+        match self.states.promise() {
+            Promise::Batches => below | SQLITE_IOCAP_BATCH_ATOMIC,
+            Promise::NotSyncing | Promise::Nothing => below,
+        }
     }
 
     /// Handles that a lock was taken. With any [`Then::Return`] except success, the lock was
     /// released again.
-    pub fn locked(&mut self, main: Real, level: c_int) -> Result<Then, Failure> {
+    pub fn locked(&mut self, main: &Real, level: c_int) -> Result<Then, Failure> {
         let before = self.level;
         self.level = before.max(level);
         if before == SQLITE_LOCK_NONE {
@@ -131,7 +123,7 @@ impl Connection {
             }
         }
         if level >= SQLITE_LOCK_RESERVED && before < SQLITE_LOCK_RESERVED {
-            self.is_released = false;
+            self.states.begin_transaction();
             self.offer(main);
         }
         Ok(Then::Return(SQLITE_OK))
@@ -139,42 +131,42 @@ impl Connection {
 
     /// Runs with the shared lock, before anything is read (rule 5). `false`: other connections hold
     /// a lock that they must release first.
-    fn enter(&mut self, main: Real) -> Result<bool, Failure> {
+    fn enter(&mut self, main: &Real) -> Result<bool, Failure> {
         // A connection of the program is told.
-        if self.is_counted
+        if self.access != Access::Own
             && let Some(e) = self.database.background.take_failure()
         {
             return Err(e);
         }
         if !self.database.open_log(main, false)? || !self.database.is_hot()? {
             // Another connection may have completed what this one did not.
-            self.is_partial = false;
+            self.states.entered();
             return Ok(true);
         }
-        if !self.is_writable {
+        if self.access == Access::Read {
             return Err(Failure::Sqlite { code: SQLITE_READONLY_ROLLBACK, what: "replaying into" });
         }
         if !main.lock_exclusive_too()? {
             return Ok(false);
         }
         self.database.finish_hot(main)?;
-        self.is_partial = false;
+        self.states.entered();
         main.unlock_to_shared().map(|()| true)
     }
 
     /// Decides what SQLite is told in the transaction that begins.
-    fn offer(&mut self, main: Real) {
-        self.is_offered = self.is_writable
-            && self.has_journals
-            && self.is_syncing
+    fn offer(&mut self, main: &Real) {
+        let may_batch = self.access == Access::Batch
+            && self.states.promise() != Promise::NotSyncing
             && loaded().knows_batches
             && self.has_log(main);
-        if self.is_offered {
+        self.states.offer(may_batch);
+        if may_batch {
             self.database.has_batches.store(true, Ordering::Relaxed);
         }
     }
 
-    fn has_log(&mut self, main: Real) -> bool {
+    fn has_log(&mut self, main: &Real) -> bool {
         match self.database.open_log(main, true) {
             Ok(has_log) => has_log,
             Err(e) => {
@@ -191,31 +183,28 @@ impl Connection {
     pub fn unlocked(&mut self, level: c_int) {
         self.level = self.level.min(level);
         if self.level < SQLITE_LOCK_RESERVED {
-            self.is_journal_in_memory = false;
-            self.held = None;
-            self.committed_bytes = None;
-            self.is_synced = false;
-            self.is_journal_unsynced = false;
-            self.journal_header = None;
+            self.states.unlocked();
+            if let Some(journal) = &mut self.journal {
+                journal.header = None;
+            }
         }
     }
 
     /// Handles that its rollback journal was opened for writing. After a failed batch, SQLite
     /// writes all of the journal at once. It does not check whether bytes of an earlier transaction
     /// after the journal's end (PERSIST) could be taken for a part of it (rule 7).
-    pub fn open_journal(&mut self, journal: Real) -> Result<(), Failure> {
-        if self.is_journal_unsynced {
-            journal.truncate(0)?;
+    pub fn open_journal(&mut self, file: Rc<Real>) -> Result<(), Failure> {
+        if self.states.is_journal_unsynced() {
+            file.truncate(0)?;
         }
-        self.journal = Some(journal);
-        self.is_journal_in_memory = false;
+        self.journal = Some(OpenJournal { file, header: None });
+        self.states.open_journal();
         Ok(())
     }
 
     /// Its rollback journal was closed.
     pub fn close_journal(&mut self) {
         self.journal = None;
-        self.journal_header = None;
     }
 
     /// Runs before a write to its rollback journal. After a failed batch, SQLite writes the records
@@ -226,43 +215,43 @@ impl Connection {
         if faults::is(Fault::CountsJournalEarly) {
             return Ok(Then::Below);
         }
-        let (true, Some(journal)) = (self.is_journal_unsynced, self.journal) else {
+        let (true, Some(journal)) = (self.states.is_journal_unsynced(), &mut self.journal) else {
             return Ok(Then::Below);
         };
         if at >= JOURNAL_HEADER_BYTES as u64 {
             return Ok(Then::Below);
         }
-        let room = &mut self.journal_header.get_or_insert_default()[at as usize..];
+        let room = &mut journal.header.get_or_insert_default()[at as usize..];
         let count = room.len().min(bytes.len());
         room[..count].copy_from_slice(&bytes[..count]);
         let mut blank = bytes.to_vec();
         blank[..count].fill(0);
-        journal.write(at, &blank)?;
+        journal.file.write(at, &blank)?;
         Ok(Then::Return(SQLITE_OK))
     }
 
     /// Makes the journal durable. A journal with a delayed header becomes valid only then.
     fn sync_journal(&mut self) -> Result<(), Failure> {
-        if let Some(journal) = self.journal {
-            journal.sync()?;
-            if let Some(header) = self.journal_header {
-                journal.write(0, &header)?;
-                journal.sync()?;
+        if let Some(OpenJournal { file, header }) = &mut self.journal {
+            file.sync()?;
+            if let Some(header) = &*header {
+                file.write(0, header)?;
+                file.sync()?;
             }
+            *header = None;
         }
-        self.journal_header = None;
-        self.is_journal_unsynced = false;
+        self.states.journal_synced();
         Ok(())
     }
 
     /// Before a read.
     pub fn read(&self) -> Then {
-        if self.is_partial { Then::Return(SQLITE_IOERR) } else { Then::Below }
+        if self.states.is_in_part() { Then::Return(SQLITE_IOERR) } else { Then::Below }
     }
 
     /// Before a write.
-    pub fn write(&mut self, main: Real, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
-        if let Some(held) = &mut self.held {
+    pub fn write(&mut self, main: &Real, at: u64, bytes: &[u8]) -> Result<Then, Failure> {
+        if let Some(held) = self.states.held() {
             let is_held = held.push(at, bytes);
             return Ok(Then::Return(if is_held { SQLITE_OK } else { SQLITE_IOERR_WRITE }));
         }
@@ -270,12 +259,12 @@ impl Connection {
     }
 
     /// Runs before the size of the file changes.
-    pub fn truncate(&mut self, main: Real, size: i64) -> Result<Then, Failure> {
-        if self.held.is_some() {
+    pub fn truncate(&mut self, main: &Real, size: i64) -> Result<Then, Failure> {
+        if self.states.held().is_some() {
             return Ok(Then::Return(SQLITE_IOERR));
         }
-        // What the last record says too.
-        let is_logged = u64::try_from(size).is_ok_and(|size| self.committed_bytes == Some(size));
+        // The last record says the same.
+        let is_logged = u64::try_from(size).is_ok_and(|size| self.states.has_committed(size));
         if !is_logged {
             self.direct(main)?;
         }
@@ -284,41 +273,32 @@ impl Connection {
 
     /// Before a sync.
     pub fn sync(&mut self) -> Then {
-        if std::mem::take(&mut self.is_synced) {
-            return Then::Return(SQLITE_OK);
-        }
-        self.is_syncing = true;
-        Then::Below
+        if self.states.sync() { Then::Return(SQLITE_OK) } else { Then::Below }
     }
 
     /// Runs before anything is written that is not part of a batch (rules 3 and 7).
-    fn direct(&mut self, main: Real) -> Result<(), Failure> {
-        if self.is_partial {
-            return Err(Failure::Sqlite { code: SQLITE_IOERR, what: "writing before replaying" });
-        }
-        self.committed_bytes = None;
-        self.is_synced = false;
-        if self.is_journal_unsynced {
+    fn direct(&mut self, main: &Real) -> Result<(), Failure> {
+        let in_part = Failure::Sqlite { code: SQLITE_IOERR, what: "writing before replaying" };
+        let must_release = self.states.begin_direct().map_err(|()| in_part)?;
+        if self.states.is_journal_unsynced() {
             self.sync_journal()?;
         }
-        if !self.is_released {
+        if must_release {
             self.database.release(main)?;
-            self.is_released = true;
+            self.states.released();
         }
         Ok(())
     }
 
     /// SQLite's *commit*.
-    fn commit(&mut self, main: Real, held: &HeldPages) -> c_int {
+    fn commit(&mut self, main: &Real, held: &HeldPages) -> c_int {
         let path = self.database.path.display();
         match self.database.commit_batch(main, held) {
             Ok(Committed { bytes, sync_upto }) => {
-                self.committed_bytes = Some(bytes);
+                self.states.committed(bytes);
                 if let Some(upto) = sync_upto {
                     self.database.begin_sync(main, upto);
                 }
-                self.is_synced = true;
-                self.is_released = false;
                 SQLITE_OK
             }
             Err(CommitError::Refused(e)) => {
@@ -327,7 +307,7 @@ impl Connection {
             }
             // Not an I/O error: SQLite must not write a journal of what is committed.
             Err(CommitError::Applying(e)) => {
-                self.is_partial = true;
+                self.states.failed_in_part();
                 let code = match e.code(SQLITE_ERROR) {
                     SQLITE_FULL => SQLITE_FULL,
                     _ => SQLITE_ERROR,
@@ -342,40 +322,23 @@ impl Connection {
     /// that BEGIN began. In other transactions it would continue with a journal in memory, which
     /// other processes cannot see if this process is killed (rule 8).
     fn pragma(&mut self, name: &[u8], value: &[u8]) -> bool {
-        if name != b"synchronous" || !may_be_off(value) {
-            return true;
-        }
-        if !self.is_journal_in_memory {
-            self.is_syncing = false;
-            // With locking_mode=EXCLUSIVE the next transaction takes no lock.
-            self.is_offered = false;
-        }
-        !self.is_journal_in_memory
+        name != b"synchronous" || !may_be_off(value) || self.states.stop_syncing()
     }
 
     /// Runs before the other controls.
-    fn control(&mut self, main: Real, operation: c_int) -> Result<Then, Failure> {
+    fn control(&mut self, main: &Real, operation: c_int) -> Result<Then, Failure> {
         Ok(match operation {
-            SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.is_offered && self.is_partial => {
-                Then::Return(SQLITE_ERROR)
-            }
-            // Pages of the transaction are in the file already, which happens with
-            // journal_mode=MEMORY.
-            SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.is_offered && self.is_released => {
-                self.is_journal_unsynced = true;
-                Then::Return(SQLITE_IOERR)
-            }
-            SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.is_offered => {
-                self.held = Some(HeldPages::default());
-                Then::Return(SQLITE_OK)
-            }
-            SQLITE_FCNTL_COMMIT_ATOMIC_WRITE if self.held.is_some() => {
-                let held = self.held.take().unwrap_or_default();
-                Then::Return(self.commit(main, &held))
-            }
-            SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE if self.is_offered => {
-                self.held = None;
-                self.is_journal_unsynced = true;
+            SQLITE_FCNTL_BEGIN_ATOMIC_WRITE => match self.states.begin_batch() {
+                Begin::Begun => Then::Return(SQLITE_OK),
+                Begin::Refused => Then::Return(SQLITE_IOERR),
+                Begin::Fails => Then::Return(SQLITE_ERROR),
+                Begin::Unknown => Then::Below,
+            },
+            SQLITE_FCNTL_COMMIT_ATOMIC_WRITE => match self.states.take_held() {
+                Some(held) => Then::Return(self.commit(main, &held)),
+                None => Then::Below,
+            },
+            SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE if self.states.roll_back_batch() => {
                 Then::Return(SQLITE_OK)
             }
             SQLITE_FCNTL_SIZE_HINT => {
@@ -384,13 +347,11 @@ impl Connection {
             }
             // SQLite asks this when it opens a journal, after it asked for the characteristics.
             SQLITE_FCNTL_HAS_MOVED if self.level >= SQLITE_LOCK_RESERVED => {
-                self.is_journal_in_memory = self.is_offered;
+                self.states.place_journal();
                 Then::Below
             }
             SQLITE_FCNTL_COMMIT_PHASETWO => {
-                // With locking_mode=EXCLUSIVE the next transaction takes no lock.
-                self.is_released = false;
-                self.is_journal_in_memory = false;
+                self.states.end_transaction();
                 self.offer(main);
                 Then::Below
             }
@@ -408,40 +369,24 @@ fn may_be_off(level: &[u8]) -> bool {
 }
 
 /// Before a control of the database's file.
-///
-/// # Safety
-/// SQLite's call: `argument` is what `operation` says.
-pub unsafe fn control(
+pub fn control(
     connection: &mut Connection,
-    main: Real,
-    operation: c_int,
-    argument: *mut c_void,
+    main: &Real,
+    control: &Control<'_>,
 ) -> Result<Then, Failure> {
-    if operation == SQLITE_FCNTL_PRAGMA {
-        // SAFETY: the argument of this control: a message, a name, and a value or null.
-        let [message, name, value] = unsafe { &mut *argument.cast::<[*const c_char; 3]>() };
-        let of = |text: *const c_char| match text.is_null() {
-            true => Vec::new(),
-            // SAFETY: SQLite's strings end with a zero.
-            false => unsafe { CStr::from_ptr(text) }.to_bytes().to_ascii_lowercase(),
-        };
-        if !connection.pragma(&of(*name), &of(*value)) {
-            let text = c"Safety level may not be changed inside a transaction";
-            // SAFETY: the format takes one string, which ends with a zero; SQLite frees what this
-            // returns.
-            *message = unsafe { (loaded().api.mprintf)(c"%s".as_ptr(), text.as_ptr()) };
+    if let Some(pragma) = control.pragma() {
+        let value = pragma.value.unwrap_or_default().to_ascii_lowercase();
+        if !connection.pragma(&pragma.name.to_ascii_lowercase(), &value) {
+            control.refuse_pragma(c"Safety level may not be changed inside a transaction");
             return Ok(Then::Return(SQLITE_ERROR));
         }
     }
-    if operation == SQLITE_FCNTL_SIZE_HINT
-        && let Some(held) = &mut connection.held
-    {
+    if let (Some(bytes), Some(held)) = (control.size_hint(), connection.states.held()) {
         // The file below hears it when the transaction commits.
-        // SAFETY: the argument of this control: a number of bytes.
-        held.size_hint = Some(unsafe { *argument.cast::<i64>() });
+        held.size_hint = Some(bytes);
         return Ok(Then::Return(SQLITE_OK));
     }
-    connection.control(main, operation)
+    connection.control(main, control.operation())
 }
 
 #[cfg(test)]

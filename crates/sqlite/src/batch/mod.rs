@@ -54,8 +54,9 @@ mod commit;
 mod connection;
 mod held;
 mod replay;
+mod states;
 
-pub use connection::{Connection, Then, control};
+pub use connection::{Access, Connection, Then, control};
 
 #[cfg(test)]
 mod tests;

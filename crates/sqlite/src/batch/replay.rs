@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::abi::real::Real;
 use crate::counters::COUNTERS;
 use crate::database::Database;
 use crate::failure::{Conflict, Damage, Failure};
@@ -14,8 +15,7 @@ use crate::faults::{self, Fault};
 use crate::format::database_header::DatabaseHeader;
 use crate::format::page::page_at;
 use crate::format::pages::{Batches, Head, Page, pages};
-use crate::real::file::Real;
-use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::header::{Holds, SharedHeader, StreamHeader};
 use crate::stream::lease::close;
 use crate::stream::live::{Contents, read_live};
 use crate::stream::stamped::Stream;
@@ -37,7 +37,7 @@ impl Database {
         let found = self.with_stream(|stream| {
             self.settle_doubt(stream)?;
             match StreamHeader::read(&stream.header()?) {
-                SharedHeader::Whole(shared) => Ok(shared.is_applying),
+                SharedHeader::Whole(shared) => Ok(shared.holds == Holds::PagesInPart),
                 SharedHeader::Unset => Ok(false),
                 // Perhaps a process is writing the header now.
                 SharedHeader::Torn => {
@@ -53,7 +53,7 @@ impl Database {
     }
 
     /// Replays the transactions into the database, under SQLite's exclusive lock.
-    pub(super) fn finish_hot(&self, main: Real) -> Result<(), Failure> {
+    pub(super) fn finish_hot(&self, main: &Real) -> Result<(), Failure> {
         let done = self.with_stream(|stream| {
             let _lease = self.lease(stream)?;
             if !is_due(stream)? {
@@ -68,7 +68,7 @@ impl Database {
 
     /// Replays the transactions into the database, durably. If that is impossible, gives them up if
     /// the user asked for it.
-    pub fn bring_home(&self, batches: &Batches, main: Real) -> Result<(), Failure> {
+    pub fn bring_home(&self, batches: &Batches, main: &Real) -> Result<(), Failure> {
         match replay(batches, main)? {
             Replayed::Done => COUNTERS.recovery(),
             Replayed::Conflict(_) | Replayed::Damaged(_) if self.settings.may_discard => {}
@@ -82,7 +82,7 @@ impl Database {
 /// Whether the database may have only a part of a transaction of the log. The caller has the lease.
 pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
     match StreamHeader::read(&stream.header()?) {
-        SharedHeader::Whole(shared) => Ok(shared.is_applying),
+        SharedHeader::Whole(shared) => Ok(shared.holds == Holds::PagesInPart),
         SharedHeader::Unset => Ok(false),
         SharedHeader::Torn => Ok(match read_live(stream)? {
             Contents::Live(live) => !live.batches.is_empty(),
@@ -94,7 +94,7 @@ pub(super) fn is_due(stream: &Stream) -> Result<bool, Failure> {
 }
 
 /// Replays the transactions into the database, durably.
-pub(super) fn replay(batches: &Batches, main: Real) -> Result<Replayed, Failure> {
+pub(super) fn replay(batches: &Batches, main: &Real) -> Result<Replayed, Failure> {
     match replay_pages(batches, main) {
         Ok(None) => Ok(Replayed::Done),
         Ok(Some(conflict)) => Ok(Replayed::Conflict(conflict)),
@@ -103,7 +103,7 @@ pub(super) fn replay(batches: &Batches, main: Real) -> Result<Replayed, Failure>
 }
 
 /// As [`replay`]; damage is an error. A conflict is found before anything is written.
-fn replay_pages(batches: &Batches, main: Real) -> Result<Option<Conflict>, Failure> {
+fn replay_pages(batches: &Batches, main: &Real) -> Result<Option<Conflict>, Failure> {
     let (Some((first, _)), Some((last, _))) = (batches.first(), batches.last()) else {
         return Ok(None);
     };
@@ -148,7 +148,7 @@ fn replay_pages(batches: &Batches, main: Real) -> Result<Option<Conflict>, Failu
 fn check_database_header(
     first: &Head,
     last: &Head,
-    main: Real,
+    main: &Real,
 ) -> Result<Option<Conflict>, Failure> {
     let Some(header) = DatabaseHeader::read(main)? else {
         return Ok(Some(Conflict("it is no database".into())));
@@ -200,7 +200,7 @@ impl Steps<'_> {
         self.pages.last().map(|page| page.crc)
     }
 
-    fn version(&self, page: u32, page_bytes: usize, main: Real) -> Result<Vec<u8>, Failure> {
+    fn version(&self, page: u32, page_bytes: usize, main: &Real) -> Result<Vec<u8>, Failure> {
         let mut version = vec![0; page_bytes];
         if !self.is_from_zeros {
             main.read(page_at(page, page_bytes), &mut version)?;

@@ -11,14 +11,14 @@ use log::{Log, Lsn, Options};
 use super::commit::Committed;
 use super::held::HeldPages;
 use super::replay::{Replayed, replay};
+use crate::abi::ffi::SQLITE_IOERR_FSYNC;
+use crate::abi::opened::Opened;
 use crate::batch::background::take_over;
 use crate::database::Database;
 use crate::database::opening::file_at;
 use crate::failure::Failure;
-use crate::ffi::SQLITE_IOERR_FSYNC;
 use crate::format::home;
 use crate::format::wal;
-use crate::real::file::Opened;
 use crate::stream::doubt::leave_doubt;
 use crate::stream::live::{Contents, read_live};
 use crate::stream::stamp::Stamp;
@@ -65,8 +65,7 @@ impl Process {
         take_over(0, u64::MAX);
         let path = path(home);
         let (below, settings) = settings_in(home, &path, recover);
-        // SAFETY: SQLite's own VFS is registered for good.
-        let mut main = unsafe { Opened::main(below.0, &path) }.expect("open");
+        let main = Opened::main(below, &path).expect("open");
         let file = file_at(&path, main.real()).expect("file");
         let database = Arc::new(Database::new(path, file, settings, below));
         assert!(database.open_log(main.real(), true).expect("log"));
@@ -185,16 +184,16 @@ fn rival(home: &TempDir, database: &Database) -> Stream {
 
 /// The database lacks something: the lease cannot be released until the log was replayed.
 fn check_hot(process: &mut Process, releases: usize) {
-    let (database, main) = (process.database.clone(), process.main.real());
+    let database = process.database.clone();
     for _ in 0..releases {
-        let released = database.release(main);
+        let released = database.release(process.main.real());
         assert!(released.is_err_and(|e| e.damage().is_ok()), "the database lacks something");
         assert!(matches!(database.is_hot(), Ok(true)));
     }
-    database.finish_hot(main).expect("replay");
+    database.finish_hot(process.main.real()).expect("replay");
     assert!(matches!(database.is_hot(), Ok(false)));
     process.commit(2);
-    database.release(main).expect("nothing is in doubt");
+    database.release(process.main.real()).expect("nothing is in doubt");
 }
 
 /// The next sync does not count.
@@ -228,7 +227,7 @@ fn damage_is_given_up_when_that_is_asked_for_also_while_the_machine_runs() {
     process.database.synced(process.upto, Err(failure));
     let refused = process.database.finish_hot(process.main.real()).expect_err("damage");
     assert!(refused.to_string().contains("recover=discard"), "{refused}");
-    let mut other = Process::with(&home, Some("discard"));
+    let other = Process::with(&home, Some("discard"));
     other.database.finish_hot(other.main.real()).expect("given up");
     assert!(matches!(process.database.is_hot(), Ok(false)));
     process.commit(3);

@@ -1,9 +1,8 @@
 //! The checkpoints of one database in this process: one pass at a time, in a thread of its own.
 //!
-//! Locks: `state`, after SQLite's mutexes of the program's connection, before those of the own one.
-//! It is not held while a thread is joined.
+//! Locks: `state`, after SQLite's mutexes of the program's connection and of its shared cache,
+//! before those of the own one. It is not held while a thread is joined.
 
-use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,11 +10,13 @@ use std::thread::JoinHandle;
 
 use device::sync::Mutex;
 
+use crate::abi::ffi::SQLITE_IOERR;
+use crate::abi::file::Hook;
+use crate::abi::loaded::NAME;
 use crate::checkpoint::own::{Copied, Own};
 use crate::checkpoint::policy::{self, Case, Decision, Pass};
 use crate::counters::COUNTERS;
 use crate::failure::Failure;
-use crate::ffi::SQLITE_IOERR;
 use crate::known::Known;
 use crate::messages::tell;
 
@@ -57,7 +58,7 @@ enum Job {
 
 /// Who makes the checkpoint that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Maker {
+enum Maker {
     /// A thread, or a later commit.
     Background,
     /// The commit that asks.
@@ -113,15 +114,8 @@ fn pass(own: Own) -> Ended {
 
 impl Background {
     /// A commit left `frames` frames in the WAL, and SQLite would make a checkpoint at `threshold`.
-    /// `is_there` says whether the path still leads to the open database, `vfs` through which VFS
-    /// it is opened.
-    pub fn committed(
-        &self,
-        frames: u32,
-        threshold: u32,
-        vfs: &'static CStr,
-        is_there: impl FnOnce() -> bool,
-    ) -> Maker {
+    /// `is_there` says whether the path still leads to the open database.
+    fn committed(&self, frames: u32, threshold: u32, is_there: &dyn Fn() -> bool) -> Maker {
         let mut state = self.state.lock();
         self.collect(&mut state);
         if frames <= state.frames {
@@ -133,7 +127,13 @@ impl Background {
         let is_begun = match policy::decide(Case { frames, copied: state.copied, threshold, pass })
         {
             Decision::Leave => true,
-            Decision::Begin => is_there() && self.begin(&mut state, vfs),
+            Decision::Begin => {
+                // It waits for the mutex of a shared cache, whose holder may wait for the state.
+                drop(state);
+                let is_there = is_there();
+                state = self.state.lock();
+                is_there && self.begin(&mut state)
+            }
             Decision::Help => false,
             Decision::WaitAndHelp => {
                 drop(state);
@@ -151,11 +151,15 @@ impl Background {
         Maker::Caller
     }
 
-    /// Begins a pass. `false`: the connection cannot be opened, or no thread can be started.
-    fn begin(&self, state: &mut State, vfs: &'static CStr) -> bool {
+    /// Begins a pass, unless another commit has begun one meanwhile. `false`: the connection cannot
+    /// be opened, or no thread can be started.
+    fn begin(&self, state: &mut State) -> bool {
+        if state.job.is_some() {
+            return true;
+        }
         let own = match state.own.take().filter(|own| !own.has_moved()) {
             Some(own) => own,
-            None => match Own::open(&self.path, vfs) {
+            None => match Own::open(&self.path, NAME) {
                 Ok(own) => own,
                 Err(_) => return false,
             },
@@ -250,6 +254,12 @@ impl Background {
                 );
             }
         }
+    }
+}
+
+impl Hook for Background {
+    fn is_checkpoint_due(&self, frames: u32, threshold: u32, is_there: &dyn Fn() -> bool) -> bool {
+        self.committed(frames, threshold, is_there) == Maker::Caller
     }
 }
 

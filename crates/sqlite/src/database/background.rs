@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 
 use device::sync::Mutex;
 
+use crate::abi::opened::Opened;
 use crate::failure::Failure;
-use crate::real::file::Opened;
 
 /// The background syncs of one database in a process.
 #[derive(Default)]

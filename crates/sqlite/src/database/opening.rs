@@ -11,13 +11,13 @@ use host::FileId;
 use log::Log;
 use rustix::fs::{Mode, OFlags};
 
+use crate::abi::ffi::SQLITE_WARNING;
+use crate::abi::real::Real;
 use crate::database::{Database, Service};
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
-use crate::ffi::SQLITE_WARNING;
 use crate::format::database_header::DatabaseHeader;
 use crate::messages::tell;
-use crate::real::file::Real;
 use crate::stream::binding::{Attribute, Binding};
 use crate::stream::live::{Contents, holds_records, read_live};
 use crate::stream::logs;
@@ -67,14 +67,14 @@ pub enum Then {
 }
 
 /// The identity of the open file `main` at `path`.
-pub fn file_at(path: &Path, main: Real) -> Result<FileId, Failure> {
+pub fn file_at(path: &Path, main: &Real) -> Result<FileId, Failure> {
     opened_at(path, main).map(|(file, _)| file)
 }
 
 /// The same, with user and group of the file if it belongs to another user. On a file system that
 /// another user serves, it is that user's, whatever the file system says. Both are those of one
 /// file. After they were read, the path has to lead to `main`.
-pub fn opened_at(path: &Path, main: Real) -> Result<(FileId, Option<(u32, u32)>), Failure> {
+pub fn opened_at(path: &Path, main: &Real) -> Result<(FileId, Option<(u32, u32)>), Failure> {
     let failed = |e: rustix::io::Errno| {
         let e = std::io::Error::from(e);
         Failure::CannotOpen(format!("{}: {e}", path.display()))
@@ -101,7 +101,7 @@ pub fn opened_at(path: &Path, main: Real) -> Result<(FileId, Option<(u32, u32)>)
 impl Database {
     /// Opens the log if the database has a stream there already, or, if `may_bind`, makes what is
     /// missing. `main` is an open file of the database. Returns whether the log is open now.
-    pub fn open_log(&self, main: Real, may_bind: bool) -> Result<bool, Failure> {
+    pub fn open_log(&self, main: &Real, may_bind: bool) -> Result<bool, Failure> {
         let mut state = self.state();
         if state.service.is_some() {
             return Ok(true);
@@ -152,7 +152,7 @@ impl Database {
     }
 
     /// Finds the log, and the database's stream in it.
-    pub(crate) fn look_for_log(&self, main: Real) -> Result<Found, Failure> {
+    pub(crate) fn look_for_log(&self, main: &Real) -> Result<Found, Failure> {
         if faults::is(Fault::NamesByPath) {
             return self.by_path();
         }
@@ -239,7 +239,7 @@ impl Database {
 
     /// The log cannot be opened, because its medium is read-only. A database in WAL mode whose WAL
     /// is gone was closed, and needs no log.
-    fn on_read_only_medium(&self, main: Real, attribute: &Attribute) -> Result<Found, Failure> {
+    fn on_read_only_medium(&self, main: &Real, attribute: &Attribute) -> Result<Found, Failure> {
         let header = DatabaseHeader::read(main)?;
         let mut wal = self.path.as_os_str().to_owned();
         wal.push("-wal");

@@ -1,9 +1,9 @@
 //! The header of a database file, its first 100 bytes: page size, change counter, size in pages
 //! (the file format: <https://www.sqlite.org/fileformat2.html#the_database_header>).
 
+use crate::abi::real::Real;
 use crate::failure::Failure;
 use crate::format::wal;
-use crate::real::file::Real;
 
 /// Bytes of the header.
 pub const DATABASE_HEADER_BYTES: usize = 100;
@@ -42,7 +42,7 @@ impl DatabaseHeader {
     }
 
     /// The header of an open database.
-    pub fn read(main: Real) -> Result<Option<DatabaseHeader>, Failure> {
+    pub fn read(main: &Real) -> Result<Option<DatabaseHeader>, Failure> {
         let mut bytes = [0; DATABASE_HEADER_BYTES];
         let count = main.read(0, &mut bytes)?;
         Ok(DatabaseHeader::parse(&bytes[..count]))

@@ -3,21 +3,21 @@
 
 use std::ops::Range;
 
+use crate::abi::real::Real;
 use crate::failure::Failure;
 use crate::format::wal::{self, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Header};
-use crate::real::file::Real;
 
 /// A connection's files.
 #[derive(Clone, Copy)]
-pub struct Files {
+pub struct Files<'a> {
     /// The database.
-    pub main: Real,
+    pub main: &'a Real,
     /// Its WAL.
-    pub wal: Real,
+    pub wal: &'a Real,
 }
 
 /// The WAL's header, if it has a valid one.
-pub fn read_header(wal: Real) -> Result<Option<Header>, Failure> {
+pub fn read_header(wal: &Real) -> Result<Option<Header>, Failure> {
     let mut bytes = [0; HEADER_BYTES];
     let count = wal.read(0, &mut bytes)?;
     Ok(Header::parse(&bytes[..count]))
@@ -26,7 +26,7 @@ pub fn read_header(wal: Real) -> Result<Option<Header>, Failure> {
 /// The header of a frame, if the file is long enough.
 pub fn frame_header(
     header: &Header,
-    wal: Real,
+    wal: &Real,
     number: u32,
 ) -> Result<Option<FrameHeader>, Failure> {
     let mut bytes = [0; FRAME_HEADER_BYTES];
@@ -35,7 +35,7 @@ pub fn frame_header(
 }
 
 /// The change counter of the database file.
-pub fn change_counter(main: Real) -> Result<u32, Failure> {
+pub fn change_counter(main: &Real) -> Result<u32, Failure> {
     let mut header = [0; 28];
     main.read(0, &mut header)?;
     Ok(wal::change_counter(&header))
@@ -43,7 +43,7 @@ pub fn change_counter(main: Real) -> Result<u32, Failure> {
 
 /// Writes the present content of the file again, so that the next sync covers it, whatever happened
 /// to an earlier sync.
-pub fn copy_onto_itself(wal: Real, span: Range<u64>) -> Result<(), Failure> {
+pub fn copy_onto_itself(wal: &Real, span: Range<u64>) -> Result<(), Failure> {
     let mut bytes = vec![0; 128 << 10];
     for at in span.clone().step_by(bytes.len()) {
         let left = usize::try_from(span.end - at).unwrap_or(usize::MAX);

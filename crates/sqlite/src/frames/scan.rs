@@ -1,9 +1,9 @@
 //! Scans a WAL file: its header, and all frames whose checksums form one chain from it.
 
+use crate::abi::real::Real;
 use crate::failure::Failure;
 use crate::format::wal::{Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
 use crate::frames::read::read_header;
-use crate::real::file::Real;
 
 /// The content of a WAL file.
 pub struct Scan {
@@ -15,7 +15,7 @@ pub struct Scan {
 
 impl Scan {
     /// `None` if it has no valid header.
-    pub fn read(wal: Real) -> Result<Option<Scan>, Failure> {
+    pub fn read(wal: &Real) -> Result<Option<Scan>, Failure> {
         let Some(header) = read_header(wal)? else { return Ok(None) };
         let mut scan = Scan { header, frames: Vec::new() };
         let mut checksum = header.checksum;

@@ -10,12 +10,12 @@
 
 use std::borrow::Cow;
 
+use crate::abi::real::Real;
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
 use crate::format::wal::{Checksum, FRAME_HEADER_BYTES, FrameHeader, Header};
 use crate::frames::pending::Pending;
 use crate::frames::wal_index::Counted;
-use crate::real::file::Real;
 use crate::stream::header::StreamHeader;
 
 /// With more bytes of frames than this at once, the WAL file itself is made durable: for a large
@@ -38,7 +38,7 @@ impl<'a> Tail<'a> {
     /// Follows the chain to the end of what `pending` says; `None` if no transaction ends there.
     pub fn find(
         header: &Header,
-        wal: Real,
+        wal: &Real,
         shared: &StreamHeader,
         pending: &'a Pending,
     ) -> Result<Option<Tail<'a>>, Failure> {
@@ -112,7 +112,7 @@ impl Chain<'_> {
         Some(Tail { before: self.before, last, checksum, frames: Cow::Borrowed(frames) })
     }
 
-    fn of_file<'a>(mut self, wal: Real, end: u32) -> Result<Option<Tail<'a>>, Failure> {
+    fn of_file<'a>(mut self, wal: &Real, end: u32) -> Result<Option<Tail<'a>>, Failure> {
         let (mut frames, mut committed_bytes) = (Vec::new(), 0);
         let mut frame = vec![0; self.header.page_bytes + FRAME_HEADER_BYTES];
         for number in self.number + 1..=end {

@@ -15,6 +15,7 @@ use std::ops::RangeInclusive;
 
 use rustc_hash::FxHashMap;
 
+use crate::abi::real::Real;
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
 use crate::format::frames::{FramesHead, FramesWriter};
@@ -22,7 +23,6 @@ use crate::format::wal::{self, Checksum, FRAME_HEADER_BYTES, FrameHeader, Header
 use crate::frames::pending::Pending;
 use crate::frames::read::{Files, frame_header};
 use crate::frames::tail::Tail;
-use crate::real::file::Real;
 use crate::stream::header::StreamHeader;
 
 /// The most bytes of pages that are remembered for one database.
@@ -56,7 +56,7 @@ impl Versions {
     pub fn catch_up(
         &mut self,
         header: &Header,
-        wal: Real,
+        wal: &Real,
         shared: &StreamHeader,
     ) -> Result<(), Failure> {
         if !self.is_right(header, wal, shared)? {
@@ -95,7 +95,12 @@ impl Versions {
     }
 
     /// Whether the known frames are the first of the logged ones.
-    fn is_right(&self, header: &Header, wal: Real, shared: &StreamHeader) -> Result<bool, Failure> {
+    fn is_right(
+        &self,
+        header: &Header,
+        wal: &Real,
+        shared: &StreamHeader,
+    ) -> Result<bool, Failure> {
         if self.salts != header.salts || self.upto > shared.logged {
             return Ok(false);
         }
@@ -117,7 +122,7 @@ impl Versions {
     pub fn encode(
         &mut self,
         header: &Header,
-        files: Files,
+        files: Files<'_>,
         shared: &StreamHeader,
         tail: &Tail<'_>,
     ) -> Result<Vec<u8>, Failure> {
@@ -196,7 +201,7 @@ impl Versions {
     fn change_counter_after(
         &mut self,
         header: &Header,
-        files: Files,
+        files: Files<'_>,
         new: &[u8],
     ) -> Result<u32, Failure> {
         let frame_bytes = FRAME_HEADER_BYTES + header.page_bytes;

@@ -3,17 +3,15 @@
 //!
 //! A connection that holds the write lock finds here which frame its own frames follow.
 
-use std::ffi::c_void;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
+use crate::abi::real::{INDEX_WORDS, Real};
 use crate::format::wal::{Checksum, Salts};
 
 const VERSION: u32 = 3_007_000;
 /// Words of the header, which is stored twice.
 const HEADER_WORDS: usize = 12;
-/// Bytes of both copies.
-pub const HEADERS_BYTES: usize = 2 * HEADER_WORDS * 4;
+const _: () = assert!(2 * HEADER_WORDS == INDEX_WORDS, "both copies can be read");
 
 /// The frames that SQLite counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,39 +24,23 @@ pub struct Counted {
     pub checksum: Checksum,
 }
 
-/// The first region of a WAL's index.
-#[derive(Clone, Copy)]
-pub struct WalIndex(NonNull<u32>);
+/// The present count, in the WAL's index of the database `main`. `None`: the index is not mapped,
+/// its header is being changed, or it has an unknown form.
+pub fn counted_in(main: &Real) -> Option<Counted> {
+    let first = main.index_words(0)?;
+    fence(Ordering::Acquire);
+    counted_by([first, main.index_words(HEADER_WORDS)?])
+}
 
-impl WalIndex {
-    /// # Safety
-    /// `region` is null or that region, of at least [`HEADERS_BYTES`], and mapped as long as this
-    /// and its copies are used.
-    pub unsafe fn new(region: *mut c_void) -> Option<WalIndex> {
-        let words = NonNull::new(region.cast::<u32>())?;
-        words.is_aligned().then_some(WalIndex(words))
-    }
+/// The salts of the WAL of the database `main`, also while the header is being changed. Only a
+/// restart of the WAL or a new index changes them. `None`: the index is not mapped.
+pub fn salts_in(main: &Real) -> Option<Salts> {
+    main.index_words(0).map(salts)
+}
 
-    /// The present count. `None`: the header is being changed, or has an unknown form.
-    pub fn counted(self) -> Option<Counted> {
-        let first = self.header(0);
-        fence(Ordering::Acquire);
-        (self.header(HEADER_WORDS) == first).then_some(first).and_then(counted)
-    }
-
-    /// The salts of the WAL, also while the header is being changed. Only a restart of the WAL or a
-    /// new index changes them.
-    pub fn salts(self) -> Salts {
-        salts(self.header(0))
-    }
-
-    fn header(self, at: usize) -> [u32; HEADER_WORDS] {
-        // SAFETY: both headers are in the region, which is mapped and aligned (`new`); SQLite
-        // changes them in other processes and threads, with plain stores of words.
-        std::array::from_fn(|index| unsafe {
-            AtomicU32::from_ptr(self.0.as_ptr().add(at + index)).load(Ordering::Relaxed)
-        })
-    }
+/// The count by the two copies of the header, which were read in this order.
+fn counted_by([first, second]: [[u32; HEADER_WORDS]; 2]) -> Option<Counted> {
+    (first == second).then_some(first).and_then(counted)
 }
 
 fn counted(header: [u32; HEADER_WORDS]) -> Option<Counted> {
@@ -95,25 +77,25 @@ mod tests {
             let frames = header.frames_before(wal.len() as u64);
             let last = FrameHeader::parse(&wal[header.frame_at(frames) as usize..]);
             let index = std::fs::read(home.path().join("a.db-shm")).expect("the index");
-            let mut words: Vec<u32> = index[..HEADERS_BYTES]
-                .chunks(4)
-                .map(|word| u32::from_ne_bytes(word.try_into().expect("four")))
-                .collect();
-            let found = |words: &mut [u32]| {
-                // SAFETY: as many words as are read, which live until the end of this call.
-                unsafe { WalIndex::new(words.as_mut_ptr().cast()) }.expect("not null").counted()
+            let word =
+                |at: usize| u32::from_ne_bytes(index[4 * at..][..4].try_into().expect("four"));
+            let mut words: [u32; INDEX_WORDS] = std::array::from_fn(word);
+            let found = |words: &[u32; INDEX_WORDS]| {
+                let copies = words.chunks(HEADER_WORDS).map(|copy| copy.try_into());
+                let copies: Vec<_> = copies.collect::<Result<_, _>>().expect("two copies");
+                counted_by(copies.try_into().expect("two copies"))
             };
             let wanted = Counted { salts: header.salts, frames, checksum: last.checksum };
-            assert_eq!(found(&mut words), Some(wanted));
+            assert_eq!(found(&words), Some(wanted));
             for changed in [4, HEADER_WORDS + 6] {
                 words[changed] ^= 1;
-                assert_eq!(found(&mut words), None, "the two are not the same");
+                assert_eq!(found(&words), None, "the two are not the same");
                 words[changed] ^= 1;
             }
             for other in [0, HEADER_WORDS] {
                 words[other] += 1;
             }
-            assert_eq!(found(&mut words), None, "another version");
+            assert_eq!(found(&words), None, "another version");
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Finds the pages of the last frames of a WAL: witnesses that a database has all frames before a
 //! base.
 
+use crate::abi::real::Real;
 use crate::failure::Failure;
 use crate::format::base::Witness;
 use crate::format::page::page_at;
 use crate::format::wal::{FRAME_HEADER_BYTES, FrameHeader, Header};
-use crate::real::file::Real;
 
 /// At most this many frames are looked at, and this many bytes.
 const FRAMES_MAX: u32 = 64;
@@ -13,7 +13,7 @@ const BYTES_MAX: usize = 512 << 10;
 
 /// The pages of the last frames of the WAL with this header, up to frame `last`, which ends a
 /// transaction.
-pub fn witnesses(header: &Header, wal: Real, last: u32) -> Result<Vec<Witness>, Failure> {
+pub fn witnesses(header: &Header, wal: &Real, last: u32) -> Result<Vec<Witness>, Failure> {
     let mut frame = vec![0; FRAME_HEADER_BYTES + header.page_bytes];
     let count = u32::try_from(BYTES_MAX / frame.len()).unwrap_or(0).clamp(1, FRAMES_MAX);
     let mut found: Vec<Witness> = Vec::new();
@@ -33,7 +33,7 @@ pub fn witnesses(header: &Header, wal: Real, last: u32) -> Result<Vec<Witness>, 
 pub fn are_there(
     witnesses: &[Witness],
     page_bytes: usize,
-    main: Real,
+    main: &Real,
     is_newer: impl Fn(u32) -> bool,
 ) -> Result<bool, Failure> {
     let mut page = vec![0; page_bytes];

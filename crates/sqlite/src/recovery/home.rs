@@ -8,10 +8,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::abi::real::Real;
 use crate::database::Database;
 use crate::database::opening::{Found, Left, Then};
 use crate::failure::Failure;
-use crate::real::file::Real;
 use crate::stream::binding;
 use crate::stream::lease::{self, Lease};
 use crate::stream::logs;
@@ -24,7 +24,7 @@ const OTHERS_WAIT: Duration = Duration::from_secs(5);
 impl Database {
     /// Finds the database's log and recovers the database. `main` is its open file, on which this
     /// connection has no lock.
-    pub fn find_log(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
+    pub fn find_log(&self, main: &Real, is_writable: bool) -> Result<(), Failure> {
         if self.plain.get().is_some() || self.log().is_some() {
             return self.recover(main, is_writable);
         }
@@ -60,7 +60,7 @@ impl Database {
     }
 
     /// An error if the files lack what a stream holds that the database will not use any more.
-    fn check_files(&self, main: Real, left: &Left) -> Result<(), Failure> {
+    fn check_files(&self, main: &Real, left: &Left) -> Result<(), Failure> {
         match self.read(&left.service.1)? {
             Some(live) => self.recover_locked(main, &live, false),
             None => Ok(()),
@@ -68,7 +68,7 @@ impl Database {
     }
 
     /// Brings home what a stream holds that the database will not use any more.
-    fn come_home(&self, main: Real, left: Left) -> Result<(), Failure> {
+    fn come_home(&self, main: &Real, left: Left) -> Result<(), Failure> {
         let Left { service: (log, stream), settings, then } = left;
         self.lock_alone(main, &settings)?;
         let done = self.bring_files_home(main, &stream, then);
@@ -97,7 +97,7 @@ impl Database {
     }
 
     /// Takes SQLite's exclusive lock: no other connection has the database open, by any name.
-    fn lock_alone(&self, main: Real, settings: &Settings) -> Result<(), Failure> {
+    fn lock_alone(&self, main: &Real, settings: &Settings) -> Result<(), Failure> {
         let begin = Instant::now();
         while !main.lock_exclusive()? {
             if begin.elapsed() >= OTHERS_WAIT {
@@ -113,7 +113,7 @@ impl Database {
         Ok(())
     }
 
-    fn bring_files_home(&self, main: Real, stream: &Stream, then: Then) -> Result<(), Failure> {
+    fn bring_files_home(&self, main: &Real, stream: &Stream, then: Then) -> Result<(), Failure> {
         if let Some(live) = self.read(stream)? {
             self.recover_locked(main, &live, true)?;
         }

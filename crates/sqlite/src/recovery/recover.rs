@@ -28,6 +28,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use crate::abi::opened::Opened;
+use crate::abi::real::Real;
 use crate::counters::COUNTERS;
 use crate::database::Database;
 use crate::failure::{Conflict, Failure};
@@ -38,7 +40,6 @@ use crate::format::wal::{self, Checksum};
 use crate::frames::read::copy_onto_itself;
 use crate::frames::scan::Scan;
 use crate::frames::witnesses;
-use crate::real::file::{Opened, Real};
 use crate::recovery::roll_forward::{Logged, Plan, roll_forward};
 use crate::stream::header::SharedHeader;
 use crate::stream::lease::{self, Lease};
@@ -59,7 +60,7 @@ enum Verdict {
 impl Database {
     /// Recovers the database if that is due. `main` is its open file. This connection has no lock
     /// on it.
-    pub fn recover(&self, main: Real, is_writable: bool) -> Result<(), Failure> {
+    pub fn recover(&self, main: &Real, is_writable: bool) -> Result<(), Failure> {
         let done = self.with_stream(|stream| {
             let begin = Instant::now();
             while lease::find_header(stream)? == SharedHeader::Unset {
@@ -79,7 +80,7 @@ impl Database {
     fn try_recover(
         &self,
         stream: &Stream,
-        main: Real,
+        main: &Real,
         is_writable: bool,
         is_last: bool,
     ) -> Result<bool, Failure> {
@@ -109,7 +110,7 @@ impl Database {
     /// lock (`may_write` is false) it is an error if the files lack anything.
     pub(super) fn recover_locked(
         &self,
-        main: Real,
+        main: &Real,
         live: &Live,
         may_write: bool,
     ) -> Result<(), Failure> {
@@ -119,9 +120,8 @@ impl Database {
                 false => Err(self.not_home()),
             };
         }
-        // SAFETY: the VFS below is registered for good.
-        let mut wal = unsafe { Opened::wal(self.below.0, &self.path, may_write)? };
-        let wal = wal.as_mut().map(Opened::real);
+        let wal = Opened::wal(self.below, &self.path, may_write)?;
+        let wal = wal.as_ref().map(Opened::real);
         let logged = logged_frames(live)?;
         let scan = match wal {
             Some(wal) => Scan::read(wal)?,
@@ -173,7 +173,7 @@ fn logged_frames(live: &Live) -> Result<Vec<Logged<'_>>, Failure> {
 fn write_logged(
     live: &Live,
     logged: &[Logged<'_>],
-    held: Option<(Real, &Scan)>,
+    held: Option<(&Real, &Scan)>,
 ) -> Result<(), Failure> {
     match (held, logged.first()) {
         (Some((wal, scan)), Some((first, _))) if scan.header.salts == live.base.salts => {
@@ -192,8 +192,8 @@ fn conflict(what: impl Into<String>) -> Result<Verdict, Failure> {
 fn judge(
     live: &Live,
     logged: &[Logged<'_>],
-    held: Option<(Real, &Scan)>,
-    main: Real,
+    held: Option<(&Real, &Scan)>,
+    main: &Real,
 ) -> Result<Verdict, Failure> {
     let base = &live.base;
     match held {
@@ -221,7 +221,7 @@ fn judge(
 
 /// Whether a database without a WAL is as it was at a moment that the log has seen, because a
 /// program without the extension copied the WAL to it.
-fn judge_copied(live: &Live, logged: &[Logged<'_>], main: Real) -> Result<Verdict, Failure> {
+fn judge_copied(live: &Live, logged: &[Logged<'_>], main: &Real) -> Result<Verdict, Failure> {
     let base = &live.base;
     let is_logged = |page| logged.iter().any(|(_, frame)| frame.page == page);
     if !witnesses::are_there(&base.witnesses, base.page_bytes, main, is_logged)? {
@@ -235,7 +235,7 @@ fn judge_copied(live: &Live, logged: &[Logged<'_>], main: Real) -> Result<Verdic
 
 /// Whether the logged pages in the database are those after one of the logged frames, or before all
 /// of them.
-fn is_of_one_moment(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bool, Failure> {
+fn is_of_one_moment(base: &Base, logged: &[Logged<'_>], main: &Real) -> Result<bool, Failure> {
     let mut pages: BTreeMap<u32, Vec<&Logged<'_>>> = BTreeMap::new();
     for frame in logged {
         pages.entry(frame.1.page).or_default().push(frame);
@@ -264,8 +264,8 @@ fn is_of_one_moment(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bo
 fn judge_same(
     live: &Live,
     logged: &[Logged<'_>],
-    (wal, scan): (Real, &Scan),
-    main: Real,
+    (wal, scan): (&Real, &Scan),
+    main: &Real,
 ) -> Result<Verdict, Failure> {
     let base = &live.base;
     let is_kept = |upto: u32, sum: Checksum| scan.valid() >= upto && scan.checksum(upto) == sum;
@@ -296,8 +296,8 @@ fn judge_same(
 fn judge_pages(
     live: &Live,
     logged: &[Logged<'_>],
-    held: Option<(Real, &Scan)>,
-    main: Real,
+    held: Option<(&Real, &Scan)>,
+    main: &Real,
 ) -> Result<Verdict, Failure> {
     let mut header = [0; 100];
     let count = main.read(0, &mut header)?;
@@ -329,7 +329,7 @@ fn judge_pages(
 }
 
 /// Whether the database holds the last versions of all logged pages.
-fn is_settled(base: &Base, logged: &[Logged<'_>], main: Real) -> Result<bool, Failure> {
+fn is_settled(base: &Base, logged: &[Logged<'_>], main: &Real) -> Result<bool, Failure> {
     let mut last = BTreeMap::new();
     for (_, frame) in logged {
         last.insert(frame.page, frame);

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::abi::real::Real;
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
 use crate::format::frames::Frame;
 use crate::format::page::page_at;
 use crate::format::wal::FRAME_HEADER_BYTES;
 use crate::frames::scan::Scan;
-use crate::real::file::Real;
 use crate::stream::live::Live;
 
 /// A logged frame with its number.
@@ -82,8 +82,8 @@ impl Steps {
         page: u32,
         plan: &Plan,
         logged: &[Logged<'_>],
-        wal: Option<(Real, &Scan)>,
-        main: Real,
+        wal: Option<(&Real, &Scan)>,
+        main: &Real,
     ) -> Result<Vec<u8>, Failure> {
         let mut version = vec![0; plan.page_bytes];
         match (self.file_frame, wal) {
@@ -111,8 +111,8 @@ impl Steps {
 pub fn roll_forward(
     live: &Live,
     logged: &[Logged<'_>],
-    wal: Option<(Real, &Scan)>,
-    main: Real,
+    wal: Option<(&Real, &Scan)>,
+    main: &Real,
 ) -> Result<(), Failure> {
     let is_same = |scan: &Scan| scan.header.salts == live.base.salts;
     let source = wal.filter(|(_, scan)| is_same(scan));

@@ -8,7 +8,7 @@
 use log::{Log, STREAM_HEADER_BYTES};
 
 use crate::failure::Failure;
-use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::header::{Holds, SharedHeader, StreamHeader};
 use crate::stream::lease::{Lease, leave};
 use crate::stream::stamp::Stamp;
 use crate::stream::stamped::Stream;
@@ -49,8 +49,8 @@ pub(crate) fn hear_doubt(log: &Log, stream: &Stream) -> Result<bool, Failure> {
 /// and so got the error, too.
 pub(crate) fn doubt(stream: &Stream) -> Result<bool, Failure> {
     Ok(match StreamHeader::read(&stream.header()?) {
-        SharedHeader::Whole(shared) if shared.has_pages => {
-            leave(stream, StreamHeader { is_applying: true, ..shared });
+        SharedHeader::Whole(shared) if shared.holds.has_pages() => {
+            leave(stream, StreamHeader { holds: Holds::PagesInPart, ..shared });
             true
         }
         // There is replay anyway.

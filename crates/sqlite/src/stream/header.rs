@@ -33,13 +33,8 @@ pub struct StreamHeader {
     /// A sync of the file failed. The disk may lack earlier writes for good, and a later sync does
     /// not report that. So these bytes must be written again.
     pub is_unsynced: bool,
-    /// Records of frames follow the base.
-    pub has_frames: bool,
-    /// A period of transactions of pages has begun (`batch`).
-    pub has_pages: bool,
-    /// Pages of the last transaction are being written to the database, or a sync of the database
-    /// failed. The database may have parts of these pages, so a replay is due.
-    pub is_applying: bool,
+    /// What follows the base.
+    pub holds: Holds,
     /// CRC of the database header after the last transaction.
     pub database_header_crc: u32,
     /// LSN of the first record that counts: that of the base, or the LSN in a later record *home*.
@@ -51,13 +46,50 @@ pub struct StreamHeader {
     pub end_lsn: u64,
 }
 
+/// What follows a stream's base.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Holds {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Records of frames.
+    Frames,
+    /// A period of transactions of pages (`batch`), which the database has.
+    Pages,
+    /// The same, but the last transaction is being written to the database, or a sync of the
+    /// database failed. The database may have parts of these pages, so a replay is due.
+    PagesInPart,
+}
+
+impl Holds {
+    /// Whether a period of transactions of pages has begun.
+    pub fn has_pages(self) -> bool {
+        matches!(self, Holds::Pages | Holds::PagesInPart)
+    }
+
+    fn flags(self) -> u32 {
+        match self {
+            Holds::Nothing => 0,
+            Holds::Frames => FRAMES,
+            Holds::Pages => PAGES,
+            Holds::PagesInPart => PAGES | APPLYING,
+        }
+    }
+
+    /// `None`: no writer sets these flags together.
+    fn of_flags(flags: u32) -> Option<Holds> {
+        let all = [Holds::Nothing, Holds::Frames, Holds::Pages, Holds::PagesInPart];
+        all.into_iter().find(|it| it.flags() == flags & (FRAMES | PAGES | APPLYING))
+    }
+}
+
 /// The content of the stream header's 64 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SharedHeader {
     /// Zeros: the machine was restarted, or no process ever wrote. Recovery is due.
     Unset,
-    /// A process is writing them now, or died while it wrote them. Their content is unknown, and
-    /// the files are as that process left them.
+    /// A process is writing them now, or died while it wrote them. (Or no version writes such
+    /// bytes.) Their content is unknown, and the files are as that process left them.
     Torn,
     /// A header.
     Whole(StreamHeader),
@@ -74,7 +106,7 @@ impl StreamHeader {
     /// Whether the log holds nothing, and no generation of the WAL has begun in it.
     pub fn is_closed(&self) -> bool {
         let nothing = Salts::default();
-        !self.has_frames && !self.has_pages && !self.is_dirty && self.salts == nothing
+        self.holds == Holds::Nothing && !self.is_dirty && self.salts == nothing
     }
 
     /// The bytes, with the stamp of the stream's file.
@@ -84,10 +116,8 @@ impl StreamHeader {
         let flags = 1
             | flag(self.is_dirty, DIRTY)
             | flag(self.is_new, NEW)
-            | flag(self.has_frames, FRAMES)
-            | flag(self.has_pages, PAGES)
-            | flag(self.is_applying, APPLYING)
             | flag(self.is_unsynced, UNSYNCED)
+            | self.holds.flags()
             | stamp.name << (u32::BITS - NAME_BITS);
         bytes[4..8].copy_from_slice(&flags.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.salts);
@@ -116,6 +146,7 @@ impl StreamHeader {
             return SharedHeader::Torn;
         }
         let flags = u32_at(4);
+        let Some(holds) = Holds::of_flags(flags) else { return SharedHeader::Torn };
         SharedHeader::Whole(StreamHeader {
             salts: bytes[8..16].try_into().expect("eight"),
             logged: u32_at(16),
@@ -123,10 +154,8 @@ impl StreamHeader {
             checksum: [u32_at(48), u32_at(52)],
             is_dirty: flags & DIRTY != 0,
             is_new: flags & NEW != 0,
-            has_frames: flags & FRAMES != 0,
-            has_pages: flags & PAGES != 0,
-            is_applying: flags & APPLYING != 0,
             is_unsynced: flags & UNSYNCED != 0,
+            holds,
             database_header_crc: u32_at(56),
             base_lsn: u64_at(24),
             last_lsn: u64_at(32),
@@ -161,10 +190,8 @@ mod tests {
             page_bytes: 4096,
             checksum: [5, 6],
             is_dirty: true,
-            has_frames: true,
-            has_pages: true,
-            is_applying: true,
             is_unsynced: true,
+            holds: Holds::PagesInPart,
             database_header_crc: 8,
             base_lsn: 1 << 40,
             last_lsn: 3,
@@ -176,6 +203,14 @@ mod tests {
         assert_eq!(StreamHeader::read(&bytes), SharedHeader::Whole(shared));
         bytes[17] ^= 1;
         assert_eq!(StreamHeader::read(&bytes), SharedHeader::Torn);
+        for holds in [Holds::Nothing, Holds::Frames, Holds::Pages] {
+            let shared = StreamHeader { holds, ..shared };
+            let bytes = shared.to_bytes(stamp);
+            assert_eq!(StreamHeader::read(&bytes), SharedHeader::Whole(shared));
+        }
+        for flags in [FRAMES | PAGES, APPLYING, FRAMES | APPLYING, FRAMES | PAGES | APPLYING] {
+            assert_eq!(Holds::of_flags(flags | DIRTY | NEW), None);
+        }
         assert!(
             matches!(
                 StreamHeader::read(&StreamHeader::default().to_bytes(Stamp::default())),

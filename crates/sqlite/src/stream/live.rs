@@ -8,7 +8,7 @@ use crate::format::base::{Base, Kind};
 use crate::format::frames::FramesHead;
 use crate::format::pages::{Batches, Head};
 use crate::format::record::Record;
-use crate::stream::header::SharedHeader;
+use crate::stream::header::{Holds, SharedHeader};
 use crate::stream::lease::find_header;
 use crate::stream::stamped::Stream;
 
@@ -47,7 +47,7 @@ impl Live {
 /// Whether the stream may hold something that the database does not have.
 pub fn holds_records(stream: &Stream) -> Result<bool, Failure> {
     Ok(match find_header(stream)? {
-        SharedHeader::Whole(shared) => shared.has_frames || shared.has_pages,
+        SharedHeader::Whole(shared) => shared.holds != Holds::Nothing,
         SharedHeader::Torn => match read_live(stream)? {
             Contents::Live(_) => true,
             Contents::Nothing => false,

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use device::sync::Mutex;
 use log::Log;
 
+use crate::abi::exit::at_exit;
+use crate::abi::ffi::SQLITE_WARNING;
 use crate::failure::Failure;
-use crate::ffi::SQLITE_WARNING;
 use crate::known::Known;
 use crate::messages::tell;
 use crate::stream::settings::{Settings, options};
@@ -66,7 +67,7 @@ fn with_past<T>(f: impl FnOnce(&mut HashMap<PathBuf, Closed>, &mut bool) -> T) -
 /// A log that only the attribute of a database names is opened for that database alone, because its
 /// path and its daemon are not trusted as the ones that a program names.
 pub fn open_log(settings: &Settings) -> Result<Arc<Log>, Failure> {
-    if settings.is_found {
+    if settings.is_found() {
         return Ok(Arc::new(Log::open(&settings.directory, &options(settings))?));
     }
     // Also of one that this process has open, for a database of another user perhaps.
@@ -108,7 +109,7 @@ fn opened_again(path: &Path) -> Option<Arc<Log>> {
 /// Gives up a log that was opened with [`open_log`]. The last user of the log in this process
 /// closes it, or has it linger. The last process then leaves nothing in shared memory.
 pub fn close_log(log: Arc<Log>, settings: &Settings) -> Result<(), Failure> {
-    if settings.is_found {
+    if settings.is_found() {
         return Arc::into_inner(log).map_or(Ok(()), |log| Ok(log.close()?));
     }
     let path = settings.directory.canonicalize().unwrap_or_else(|_| settings.directory.clone());
@@ -147,18 +148,13 @@ fn watch(is_watched: &mut bool) -> bool {
     }
     AT_EXIT.call_once(|| {
         AT_EXIT_OF.store(std::process::id(), Ordering::Relaxed);
-        // SAFETY: the function takes nothing and returns; this library is never unloaded.
-        let _ = unsafe { atexit(close_at_exit) };
+        at_exit(close_at_exit);
     });
     *is_watched
 }
 
 /// The process that closes its logs at its end.
 static AT_EXIT_OF: AtomicU32 = AtomicU32::new(0);
-
-unsafe extern "C" {
-    fn atexit(f: extern "C" fn()) -> std::ffi::c_int;
-}
 
 /// In a forked process the locks may be as another thread of the parent left them.
 extern "C" fn close_at_exit() {

@@ -23,10 +23,7 @@ pub struct Settings {
     /// The log's directory, or the socket of the daemon that serves it.
     pub directory: PathBuf,
     is_socket: bool,
-    /// Whether the attribute of the database names the log, and neither URI nor environment do.
-    pub is_found: bool,
-    /// Whether the URI or the environment names the log.
-    pub is_named: bool,
+    origin: Origin,
     nvram: Option<PathBuf>,
     durability: Option<Durability>,
     memory: Option<PathBuf>,
@@ -36,6 +33,17 @@ pub struct Settings {
     /// User and group of the database, if they are not this process's own. The log may belong to
     /// that user, too.
     pub owner: Option<(u32, u32)>,
+}
+
+/// Who names the log of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The log is in the default place, beside the database.
+    Beside,
+    /// The URI or the environment. Or the attribute of the database names the default place.
+    Named,
+    /// The attribute of the database, and neither the URI nor the environment.
+    Attribute,
 }
 
 impl Settings {
@@ -54,6 +62,7 @@ impl Settings {
         let nvram = parameter("nvram").map(PathBuf::from);
         let is_given = named.is_some();
         let is_named = is_given || nvram.is_some();
+        let origin = if is_named { Origin::Named } else { Origin::Beside };
         // A link beside the database may be another user's trap; a link that is named is followed.
         let directory = match named {
             Some(named) => real_path(Path::new(&named)),
@@ -89,8 +98,7 @@ impl Settings {
         let settings = Settings {
             directory,
             is_socket,
-            is_found: false,
-            is_named,
+            origin,
             nvram,
             durability,
             memory: parameter("memory").map(PathBuf::from),
@@ -114,8 +122,19 @@ impl Settings {
         let (nvram, durability) = (None, None);
         let directory = directory.to_owned();
         // A program that names the database names the directory beside it, too.
-        let (is_found, is_named) = (directory != Settings::beside(path), true);
-        Settings { directory, is_socket, is_found, is_named, nvram, durability, ..self.clone() }
+        let is_beside = directory == Settings::beside(path);
+        let origin = if is_beside { Origin::Named } else { Origin::Attribute };
+        Settings { directory, is_socket, origin, nvram, durability, ..self.clone() }
+    }
+
+    /// Whether the URI, the environment or the attribute of the database names the log.
+    pub fn is_named(&self) -> bool {
+        self.origin != Origin::Beside
+    }
+
+    /// Whether only the attribute of the database names the log.
+    pub fn is_found(&self) -> bool {
+        self.origin == Origin::Attribute
     }
 
     /// Whether something that may be used is where an attribute says that the log is.
@@ -134,7 +153,7 @@ impl Settings {
             let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
             (uid.as_raw(), gid.as_raw())
         });
-        let look = if self.is_found { log::Look::found } else { log::Look::at };
+        let look = if self.is_found() { log::Look::found } else { log::Look::at };
         Ok(look(&self.directory, user)?.uuid)
     }
 
@@ -177,7 +196,7 @@ impl Settings {
         let is_missing = refusal.kind() == ErrorKind::NotFound;
         match self.foreign_owner() {
             None if is_missing => Ok(()),
-            Some(_) if is_missing && self.is_named => Ok(()),
+            Some(_) if is_missing && self.is_named() => Ok(()),
             None => Err(log::system_at(&self.directory, refusal).into()),
             Some(uid) => Err(Failure::CannotOpen(format!(
                 "the log {}: {refusal}. The database belongs to user {uid}, and only that user and \
@@ -236,7 +255,7 @@ pub(crate) fn options(settings: &Settings) -> Options {
         nvram: settings.nvram.clone(),
         durability: settings.durability,
         owner: settings.owner,
-        is_found: settings.is_found,
+        is_found: settings.is_found(),
         group_bytes: GROUP_BYTES,
         ..Options::default()
     };

@@ -1,11 +1,9 @@
-//! The VFS `onejournal`, as SQLite sees it.
+//! The VFS `onejournal`, and its files.
 
-pub mod before;
-pub mod file;
-pub mod methods;
-pub mod names;
+mod files;
+mod index;
 pub mod open;
 pub mod parameters;
+mod steps;
 pub mod unread_uri;
-pub mod wal_hook;
 pub mod wal_reset;

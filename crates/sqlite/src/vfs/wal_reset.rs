@@ -82,13 +82,13 @@
 //! **What others notice.** A checkpoint or a snapshot that begins during a restart finds the
 //! checkpoint lock busy, as it does during a checkpoint.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
+use crate::abi::ffi::*;
+use crate::abi::real::Real;
 use crate::faults::{self, Fault};
-use crate::ffi::*;
 use crate::format::wal::Salts;
-use crate::frames::wal_index::WalIndex;
-use crate::real::file::Real;
+use crate::frames::wal_index::salts_in;
 
 #[cfg(test)]
 mod tests;
@@ -148,67 +148,77 @@ enum Holder {
     Restart,
 }
 
-/// What is known of the index of a connection's WAL: where it is, and its exclusive locks.
+/// The WAL's index of the file below.
+pub trait Index {
+    /// Takes or releases locks. Returns SQLite's result code.
+    fn change(&self, call: Call) -> c_int;
+
+    /// The salts of the WAL. `None`: the index is not mapped.
+    fn salts(&self) -> Option<Salts>;
+
+    /// Sets how long locks wait. Returns how long it was. `None`: no lock waits.
+    fn exchange_timeout(&self, timeout_ms: c_int) -> Option<c_int>;
+}
+
+impl Index for Real {
+    fn change(&self, call: Call) -> c_int {
+        self.x_shm_lock(call.offset, call.count, call.flags)
+    }
+
+    fn salts(&self) -> Option<Salts> {
+        salts_in(self)
+    }
+
+    fn exchange_timeout(&self, timeout_ms: c_int) -> Option<c_int> {
+        self.exchange_lock_timeout(timeout_ms)
+    }
+}
+
+/// What is known of the exclusive locks of a connection's index.
 #[derive(Default)]
 pub struct IndexLocks {
-    /// The header, while it is mapped.
-    index: Option<WalIndex>,
     holder: Holder,
     /// Whether SQLite has the write lock.
     is_writer: bool,
 }
 
 impl IndexLocks {
-    /// The first region of the index was mapped.
-    ///
-    /// # Safety
-    /// As [`WalIndex::new`], until [`IndexLocks::unmapped`].
-    pub unsafe fn mapped(&mut self, region: *mut c_void) {
-        // SAFETY: the caller's promise.
-        self.index = unsafe { WalIndex::new(region) };
-    }
-
     /// The index is no longer mapped. SQLite has no lock of it.
     pub fn unmapped(&mut self) {
         *self = IndexLocks::default();
     }
 
-    /// The header of the index, while it is mapped.
-    pub fn index(&self) -> Option<WalIndex> {
-        self.index
-    }
-
     /// Carries out SQLite's call on the file below. Returns SQLite's result code.
-    pub fn change(&mut self, below: Real, call: Call) -> c_int {
+    pub fn change(&mut self, below: &impl Index, call: Call) -> c_int {
         match call.flags {
             LOCK => self.lock(below, call),
             UNLOCK => self.unlock(below, call),
-            _ => below.change_index_locks(call.offset, call.count, call.flags),
+            _ => below.change(call),
         }
     }
 
-    fn lock(&mut self, below: Real, call: Call) -> c_int {
-        let rc = change(below, call);
+    fn lock(&mut self, below: &impl Index, call: Call) -> c_int {
+        let rc = below.change(call);
         if rc != SQLITE_OK {
             return rc;
         }
         if call.is_of_all_readers() && !self.may_restart(below)
-            || call.is_for_copying() && !self.may_copy()
+            || call.is_for_copying() && !self.may_copy(below)
         {
-            let _ = change(below, call.unlock());
+            let _ = below.change(call.unlock());
             return SQLITE_BUSY;
         }
         if call.covers(WAL_CHECKPOINT_LOCK) {
-            self.holder = Holder::Checkpoint(self.salts());
+            self.holder = Holder::Checkpoint(below.salts());
         }
         self.is_writer |= call.covers(WAL_WRITE_LOCK);
         SQLITE_OK
     }
 
-    fn unlock(&mut self, below: Real, call: Call) -> c_int {
-        let rc = change(below, call);
+    fn unlock(&mut self, below: &impl Index, call: Call) -> c_int {
+        let rc = below.change(call);
         if call.is_of_all_readers() && self.holder == Holder::Restart {
-            let _ = change(below, CHECKPOINT.unlock());
+            let _ = below.change(CHECKPOINT.unlock());
             self.holder = Holder::None;
         }
         if call.covers(WAL_CHECKPOINT_LOCK) {
@@ -219,11 +229,15 @@ impl IndexLocks {
     }
 
     /// Whether no checkpoint runs. If so, none begins before the readers' locks are released.
-    fn may_restart(&mut self, below: Real) -> bool {
+    fn may_restart(&mut self, below: &impl Index) -> bool {
         if self.holder != Holder::None || faults::is(Fault::RestartsDuringCheckpoint) {
             return true;
         }
-        let is_locked = below.without_waiting(|| change(below, CHECKPOINT)) == SQLITE_OK;
+        let timeout_ms = below.exchange_timeout(0);
+        let is_locked = below.change(CHECKPOINT) == SQLITE_OK;
+        if let Some(timeout_ms) = timeout_ms {
+            let _ = below.exchange_timeout(timeout_ms);
+        }
         if is_locked {
             self.holder = Holder::Restart;
         }
@@ -231,20 +245,12 @@ impl IndexLocks {
     }
 
     /// Whether the WAL was not restarted since the checkpoint began. The lock for copying is held.
-    fn may_copy(&self) -> bool {
+    fn may_copy(&self, below: &impl Index) -> bool {
         match self.holder {
             Holder::Checkpoint(salts) if !self.is_writer => {
-                salts == self.salts() || faults::is(Fault::CopiesAfterRestart)
+                salts == below.salts() || faults::is(Fault::CopiesAfterRestart)
             }
             Holder::Checkpoint(_) | Holder::Restart | Holder::None => true,
         }
     }
-
-    fn salts(&self) -> Option<Salts> {
-        self.index.map(WalIndex::salts)
-    }
-}
-
-fn change(below: Real, call: Call) -> c_int {
-    below.change_index_locks(call.offset, call.count, call.flags)
 }

@@ -18,12 +18,12 @@ use std::rc::Rc;
 
 use rustix::fs::XattrFlags;
 
+use crate::abi::ffi::*;
+use crate::abi::real::Real;
 use crate::failure::Failure;
-use crate::ffi::*;
 use crate::format::wal::{HEADER_BYTES, Header};
 use crate::frames::read::read_header;
 use crate::messages::tell;
-use crate::real::file::Real;
 use crate::volume::frames::{Frames, Step};
 use crate::volume::rollback::{Open, Rollback};
 use crate::volume::target::Target;
@@ -77,74 +77,90 @@ fn keeps_order(path: &Path) -> bool {
 #[derive(Default)]
 struct HeldWal {
     frames: Frames,
-    wal: Option<Real>,
+    wal: Option<Rc<Real>>,
     page_bytes: Option<usize>,
 }
 
-/// Which file of a connection it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The database.
-    Main,
-    /// The WAL, whose frames are held back.
-    Wal,
-    /// A rollback journal, which is in memory, or whose records are held back.
-    Journal,
+/// What the files of a connection on a volume share. The database shares with its WAL the frames
+/// that are held, because SQLite publishes frames through methods of the database's file, and with
+/// its rollback journal the pages and records that are held.
+pub struct Volume {
+    held: RefCell<HeldWal>,
+    rollback: RefCell<Rollback>,
+    /// What SQLite is told of the database.
+    promise: Promise,
 }
 
-/// A connection's file on a volume. The database shares with its WAL the frames that are held,
-/// because SQLite publishes frames through methods of the database's file, and with its rollback
-/// journal the pages and records that are held. One thread at a time uses a connection's files.
-pub struct Volume {
-    held: Rc<RefCell<HeldWal>>,
-    rollback: Rc<RefCell<Rollback>>,
-    kind: Kind,
-    is_prefix: bool,
+/// Whether SQLite is told that a crash leaves a prefix of the writes to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// It is.
+    Prefix,
+    /// It is told what the VFS below reports.
+    Nothing,
+}
+
+impl Promise {
+    fn new(is_prefix: bool) -> Promise {
+        if is_prefix { Promise::Prefix } else { Promise::Nothing }
+    }
+
+    /// The capabilities of the file (`xDeviceCharacteristics`). `below` has the capabilities that
+    /// the VFS below reports.
+    pub fn characteristics(self, below: c_int) -> c_int {
+        match self {
+            Promise::Prefix => below | PREFIX_CHARACTERISTICS,
+            Promise::Nothing => below,
+        }
+    }
 }
 
 impl Volume {
-    /// The database at `path`, open as `main`.
-    pub fn main(path: &Path, main: Real, is_writable: bool) -> Volume {
+    /// For the database at `path`, open as `main`.
+    pub fn new(path: &Path, main: Rc<Real>, is_writable: bool) -> Volume {
         let beside = path.parent().unwrap_or(Path::new("/"));
         let is_prefix = is_writable
             && keeps_order(path)
             && asked(ensure_prefix_mode(path))
             && has_prefix_mode(beside);
-        let target = if is_prefix { Target::new(path, main) } else { None };
+        let target = if is_prefix { Target::new(path, &main) } else { None };
         let mut journal = path.as_os_str().to_owned();
         journal.push("-journal");
-        let rollback = Rollback::new(main, target, journal.into());
-        let rollback = Rc::new(RefCell::new(rollback));
-        Volume { held: Rc::default(), rollback, kind: Kind::Main, is_prefix }
+        let rollback = RefCell::new(Rollback::new(main, target, journal.into()));
+        Volume { held: RefCell::default(), rollback, promise: Promise::new(is_prefix) }
     }
 
-    /// The WAL at `path` of this database.
-    pub fn wal(&self, path: &Path, wal: Real, is_writable: bool) -> Volume {
+    /// What SQLite is told of the database.
+    pub fn promise(&self) -> Promise {
+        self.promise
+    }
+
+    /// The WAL at `path` is opened. Returns what SQLite is told of it.
+    pub fn open_wal(&self, path: &Path, wal: Rc<Real>, is_writable: bool) -> Promise {
         let is_prefix = is_writable && keeps_order(path) && asked(ensure_prefix_mode(path));
         *self.held.borrow_mut() = HeldWal { wal: Some(wal), ..HeldWal::default() };
-        let rollback = self.rollback.clone();
-        Volume { held: self.held.clone(), rollback, kind: Kind::Wal, is_prefix }
+        Promise::new(is_prefix)
     }
 
-    /// The rollback journal at `path` of this database, which is opened for writing. `None`:
-    /// nothing is held back, because the database keeps no order.
+    /// The rollback journal at `path` is opened for writing. `false`: nothing of it is held back,
+    /// because the database keeps no order.
     ///
     /// # Errors
     /// If the journal keeps no order and cannot be made to, because SQLite relies on the order.
-    pub fn journal(&self, path: &Path, journal: Real) -> Result<Option<Volume>, Failure> {
-        if !self.is_prefix {
-            return Ok(None);
+    pub fn open_journal(&self, path: &Path, journal: Rc<Real>) -> Result<bool, Failure> {
+        if self.promise == Promise::Nothing {
+            return Ok(false);
         }
         ensure_prefix_mode(path)?;
         self.rollback.borrow_mut().opened(journal);
-        Ok(Some(self.journal_file()))
+        Ok(true)
     }
 
-    /// The rollback journal of this database, in memory. `open` makes a file at `path`. `None`: it
-    /// has to be a file.
-    pub fn journal_in_memory(&self, path: PathBuf, mut open: Open) -> Option<Volume> {
+    /// The rollback journal is opened in memory. `open` makes a file at `path`. `false`: it has to
+    /// be a file.
+    pub fn open_journal_in_memory(&self, path: PathBuf, mut open: Open) -> bool {
         if !self.rollback.borrow().offers_memory() {
-            return None;
+            return false;
         }
         let open = move || {
             let journal = open()?;
@@ -156,12 +172,7 @@ impl Volume {
             Ok(journal)
         };
         self.rollback.borrow_mut().opened_in_memory(Box::new(open));
-        Some(self.journal_file())
-    }
-
-    fn journal_file(&self) -> Volume {
-        let (held, rollback) = (self.held.clone(), self.rollback.clone());
-        Volume { held, rollback, kind: Kind::Journal, is_prefix: false }
+        true
     }
 
     /// The transaction of the connection in a rollback mode.
@@ -169,23 +180,9 @@ impl Volume {
         self.rollback.borrow_mut()
     }
 
-    /// Which file this is.
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// The capabilities of the file (`xDeviceCharacteristics`). `below` has the capabilities that
-    /// the VFS below reports.
-    pub fn characteristics(&self, below: c_int) -> c_int {
-        if self.is_prefix { below | PREFIX_CHARACTERISTICS } else { below }
-    }
-
-    /// Takes a write to the WAL or the rollback journal. If one to the WAL fails, the transaction
-    /// fails, and none of its frames is held any more.
-    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-        if self.kind == Kind::Journal {
-            return self.rollback().write_journal(at, bytes);
-        }
+    /// Takes a write to the WAL. If it fails, the transaction fails, and none of its frames is held
+    /// any more.
+    pub fn write_wal(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         let mut held = self.held.borrow_mut();
         let written = held.write(at, bytes);
         if written.is_err() {
@@ -214,22 +211,8 @@ impl Volume {
         settled
     }
 
-    /// Called when the file is closed.
-    pub fn closed(&self) -> Result<(), Failure> {
-        match self.kind {
-            Kind::Main => {
-                self.rollback().unlocked(SQLITE_LOCK_NONE);
-                Ok(())
-            }
-            Kind::Wal => self.wal_closed(),
-            Kind::Journal => {
-                self.rollback().closed();
-                Ok(())
-            }
-        }
-    }
-
-    fn wal_closed(&self) -> Result<(), Failure> {
+    /// The WAL is closed.
+    pub fn close_wal(&self) -> Result<(), Failure> {
         let mut held = self.held.borrow_mut();
         let settled = held.settle();
         *held = HeldWal::default();
@@ -247,14 +230,14 @@ fn asked(result: Result<(), Failure>) -> bool {
 
 impl HeldWal {
     fn settle(&mut self) -> Result<(), Failure> {
-        match self.wal {
+        match &self.wal {
             Some(wal) => self.frames.settle(|at, bytes| wal.write(at, bytes)),
             None => Ok(()),
         }
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-        let Some(wal) = self.wal else {
+        let Some(wal) = self.wal.clone() else {
             return Err(Failure::Sqlite { code: SQLITE_IOERR, what: "using" });
         };
         if at == 0 && bytes.len() >= HEADER_BYTES {
@@ -262,7 +245,7 @@ impl HeldWal {
             self.page_bytes = Header::parse(bytes).map(|header| header.page_bytes);
             self.frames.begin();
         } else if self.page_bytes.is_none() {
-            self.page_bytes = read_header(wal)?.map(|header| header.page_bytes);
+            self.page_bytes = read_header(&wal)?.map(|header| header.page_bytes);
         }
         let step = match self.page_bytes {
             Some(page_bytes) => self.frames.push(at, bytes, page_bytes),

@@ -19,8 +19,10 @@
 //! If the process dies, records that were held are lost with the changes that they would undo. The
 //! journal is then empty, or has the records of the changes that were made.
 
+use std::rc::Rc;
+
+use crate::abi::real::Real;
 use crate::failure::Failure;
-use crate::real::file::Real;
 use crate::volume::memory::MAGIC;
 
 /// Most bytes that may be held.
@@ -28,7 +30,7 @@ const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// The records that are held back, and the journal, which is open.
 pub struct HeldJournal {
-    journal: Real,
+    journal: Rc<Real>,
     records: Records,
 }
 
@@ -74,7 +76,7 @@ impl Records {
 
 impl HeldJournal {
     /// Takes over a journal that was opened for writing.
-    pub fn new(journal: Real) -> HeldJournal {
+    pub fn new(journal: Rc<Real>) -> HeldJournal {
         HeldJournal { journal, records: Records::default() }
     }
 
@@ -89,8 +91,7 @@ impl HeldJournal {
 
     /// Writes everything that is held.
     pub fn settle(&mut self) -> Result<(), Failure> {
-        let journal = self.journal;
-        self.records.settle(|at, bytes| journal.write(at, bytes))
+        self.records.settle(|at, bytes| self.journal.write(at, bytes))
     }
 
     /// The connection gives up its lock.

@@ -30,21 +30,22 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use device::sync::Mutex;
 use volume_client::RangeError;
 
+use crate::abi::ffi::*;
+use crate::abi::real::Real;
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
-use crate::ffi::*;
-use crate::real::file::Real;
 use crate::volume::journal::HeldJournal;
 use crate::volume::memory::Memory;
 use crate::volume::pages::Pages;
 use crate::volume::target::Target;
 
 /// Opens the file of a journal, which is empty then.
-pub type Open = Box<dyn FnMut() -> Result<Real, Failure>>;
+pub type Open = Box<dyn FnMut() -> Result<Rc<Real>, Failure>>;
 
 /// Journals that were in memory and that SQLite has closed and not removed yet. `true`: pages of
 /// the transaction are lost. The connection has the lock for writing, so there is one for each
@@ -73,7 +74,7 @@ pub enum Step {
 
 /// The rollback journal of a connection, and the pages that are held.
 pub struct Rollback {
-    main: Real,
+    main: Rc<Real>,
     /// Where changes go. `None`: journals are files.
     target: Option<Target>,
     journal_path: PathBuf,
@@ -103,7 +104,7 @@ pub fn was_in_memory(journal: &Path) -> Result<bool, Failure> {
 
 impl Rollback {
     /// For the open database `main`.
-    pub fn new(main: Real, target: Option<Target>, journal_path: PathBuf) -> Rollback {
+    pub fn new(main: Rc<Real>, target: Option<Target>, journal_path: PathBuf) -> Rollback {
         Rollback {
             main,
             target,
@@ -133,7 +134,7 @@ impl Rollback {
     }
 
     /// The journal was opened.
-    pub fn opened(&mut self, journal: Real) {
+    pub fn opened(&mut self, journal: Rc<Real>) {
         self.journal = Journal::File(HeldJournal::new(journal));
     }
 

@@ -7,7 +7,7 @@ use host::above_standard;
 use rustix::fs::{Mode, OFlags};
 use volume_client::{RANGES_XATTR, Range, RangeError};
 
-use crate::real::file::Real;
+use crate::abi::real::Real;
 
 /// An open database. The descriptor is one without access (`O_PATH`): closing any other descriptor
 /// of the file would release SQLite's POSIX locks.
@@ -19,7 +19,7 @@ pub struct Target {
 impl Target {
     /// The file `main`, which SQLite has opened at `path`. `None`: its volume takes no such
     /// changes, or the path leads to another file by now.
-    pub fn new(path: &Path, main: Real) -> Option<Target> {
+    pub fn new(path: &Path, main: &Real) -> Option<Target> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = above_standard(|| rustix::fs::open(path, flags, Mode::empty())).ok()?;
         let target = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));

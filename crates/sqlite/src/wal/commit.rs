@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 
 use log::Lsn;
 
+use crate::abi::ffi::SQLITE_WARNING;
+use crate::abi::real::Real;
 use crate::counters::COUNTERS;
 use crate::database::{Database, LogState};
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
-use crate::ffi::SQLITE_WARNING;
 use crate::format::wal::{FRAME_HEADER_BYTES, HEADER_BYTES, Header};
 use crate::frames::pending::Pending;
 use crate::frames::read::{Files, frame_header, read_header};
@@ -17,8 +18,7 @@ use crate::frames::scan::Scan;
 use crate::frames::tail::{DIRECT_BYTES, Tail};
 use crate::frames::versions::Versions;
 use crate::messages::tell;
-use crate::real::file::Real;
-use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::header::{Holds, SharedHeader, StreamHeader};
 use crate::stream::lease::{
     Lease, append_if_it_fits, find_header, header_or_default, leave, truncate,
 };
@@ -33,7 +33,12 @@ impl Database {
     /// the process that logged it failed or died before SQLite counted it, and the record is voided
     /// first. Before the first frame of a transaction (`is_first`), an earlier failed sync is made
     /// good (rule 8).
-    pub fn begin_frame(&self, files: Files, offset: u64, is_first: bool) -> Result<(), Failure> {
+    pub fn begin_frame(
+        &self,
+        files: Files<'_>,
+        offset: u64,
+        is_first: bool,
+    ) -> Result<(), Failure> {
         let state = self.state();
         let Some((_, stream)) = &state.service else { return Ok(()) };
         let found = find_header(stream)?;
@@ -69,7 +74,7 @@ impl Database {
     ///
     /// If the log fails, the file is synced instead. The log then lacks frames that the file has,
     /// which the next commit finds out, because it begins after them (`must_be_real`).
-    pub fn sync_wal(&self, files: Files, pending: &mut Pending) -> Result<(), Failure> {
+    pub fn sync_wal(&self, files: Files<'_>, pending: &mut Pending) -> Result<(), Failure> {
         let synced = self.sync_through_log(files, pending);
         if matches!(synced, Err(Failure::Log(_))) {
             self.log_fails.store(true, Ordering::Relaxed);
@@ -100,7 +105,7 @@ impl Database {
         matches!(may, Ok(Some(true))) && !faults::is(Fault::FailsWithLog)
     }
 
-    fn sync_through_log(&self, files: Files, pending: &mut Pending) -> Result<(), Failure> {
+    fn sync_through_log(&self, files: Files<'_>, pending: &mut Pending) -> Result<(), Failure> {
         let mut state = self.state();
         let LogState { service, header, versions, .. } = &mut *state;
         let Some((_, stream)) = service else { return real_sync(files.wal) };
@@ -159,7 +164,7 @@ impl Database {
 fn sync_without_commit(
     stream: &Stream,
     header: &Header,
-    files: Files,
+    files: Files<'_>,
     shared: StreamHeader,
 ) -> Result<StreamHeader, Failure> {
     if shared.salts != header.salts {
@@ -171,7 +176,7 @@ fn sync_without_commit(
     if !has_unlogged && !shared.is_new && !shared.is_dirty {
         return Ok(shared);
     }
-    if has_unlogged && shared.has_frames {
+    if has_unlogged && shared.holds == Holds::Frames {
         let committed = Scan::read(files.wal)?.map_or(0, |scan| scan.committed());
         if committed > shared.logged {
             return make_durable(stream, header, files, committed);
@@ -189,7 +194,7 @@ fn log_frames(
     versions: &mut Versions,
     stream: &Stream,
     header: &Header,
-    files: Files,
+    files: Files<'_>,
     shared: &StreamHeader,
     tail: &Tail<'_>,
 ) -> Result<Option<StreamHeader>, Failure> {
@@ -203,8 +208,8 @@ fn log_frames(
     let (frames, frame_bytes) = (u64::from(last - shared.logged), tail.frames.len() as u64);
     COUNTERS.logged(frames, frame_bytes, record.len() as u64);
     versions.logged(tail, record);
-    let shared =
-        StreamHeader { logged: last, checksum, last_lsn: lsn, has_frames: true, ..*shared };
+    let holds = Holds::Frames;
+    let shared = StreamHeader { logged: last, checksum, last_lsn: lsn, holds, ..*shared };
     Ok(Some(leave(stream, shared)))
 }
 
@@ -212,7 +217,7 @@ fn log_frames(
 /// the last one.
 fn header_of(
     known: &mut Option<Header>,
-    wal: Real,
+    wal: &Real,
     pending: &Pending,
 ) -> Result<Option<Header>, Failure> {
     let has_its_salts =

@@ -1,16 +1,16 @@
 //! Makes a WAL file itself durable, and records it in the log (rules 2, 7 and 8 in the crate's
 //! essay).
 
+use crate::abi::ffi::SQLITE_IOERR_FSYNC;
+use crate::abi::real::Real;
 use crate::counters::COUNTERS;
 use crate::failure::Failure;
-use crate::ffi::SQLITE_IOERR_FSYNC;
 use crate::format::base::{Base, Kind, encode_base};
 use crate::format::wal::{self, HEADER_BYTES, Header};
 use crate::frames::read::{Files, change_counter, copy_onto_itself, frame_header};
 use crate::frames::scan::Scan;
 use crate::frames::witnesses::witnesses;
-use crate::real::file::Real;
-use crate::stream::header::{SharedHeader, StreamHeader};
+use crate::stream::header::{Holds, SharedHeader, StreamHeader};
 use crate::stream::lease::{append, find_header, leave};
 use crate::stream::stamped::Stream;
 
@@ -19,7 +19,7 @@ use crate::stream::stamped::Stream;
 pub fn make_durable(
     stream: &Stream,
     header: &Header,
-    files: Files,
+    files: Files<'_>,
     last: u32,
 ) -> Result<StreamHeader, Failure> {
     let checksum = match last {
@@ -47,7 +47,7 @@ pub fn make_durable(
 /// Syncs the WAL, which has this header. If the sync fails, the kernel may mark pages as clean
 /// although it could not write them. The next sync would then succeed and prove nothing. So no sync
 /// is tried until all frames that count are written again.
-pub fn sync_file(stream: &Stream, header: &Header, wal: Real) -> Result<(), Failure> {
+pub fn sync_file(stream: &Stream, header: &Header, wal: &Real) -> Result<(), Failure> {
     let found = find_header(stream)?;
     if let SharedHeader::Whole(shared) = found
         && shared.salts == header.salts
@@ -65,7 +65,12 @@ pub fn sync_file(stream: &Stream, header: &Header, wal: Real) -> Result<(), Fail
 
 /// Writes the WAL's header and the first `count` frames again, so that a sync of them counts. The
 /// caller holds SQLite's write lock.
-pub fn write_again(stream: &Stream, header: &Header, wal: Real, count: u32) -> Result<(), Failure> {
+pub fn write_again(
+    stream: &Stream,
+    header: &Header,
+    wal: &Real,
+    count: u32,
+) -> Result<(), Failure> {
     let scan = Scan::read(wal)?.filter(|scan| scan.header == *header && scan.valid() >= count);
     if scan.is_none() {
         return Err(Failure::Damaged("the WAL lost frames when a sync failed".into()));
@@ -78,12 +83,12 @@ pub fn write_again(stream: &Stream, header: &Header, wal: Real, count: u32) -> R
 }
 
 /// Makes the WAL's header durable, also after an earlier sync failed.
-pub fn sync_header(wal: Real) -> Result<(), Failure> {
+pub fn sync_header(wal: &Real) -> Result<(), Failure> {
     copy_onto_itself(wal, 0..HEADER_BYTES as u64)?;
     real_sync(wal)
 }
 
-pub fn real_sync(wal: Real) -> Result<(), Failure> {
+pub fn real_sync(wal: &Real) -> Result<(), Failure> {
     COUNTERS.real_sync();
     wal.sync()
 }
@@ -95,10 +100,11 @@ impl StreamHeader {
             return StreamHeader { is_unsynced: true, ..self };
         }
         // Nothing of this generation was logged.
-        let StreamHeader { base_lsn, last_lsn, has_frames, .. } = self;
+        let StreamHeader { base_lsn, last_lsn, .. } = self;
+        let holds = if self.holds.has_pages() { Holds::Nothing } else { self.holds };
         let (is_unsynced, is_dirty) = (true, true);
         let new = StreamHeader::at(header, 0, header.checksum, base_lsn);
-        StreamHeader { last_lsn, has_frames, is_unsynced, is_dirty, ..new }
+        StreamHeader { last_lsn, holds, is_unsynced, is_dirty, ..new }
     }
 
     /// The stream header right after a base at `lsn`.

@@ -7,14 +7,15 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use crate::abi::ffi::*;
+use crate::abi::guard::guard;
+use crate::abi::real::Real;
 use crate::database::Database;
-use crate::failure::{Failure, guard};
-use crate::ffi::*;
+use crate::failure::Failure;
 use crate::format::wal::{FRAME_HEADER_BYTES, HEADER_BYTES};
 use crate::frames::pending::Pending;
 use crate::frames::read::Files;
-use crate::frames::wal_index::WalIndex;
-use crate::real::file::Real;
+use crate::frames::wal_index::counted_in;
 
 /// A database's WAL.
 pub struct Wal {
@@ -32,17 +33,10 @@ impl Wal {
 
     /// Writes `bytes` at `at`, in the connection's transaction of this number. Returns SQLite's
     /// result code.
-    pub fn write(
-        &mut self,
-        files: Files,
-        transaction: u64,
-        index: Option<WalIndex>,
-        at: u64,
-        bytes: &[u8],
-    ) -> c_int {
+    pub fn write(&mut self, files: Files<'_>, transaction: u64, at: u64, bytes: &[u8]) -> c_int {
         let frame = guard(None, || self.pending.with_held(at, bytes));
         if let Some((frame_at, frame)) = frame {
-            let rc = files.wal.write_once(frame_at, frame);
+            let rc = files.wal.x_write(frame_at, frame);
             if rc != SQLITE_OK {
                 let end = at + bytes.len() as u64;
                 self.pending.failed(frame_at..end);
@@ -54,7 +48,7 @@ impl Wal {
             return settled;
         }
         let Wal { database, pending } = self;
-        pending.belongs_to(transaction, || index?.counted());
+        pending.belongs_to(transaction, || counted_in(files.main));
         let begun = guard(SQLITE_IOERR, || {
             begin_write(database, files, pending, at, bytes)
                 .map_or_else(|e| database.report(&e), |()| SQLITE_OK)
@@ -68,7 +62,7 @@ impl Wal {
         {
             return SQLITE_OK;
         }
-        let rc = files.wal.write_once(at, bytes);
+        let rc = files.wal.x_write(at, bytes);
         if at >= HEADER_BYTES as u64 {
             guard((), || match rc {
                 SQLITE_OK => pending.wrote(at, bytes),
@@ -79,9 +73,9 @@ impl Wal {
     }
 
     /// Writes the frame header that is held, if there is one. Returns SQLite's result code.
-    pub fn settle(&mut self, wal: Real) -> c_int {
+    pub fn settle(&mut self, wal: &Real) -> c_int {
         let Some((at, header)) = self.pending.take_held() else { return SQLITE_OK };
-        let rc = wal.write_once(at, &header);
+        let rc = wal.x_write(at, &header);
         if rc != SQLITE_OK {
             self.pending.failed(at..at + header.len() as u64);
         }
@@ -89,7 +83,7 @@ impl Wal {
     }
 
     /// Makes everything that was written durable. Returns SQLite's result code.
-    pub fn sync(&mut self, files: Files) -> c_int {
+    pub fn sync(&mut self, files: Files<'_>) -> c_int {
         let settled = self.settle(files.wal);
         if settled != SQLITE_OK {
             return settled;
@@ -105,7 +99,7 @@ impl Wal {
 /// Called before `new` is written at `at` of a WAL.
 pub fn begin_write(
     database: &Database,
-    files: Files,
+    files: Files<'_>,
     pending: &mut Pending,
     at: u64,
     new: &[u8],

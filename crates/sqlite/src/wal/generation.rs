@@ -2,6 +2,7 @@
 
 use log::Lsn;
 
+use crate::abi::real::Real;
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
@@ -10,7 +11,6 @@ use crate::format::record::Record;
 use crate::format::wal::Header;
 use crate::frames::read::{Files, change_counter, frame_header, read_header};
 use crate::frames::witnesses::witnesses;
-use crate::real::file::Real;
 use crate::stream::header::StreamHeader;
 use crate::stream::lease::{Lease, append, header_or_default, leave};
 use crate::stream::stamped::Stream;
@@ -22,7 +22,7 @@ const STALE_COUNT_MAX: usize = 32;
 impl Database {
     /// Called before `header` is written at the start of the WAL, which begins a generation. SQLite
     /// writes it once the database holds the previous generation durably.
-    pub fn begin_generation(&self, files: Files, header: &[u8]) -> Result<(), Failure> {
+    pub fn begin_generation(&self, files: Files<'_>, header: &[u8]) -> Result<(), Failure> {
         let mut state = self.state();
         let state = &mut *state;
         let (Some((_, stream)), Some(new)) = (&state.service, Header::parse(header)) else {
@@ -75,7 +75,7 @@ impl Database {
 /// Empties a WAL without a header, durably. SQLite may have emptied it without a sync. The disk
 /// could then show frames of the previous generation after a power cut, and *begin* would make the
 /// log forget that generation.
-fn empty_durably(wal: Real) -> Result<(), Failure> {
+fn empty_durably(wal: &Real) -> Result<(), Failure> {
     // Once more, in case a sync of that has failed.
     wal.truncate(0)?;
     real_sync(wal)
@@ -87,7 +87,7 @@ fn stale_after(
     stream: &Stream,
     shared: &StreamHeader,
     old: &Header,
-    wal: Real,
+    wal: &Real,
     begun: &Option<(u64, Base)>,
 ) -> Result<Vec<Stale>, Failure> {
     let is_known = shared.salts == old.salts && !shared.is_new;

@@ -1,12 +1,13 @@
 //! The end of a WAL: its last connection removed it, or a process leaves while others stay (rule
 //! 6).
 
+use crate::abi::opened::Opened;
+use crate::abi::real::Real;
 use crate::database::Database;
 use crate::failure::Failure;
 use crate::frames::read::{Files, read_header};
 use crate::frames::scan::Scan;
-use crate::real::file::{Opened, Real};
-use crate::stream::header::SharedHeader;
+use crate::stream::header::{Holds, SharedHeader};
 use crate::stream::lease::{Lease, close, find_header};
 use crate::wal::durable::{make_durable, real_sync};
 use log::Lsn;
@@ -31,7 +32,7 @@ impl Database {
     /// Called when this process has closed the database, which others may have open. Makes the
     /// logged frames durable in the WAL itself, so that nothing depends on the log while this
     /// process does not use it.
-    pub fn left(&self, main: Real) -> Result<(), Failure> {
+    pub fn left(&self, main: &Real) -> Result<(), Failure> {
         let state = self.state();
         let Some((_, stream)) = &state.service else { return Ok(()) };
         if !has_frames(find_header(stream)?) {
@@ -44,10 +45,7 @@ impl Database {
         if !has_frames(found) {
             return Ok(());
         }
-        // SAFETY: the VFS below is registered for good.
-        let Some(mut opened) = (unsafe { Opened::wal(self.below.0, &self.path, true)? }) else {
-            return Ok(());
-        };
+        let Some(opened) = Opened::wal(self.below, &self.path, true)? else { return Ok(()) };
         let wal = opened.real();
         let (header, count) = match found {
             SharedHeader::Whole(shared) => match read_header(wal)? {
@@ -77,7 +75,7 @@ fn is_closed(found: SharedHeader) -> bool {
 /// Whether some frames of the WAL may be durable only in the log.
 fn has_frames(found: SharedHeader) -> bool {
     match found {
-        SharedHeader::Whole(shared) => shared.has_frames,
+        SharedHeader::Whole(shared) => shared.holds == Holds::Frames,
         SharedHeader::Torn => true,
         SharedHeader::Unset => false,
     }

@@ -4,6 +4,7 @@
 use onejournal_testing::{test_name, tier};
 use tempfile::TempDir;
 
+use crate::abi::opened::Opened;
 use crate::counters::COUNTERS;
 use crate::database::Database;
 use crate::database::opening::file_at;
@@ -15,7 +16,6 @@ use crate::format::wal::{self, FRAME_HEADER_BYTES, FrameHeader, Header};
 use crate::frames::pending::Pending;
 use crate::frames::read::Files;
 use crate::frames::wal_index::Counted;
-use crate::real::file::Opened;
 use crate::test_load::{directory, settings_in};
 use crate::wal::file::begin_write;
 
@@ -65,11 +65,8 @@ impl World {
         let (below, settings) = settings_in(home, &path, None);
         std::fs::write(&path, []).expect("file");
         std::fs::write(home.path().join(format!("{seed}.db-wal")), []).expect("file");
-        // SAFETY: SQLite's own VFS is registered for good.
-        let (mut main, wal) = unsafe {
-            let wal = Opened::wal(below.0, &path, true).expect("open").expect("it is there");
-            (Opened::main(below.0, &path).expect("open"), wal)
-        };
+        let wal = Opened::wal(below, &path, true).expect("open").expect("it is there");
+        let main = Opened::main(below, &path).expect("open");
         let file = file_at(&path, main.real()).expect("file");
         let new = || Database::new(path.clone(), file, settings.clone(), below);
         let databases: Vec<Database> = (0..PLAIN).map(|_| new()).collect();
@@ -92,12 +89,8 @@ impl World {
         world
     }
 
-    fn files(&mut self) -> Files {
-        Files { main: self.main.real(), wal: self.wal.real() }
-    }
-
     fn write(&mut self, process: usize, at: u64, bytes: &[u8]) {
-        let files = self.files();
+        let files = Files { main: self.main.real(), wal: self.wal.real() };
         if process == PLAIN {
             return files.wal.write(at, bytes).expect("write");
         }
@@ -121,7 +114,7 @@ impl World {
         for page in 1..=PAGE_COUNT {
             let bytes = self.newest(&self.frames, page);
             let at = u64::from(page - 1) * PAGE_BYTES as u64;
-            self.files().main.write(at, &bytes).expect("write");
+            self.main.real().write(at, &bytes).expect("write");
             self.home[page as usize - 1] = bytes;
         }
     }
@@ -218,7 +211,8 @@ impl World {
         if process == PLAIN {
             return;
         }
-        let (files, real_syncs) = (self.files(), COUNTERS.real_sync_count());
+        let files = Files { main: self.main.real(), wal: self.wal.real() };
+        let real_syncs = COUNTERS.real_sync_count();
         let database = &self.databases[process];
         let appended = database.with_stream(|stream| Ok(stream.appended())).expect("stream");
         database.sync_wal(files, &mut self.pending[process]).expect("sync");

@@ -30,6 +30,7 @@ mod refusal;
 mod refused_record;
 mod removed_memory;
 mod requests;
+mod shared_cache;
 mod shared_memory;
 mod stacked;
 mod unread_uri;

@@ -2,13 +2,13 @@
 //! alone takes them. Every order of their steps is tried.
 
 use std::cell::RefCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Call, IndexLocks, LOCK, UNLOCK};
+use super::{Call, Index, IndexLocks, LOCK, UNLOCK};
+use crate::abi::ffi::*;
 use crate::faults::Fault;
-use crate::ffi::*;
-use crate::real::file::Real;
+use crate::format::wal::Salts;
 
 const SHARE: c_int = SQLITE_SHM_LOCK | SQLITE_SHM_SHARED;
 const UNSHARE: c_int = SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED;
@@ -74,63 +74,34 @@ fn store(word: usize, value: u32) {
 }
 
 /// A file of the VFS below.
-#[repr(C)]
 struct File {
-    base: sqlite3_file,
     number: usize,
 }
 
-unsafe extern "C" fn shm_lock(
-    file: *mut sqlite3_file,
-    offset: c_int,
-    count: c_int,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: only files of this model have this method.
-    let number = unsafe { (*file.cast::<File>()).number };
-    WORLD.with_borrow_mut(|world| {
-        let [from, count] = [offset, count].map(|it| usize::try_from(it).expect("a lock"));
-        if from == WAL_CHECKPOINT_LOCK as usize && flags == LOCK && world.has_any(number) {
-            assert_eq!(world.timeouts[number], 0, "it waits out of SQLite's order");
-        }
-        world.lock(number, from..from + count, flags)
-    })
-}
+impl Index for File {
+    fn change(&self, call: Call) -> c_int {
+        WORLD.with_borrow_mut(|world| {
+            let [from, count] =
+                [call.offset, call.count].map(|it| usize::try_from(it).expect("a lock"));
+            let is_checkpoint = from == WAL_CHECKPOINT_LOCK as usize && call.flags == LOCK;
+            if is_checkpoint && world.has_any(self.number) {
+                assert_eq!(world.timeouts[self.number], 0, "it waits out of SQLite's order");
+            }
+            world.lock(self.number, from..from + count, call.flags)
+        })
+    }
 
-unsafe extern "C" fn control(
-    file: *mut sqlite3_file,
-    operation: c_int,
-    argument: *mut c_void,
-) -> c_int {
-    assert_eq!(operation, SQLITE_FCNTL_LOCK_TIMEOUT);
-    // SAFETY: as above; this control's argument is a number, which it exchanges.
-    let (number, timeout) =
-        unsafe { ((*file.cast::<File>()).number, &mut *argument.cast::<c_int>()) };
-    WORLD.with_borrow_mut(|world| std::mem::swap(&mut world.timeouts[number], timeout));
-    SQLITE_OK
-}
+    fn salts(&self) -> Option<Salts> {
+        let [one, other] = [load(SALT), load(SALT + 1)].map(u32::to_ne_bytes);
+        Some([one, other].concat().try_into().expect("eight bytes"))
+    }
 
-static METHODS: sqlite3_io_methods = sqlite3_io_methods {
-    iVersion: 3,
-    xClose: None,
-    xRead: None,
-    xWrite: None,
-    xTruncate: None,
-    xSync: None,
-    xFileSize: None,
-    xLock: None,
-    xUnlock: None,
-    xCheckReservedLock: None,
-    xFileControl: Some(control),
-    xSectorSize: None,
-    xDeviceCharacteristics: None,
-    xShmMap: None,
-    xShmLock: Some(shm_lock),
-    xShmBarrier: None,
-    xShmUnmap: None,
-    xFetch: None,
-    xUnfetch: None,
-};
+    fn exchange_timeout(&self, timeout_ms: c_int) -> Option<c_int> {
+        WORLD.with_borrow_mut(|world| {
+            Some(std::mem::replace(&mut world.timeouts[self.number], timeout_ms))
+        })
+    }
+}
 
 /// Which SQLite a program has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +122,7 @@ enum Step {
 
 struct Actor {
     program: Program,
-    file: Box<File>,
+    file: File,
     locks: IndexLocks,
     at: u32,
     rounds: u32,
@@ -165,14 +136,10 @@ struct Actor {
 
 impl Actor {
     fn new(program: Program, number: usize) -> Actor {
-        let mut locks = IndexLocks::default();
-        // SAFETY: it has as many words, and lives as long as the thread.
-        INDEX.with(|index| unsafe { locks.mapped(index.as_ptr().cast_mut().cast()) });
-        let file = Box::new(File { base: sqlite3_file { pMethods: &METHODS }, number });
         Actor {
             program,
-            file,
-            locks,
+            file: File { number },
+            locks: IndexLocks::default(),
             at: 0,
             rounds: 0,
             salt: 0,
@@ -186,12 +153,10 @@ impl Actor {
 
     fn call(&mut self, lock: usize, count: c_int, flags: c_int) -> bool {
         let offset = c_int::try_from(lock).expect("a lock");
-        let file: *mut File = &mut *self.file;
-        // SAFETY: the file lives as long as the actor, and this thread alone uses it.
-        let below = unsafe { Real::new(file.cast()) };
+        let call = Call { offset, count, flags };
         let rc = match self.program {
-            Program::Extension => self.locks.change(below, Call { offset, count, flags }),
-            _ => below.change_index_locks(offset, count, flags),
+            Program::Extension => self.locks.change(&self.file, call),
+            _ => self.file.change(call),
         };
         assert!(rc == SQLITE_OK || rc == SQLITE_BUSY, "{rc}");
         rc == SQLITE_OK

@@ -1,18 +1,38 @@
 //! What is fixed when the extension is loaded: SQLite's functions, and the VFS below.
 
+use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;
 
-use crate::ffi::*;
+use super::handles::Below;
+use super::table::Api;
 
-/// The VFS below.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Below(pub *mut sqlite3_vfs);
+/// Name of the extension's VFS.
+pub const NAME: &CStr = c"onejournal";
 
-// SAFETY: a VFS is used by many threads (SQLite demands it of every VFS), and it is registered for
-// good.
-unsafe impl Send for Below {}
-// SAFETY: as above.
-unsafe impl Sync for Below {}
+/// The numbers of a VFS.
+pub(super) struct Numbers {
+    pub version: c_int,
+    /// Bytes of the object of a file.
+    pub object_bytes: c_int,
+    pub path_bytes: c_int,
+}
+
+impl Below {
+    pub(super) fn numbers(self) -> Numbers {
+        let vfs = self.as_ptr();
+        // SAFETY: a registered VFS, which does not change its numbers.
+        unsafe {
+            let (version, object_bytes) = ((*vfs).iVersion, (*vfs).szOsFile);
+            Numbers { version, object_bytes, path_bytes: (*vfs).mxPathname }
+        }
+    }
+
+    /// SQLite's own VFS for Unix, in a process that has loaded the extension.
+    #[cfg(test)]
+    pub fn unix() -> Below {
+        loaded().api.find_vfs(Some(c"unix")).expect("it is always there")
+    }
+}
 
 /// What is fixed when the extension is loaded for the first time.
 #[derive(Clone, Copy)]
@@ -36,11 +56,8 @@ pub fn loaded() -> &'static Loaded {
 
 /// Whether another copy of SQLite in this process loaded the extension before. The fixed values
 /// belong to that copy.
-pub fn is_of_another_sqlite(api: Api) -> bool {
-    LOADED.get().is_some_and(|loaded| {
-        let places = [loaded.api, api].map(|api| (api.vfs_register as *const ()).addr());
-        places[0] != places[1]
-    })
+pub fn is_of_another_sqlite(api: &Api) -> bool {
+    LOADED.get().is_some_and(|loaded| !loaded.api.is_same(api))
 }
 
 /// Whether the extension is loaded.
@@ -50,6 +67,6 @@ pub fn is_loaded() -> bool {
 
 /// Fixes the values, once in a process. `false`: another thread has done so already.
 #[must_use]
-pub fn load(loaded: Loaded) -> bool {
+pub(super) fn load(loaded: Loaded) -> bool {
     LOADED.set(loaded).is_ok()
 }

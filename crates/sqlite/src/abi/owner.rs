@@ -18,22 +18,21 @@
 //! would be taken for [`Owner::Below`]. That is safe: its WAL is synced as without the extension.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char};
 use std::fs::File as SystemFile;
 use std::os::unix::fs::FileExt;
 
 use device::sync::Mutex;
 
-use crate::real::loaded::loaded;
-use crate::vfs::file::File;
+use super::loaded::loaded;
+use super::text::Name;
 
 /// The database that a journal or WAL belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub enum Owner<F> {
     /// The owner is this database, which SQLite itself uses.
-    Direct(*mut File),
+    Direct(F),
     /// The owner is this database, which another VFS uses.
-    Below(*mut File),
+    Below(F),
     /// The owner is no known database.
     Unknown,
 }
@@ -54,88 +53,58 @@ const PREFIX_BYTES: usize = 4;
 /// Upper bound for the bytes of the pager's memory before its names.
 const PAGER_BYTES_MAX: usize = 64 << 10;
 
-/// Records that the database with this name is open in `file`.
-pub fn opened(name: *const c_char, file: *mut File) {
-    let main = Main { file: file.addr(), is_of_pager: is_of_pager(name, file) };
-    // The addresses become pointers again in `owner_of`.
-    let _ = file.expose_provenance();
-    MAINS.lock().get_or_insert_default().insert(name.addr(), main);
+/// Records that the database with this name is open in the file at this address.
+pub(super) fn opened(name: Name<'_>, file: usize) {
+    let main = Main { file, is_of_pager: is_of_pager(name, file) };
+    MAINS.lock().get_or_insert_default().insert(name.as_ptr().addr(), main);
 }
 
-/// Records that `file` is closed.
-pub fn closed(file: *mut File) {
+/// Records that the file at this address is closed.
+pub(super) fn closed(file: usize) {
     if let Some(mains) = &mut *MAINS.lock() {
-        mains.retain(|_, main| main.file != file.addr());
+        mains.retain(|_, main| main.file != file);
     }
 }
 
-/// The database that the journal or WAL with this name belongs to.
-///
-/// # Safety
-/// The name of a journal or WAL as `xOpen` gets it.
-pub unsafe fn owner_of(name: *const c_char) -> Owner {
-    // SAFETY: good for every name that `xOpen` gets, also of `sqlite3_create_filename`.
-    let database = unsafe { (loaded().api.filename_database)(name) };
-    let main = MAINS.lock().as_ref().and_then(|mains| mains.get(&database.addr()).copied());
+/// The address of the database that the journal or WAL with this name belongs to. The database is
+/// open.
+pub(super) fn owner_of(name: Name<'_>) -> Owner<usize> {
+    let database = (loaded().api.functions.filename_database)(name).addr();
+    let main = MAINS.lock().as_ref().and_then(|mains| mains.get(&database).copied());
     let Some(main) = main else { return Owner::Unknown };
-    let file: *mut File = std::ptr::with_exposed_provenance_mut(main.file);
-    // SAFETY: the name is one of the pager's, if the database's is.
-    let is_direct = main.is_of_pager && unsafe { is_top(name, file) };
-    if is_direct { Owner::Direct(file) } else { Owner::Below(file) }
+    // The pager made this name, if it made the database's.
+    if is_top(name, main) { Owner::Direct(main.file) } else { Owner::Below(main.file) }
 }
 
-/// Whether SQLite itself opens the database with this name in `file`. If not, another VFS is
-/// between.
-pub fn is_direct(name: *const c_char, file: *mut File) -> bool {
-    // SAFETY: the pager made the name.
-    is_of_pager(name, file) && unsafe { is_top(name, file) }
+/// Whether SQLite itself opens the database with this name in the file at this address. If not,
+/// another VFS is between.
+pub(super) fn is_direct(name: Name<'_>, file: usize) -> bool {
+    is_top(name, Main { file, is_of_pager: is_of_pager(name, file) })
 }
 
-/// Whether `file` is the database file of the pager that made the name.
-///
-/// # Safety
-/// The pager made the name, of a database, a journal or a WAL.
-unsafe fn is_top(name: *const c_char, file: *mut File) -> bool {
-    // SAFETY: the caller's promise.
-    let top = unsafe { (loaded().api.database_file_object)(name) };
-    top.addr() == file.addr()
-}
-
-/// Whether SQLite derives the names of the journal and the WAL from the database's name. If not,
-/// the extension cannot tell which files belong to the database.
-///
-/// # Safety
-/// The name of a database as `xOpen` gets it.
-pub unsafe fn has_journals(name: *const c_char) -> bool {
-    let api = &loaded().api;
-    // SAFETY: the caller's promise; SQLite's names end with a zero.
-    let [name, journal, wal] = unsafe {
-        [name, (api.filename_journal)(name), (api.filename_wal)(name)].map(|it| {
-            match it.is_null() {
-                true => &[][..],
-                false => CStr::from_ptr(it).to_bytes(),
-            }
-        })
-    };
-    journal.strip_prefix(name) == Some(b"-journal") && wal.strip_prefix(name) == Some(b"-wal")
+/// Whether the pager made the name, and the database is its database file.
+fn is_top(name: Name<'_>, main: Main) -> bool {
+    // SAFETY: the pager made the name. So its address is before its names, and it has the file.
+    let top = || unsafe { (loaded().api.functions.database_file_object)(name) };
+    main.is_of_pager && top().addr() == main.file
 }
 
 /// Whether the pager made the name. If so, a pointer before the name leads to memory that contains
 /// the file.
-fn is_of_pager(name: *const c_char, file: *mut File) -> bool {
+fn is_of_pager(name: Name<'_>, file: usize) -> bool {
     const POINTER_BYTES: usize = size_of::<usize>();
+    let name = name.as_ptr().addr();
     let mut before = [0; POINTER_BYTES + PREFIX_BYTES];
-    let at = name.addr().saturating_sub(before.len());
+    let at = name.saturating_sub(before.len());
     let read = SystemFile::open("/proc/self/mem").and_then(|memory| {
         memory.read_exact_at(&mut before, u64::try_from(at).expect("64 bits at most"))
     });
     let (pointer, zeros) = before.split_at(POINTER_BYTES);
     let pager = usize::from_ne_bytes(pointer.try_into().expect("its size"));
-    let is_before =
-        |address: usize| address < name.addr() && name.addr() - address < PAGER_BYTES_MAX;
+    let is_before = |address: usize| address < name && name - address < PAGER_BYTES_MAX;
     read.is_ok()
         && zeros == [0; PREFIX_BYTES]
         && is_before(pager)
-        && pager < file.addr()
-        && is_before(file.addr())
+        && pager < file
+        && is_before(file)
 }

@@ -1,4 +1,0 @@
-//! The VFS below and its files.
-
-pub mod file;
-pub mod loaded;
