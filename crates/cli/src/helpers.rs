@@ -10,7 +10,8 @@ use clap::Parser;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::output::{complain, plain_path, print_usage};
-use crate::{CliError, FsckArgs, MountArgs, Result, daemon, error, fsck, mention, mount_options};
+use crate::verbs::{fsck, mount};
+use crate::{CliError, FsckArgs, MountArgs, Result, error, mention, mount_options};
 
 /// The types that a helper is started for.
 const TYPES: [&str; 3] = ["onejournal", "fuse.onejournal", "fuseblk.onejournal"];
@@ -145,7 +146,7 @@ fn mount(arguments: impl Iterator<Item = OsString>) -> Result<u8> {
         enter(helper.namespace.as_deref())?;
         let MountHelper { options, target, dir, .. } = helper;
         let args = MountArgs { foreground: false, options, announce: false, target, dir };
-        let code = daemon::run(&args, false)?;
+        let code = mount::run(&args, false)?;
         if code != 0 {
             return Ok(code);
         }

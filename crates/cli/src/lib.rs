@@ -10,14 +10,9 @@
 //! A module uses modules on its own storey and on those below (`tests/tidy.rs`).
 //!
 //! ```text
-//!   helpers                    what mount(8) and fsck(8) start
-//!   daemon logd                the commands that serve: `mount` and `logd`
-//!   mkfs fsck dump umount remount mode set_journal mount_options sync looks
-//!                              the other commands for volumes, and the options of a mount
-//!   ls stat/ top/ probe/ log_commands
-//!                              the commands that show, measure, and manage logs
-//!   own_journal fsck_view watch log_metrics
-//!                              parts of one command
+//!   helpers looks              what mount(8) and fsck(8) start; what another process looks at
+//!   verbs/                     the subcommands, one module each
+//!   mount_options              the options of a mount
 //!   inventory/ journal_path    volumes and logs in use; an external journal
 //!   target journal_search      the device or file of a command; the journal of a volume
 //!   volumes                    the volume that a path means
@@ -31,12 +26,8 @@
 mod aside;
 mod claimant;
 mod counters;
-mod daemon;
-mod dump;
 mod ending;
 mod error;
-mod fsck;
-mod fsck_view;
 mod fusectl;
 mod guard;
 mod helpers;
@@ -46,39 +37,25 @@ mod journal_path;
 mod journal_search;
 mod kernel;
 mod letters;
-mod log_commands;
-mod log_metrics;
-mod logd;
 mod looks;
-mod ls;
 mod memory;
 mod messages;
-mod mkfs;
-mod mode;
 mod mount_options;
 mod namespaces;
 mod new_file;
 mod occupant;
 mod output;
-mod own_journal;
 mod page_writer;
 pub mod pages;
-mod probe;
 mod process_looks;
-mod remount;
 mod service_manager;
-mod set_journal;
 mod signals;
-mod stat;
 mod surroundings;
-mod sync;
 mod target;
-mod top;
-mod umount;
 mod units;
 mod users;
+mod verbs;
 mod volumes;
-mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -132,7 +109,7 @@ enum Command {
     ///
     /// Like sync(1) for these volumes, on every kernel: before Linux 6.18 a volume does not hear of
     /// sync(1) and syncfs(2).
-    Sync(sync::SyncArgs),
+    Sync(verbs::sync::SyncArgs),
     /// Recover a volume, then check it with e2fsck
     ///
     /// Exit codes are those of fsck(8): 0 clean, 1 recovered or errors corrected, 4 errors left, a
@@ -163,21 +140,21 @@ enum Command {
     /// etcd needs a 99th percentile of fdatasync after appends of 2300 bytes of at most 10 ms;
     /// PostgreSQL one of a write of 16 KiB and its flush of at most 10 ms; SQLite one of a write of
     /// 4 KiB and its flush of at most 25 ms, of which a transaction has four.
-    Probe(probe::ProbeArgs),
+    Probe(verbs::probe::ProbeArgs),
     /// List the mounted volumes and the logs in use of this machine
     ///
     /// The logs, and the processes that serve volumes, come from /proc: root sees all of them,
     /// other users see their own.
-    Ls(ls::LsArgs),
+    Ls(verbs::ls::LsArgs),
     /// Show what volumes and logs do, again and again
     ///
     /// Keys: q ends; Tab goes to the next part; the arrows choose a volume; s changes the order of
     /// its files.
-    Top(top::TopArgs),
+    Top(verbs::top::TopArgs),
     /// Give a volume a journal of its own on another device, another one, or none (--internal)
     ///
     /// The volume is not mounted, and was closed. `mount` finds a journal on a device by itself.
-    SetJournal(set_journal::SetJournalArgs),
+    SetJournal(verbs::set_journal::SetJournalArgs),
     /// Set where and in which form the data of files are written (docs/reference/modes.md), or
     /// declare that they need atomic writes (docs/reference/atomicity.md, "Untorn writes")
     ///
@@ -191,9 +168,9 @@ enum Command {
     /// Print the data mode of files, and what they are declared to need
     GetMode(GetModeArgs),
     /// Serve a log directory to other processes; returns on SIGTERM
-    Logd(logd::LogdArgs),
+    Logd(verbs::logd::LogdArgs),
     /// Look at the streams of a log
-    Log(log_commands::LogArgs),
+    Log(verbs::log::LogArgs),
 }
 
 #[derive(Args)]
@@ -294,7 +271,7 @@ struct DumpArgs {
 struct SetModeArgs {
     /// Declare that aligned writes of up to SIZE bytes (64K) must be atomic
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true,
-          default_missing_value = "64K", value_parser = mode::parse_atomic,
+          default_missing_value = "64K", value_parser = verbs::set_mode::parse_atomic,
           conflicts_with_all = ["no_atomic", "forget_atomic"])]
     atomic: Option<u64>,
     /// Take that declaration off
@@ -358,27 +335,27 @@ pub fn main() -> ExitCode {
     let result = if cli.aside { aside::begin() } else { Ok(()) };
     let is_aside = cli.aside;
     let result = result.and_then(|()| match cli.command {
-        Command::Mkfs(args) => mkfs::run(&args),
-        Command::Mount(args) => daemon::run(&args, is_aside),
-        Command::Umount(args) => umount::run(&args.path, args.dead),
+        Command::Mkfs(args) => verbs::mkfs::run(&args),
+        Command::Mount(args) => verbs::mount::run(&args, is_aside),
+        Command::Umount(args) => verbs::umount::run(&args.path, args.dead),
         Command::Detach(args) => namespaces::run_detach(&args),
         Command::Guard(args) => guard::run(&args),
         Command::WritePages(args) => page_writer::run(&args),
-        Command::Sync(args) => sync::run(&args, is_aside),
+        Command::Sync(args) => verbs::sync::run(&args, is_aside),
         Command::Ask(args) => inventory::run_ask(&args),
         Command::AskLogs(args) => inventory::run_ask_logs(&args),
         Command::Look(args) => looks::run(args),
-        Command::Fsck(args) => fsck::run(args),
-        Command::Dump(args) => dump::run(&args),
-        Command::Stat(args) => stat::run(&args),
-        Command::Probe(args) => probe::run(&args),
-        Command::Ls(args) => ls::run(&args),
-        Command::Top(args) => top::run(&args),
-        Command::SetJournal(args) => set_journal::run(&args),
-        Command::SetMode(args) => mode::set(&args, is_aside),
-        Command::GetMode(args) => mode::get(&args.files),
-        Command::Logd(args) => logd::run(&args),
-        Command::Log(args) => log_commands::run(&args),
+        Command::Fsck(args) => verbs::fsck::run(args),
+        Command::Dump(args) => verbs::dump::run(&args),
+        Command::Stat(args) => verbs::stat::run(&args),
+        Command::Probe(args) => verbs::probe::run(&args),
+        Command::Ls(args) => verbs::ls::run(&args),
+        Command::Top(args) => verbs::top::run(&args),
+        Command::SetJournal(args) => verbs::set_journal::run(&args),
+        Command::SetMode(args) => verbs::set_mode::set(&args, is_aside),
+        Command::GetMode(args) => verbs::set_mode::get(&args.files),
+        Command::Logd(args) => verbs::logd::run(&args),
+        Command::Log(args) => verbs::log::run(&args),
     });
     match result {
         Ok(code) => ExitCode::from(code),

@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::namespaces::NamespaceId;
 use crate::output::{print_line, say_json};
 use crate::process_looks::{Finding, LOOK_LIMIT, ProcessLooks};
-use crate::{fusectl, inventory, log_commands, umount, volumes};
+use crate::verbs::{self, umount};
+use crate::{fusectl, inventory, volumes};
 
 #[derive(Args)]
 pub struct LookArgs {
@@ -46,7 +47,7 @@ pub fn run(args: LookArgs) -> Result<u8> {
     print_line(b"")?;
     let (lines, is_all) = match args.subject {
         Subject::Users { device } => pids(move |pid| host::process_uses(pid, device)),
-        Subject::Files { dir } => pids(move |pid| log_commands::has_open(pid, &dir)),
+        Subject::Files { dir } => pids(move |pid| verbs::log::has_open(pid, &dir)),
         Subject::Daemons => json(all(|pid| volumes::looks_like_daemon(pid).into_iter().collect())),
         Subject::Namespaces => json(all(|pid| {
             Vec::from_iter(NamespaceId::of_process(pid).map(|namespace| (pid, namespace)))

@@ -7,8 +7,8 @@ use mount::{Metric, Number};
 use onejournal_testing::has_program;
 
 use super::{command, files, write};
-use crate::log_metrics;
 use crate::mount_options::group;
+use crate::verbs::log::metrics;
 
 /// Options and subcommands that `--help` shows, of a command and all below it.
 fn shown(command: &Command, into: &mut Vec<String>) {
@@ -195,7 +195,7 @@ fn documents_have_the_numbers_of_the_program() {
     });
     let table = format!("| name | meaning |\n|---|---|\n{}", rows.collect::<String>());
     assert_table(page, what, "a file", &table);
-    let rows = log_metrics::NUMBERS.iter().map(|number| line(&cells(number, "log_info")[1..]));
+    let rows = metrics::NUMBERS.iter().map(|number| line(&cells(number, "log_info")[1..]));
     let table = format!("| metric | meaning |\n|---|---|\n{}", rows.collect::<String>());
     assert_table(page, what, "a log", &table);
 }

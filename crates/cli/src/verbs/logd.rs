@@ -11,9 +11,8 @@ use log::{Limits, Options, Server, ServerOptions};
 use crate::output::plain_path;
 use crate::service_manager::notify;
 use crate::signals::EndSignals;
-use crate::{
-    CliError, Result, daemon, log_commands, log_metrics, mention, messages, surroundings, target,
-};
+use crate::verbs;
+use crate::{CliError, Result, mention, messages, surroundings, target};
 
 /// How often the daemon looks whether its shared memory is there.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
@@ -28,7 +27,7 @@ pub struct LogdArgs {
     listen: Option<PathBuf>,
     /// Who may connect, as the permissions of the socket
     #[arg(long, value_name = "MODE", default_value = "666")]
-    #[arg(value_parser = log_commands::parse_mode)]
+    #[arg(value_parser = verbs::log::parse_mode)]
     mode: u32,
     /// Directory on NVRAM for the lanes of a new log
     #[arg(long, value_name = "DIR")]
@@ -106,7 +105,7 @@ impl LogdArgs {
 
 pub fn run(args: &LogdArgs) -> Result<u8> {
     messages::to_standard_error(tracing::Level::WARN);
-    daemon::abort_on_panic();
+    verbs::mount::abort_on_panic();
     let named = [&args.listen, &args.memory, &args.nvram].into_iter().flatten();
     named.chain([&args.dir]).try_for_each(|path| target::check_way(path))?;
     // Before there are threads, so that none of them is ended by a signal.
@@ -117,10 +116,9 @@ pub fn run(args: &LogdArgs) -> Result<u8> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let socket = args.listen.clone().unwrap_or_else(|| args.dir.join("socket"));
     let server = ServerOptions { socket, mode: args.mode, limits: args.limits() };
-    let server =
-        Server::start(&args.dir, &args.options(), &server).map_err(log_commands::failed)?;
+    let server = Server::start(&args.dir, &args.options(), &server).map_err(verbs::log::failed)?;
     // Who has the log says more than who has the port.
-    let metrics = args.metrics.map(daemon::listen_for_metrics).transpose()?;
+    let metrics = args.metrics.map(verbs::mount::listen_for_metrics).transpose()?;
     mention!(
         "serving {} on {}, durability {}",
         plain_path(&args.dir),
@@ -129,15 +127,15 @@ pub fn run(args: &LogdArgs) -> Result<u8> {
     );
     notify("READY=1");
     let ended = match &metrics {
-        Some(listener) => {
-            mount::serve_metrics_during(listener, &|| Some(log_metrics::render(&server)), || {
-                wait_for_end(&mut signals, &server)
-            })
-        }
+        Some(listener) => mount::serve_metrics_during(
+            listener,
+            &|| Some(verbs::log::metrics::render(&server)),
+            || wait_for_end(&mut signals, &server),
+        ),
         None => wait_for_end(&mut signals, &server),
     };
     notify("STOPPING=1");
-    let stopped = server.stop().map_err(log_commands::failed);
+    let stopped = server.stop().map_err(verbs::log::failed);
     ended.and(stopped).map(|()| 0)
 }
 

@@ -2,6 +2,7 @@
 
 mod groups;
 mod summary;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,7 +14,7 @@ use crate::inventory::{Answer, MountState, Subject, ask_once};
 use crate::output::say_json;
 use crate::output::{plain, plain_path};
 use crate::volumes::ServedVolume;
-use crate::{CliError, Result, StatArgs, kernel, say, watch};
+use crate::{CliError, Result, StatArgs, kernel, say};
 
 pub use summary::{Amplification, Flushes, written_since_ready};
 

@@ -34,10 +34,10 @@ use crate::namespaces::ByProcess;
 use crate::output::{plain, plain_path};
 use crate::service_manager::notify;
 use crate::signals::is_ignored;
+use crate::verbs::{remount, sync, umount};
 use crate::volumes::ServedVolume;
 use crate::{
-    CliError, MountArgs, Result, ending, guard, memory, mention, page_writer, remount,
-    surroundings, sync, target, umount,
+    CliError, MountArgs, Result, ending, guard, memory, mention, page_writer, surroundings, target,
 };
 
 const READY: &str = "ready";

@@ -14,9 +14,9 @@ use host::{Access, without_foreign_servers};
 use journal::{Medium, RecoverOptions, Recovery};
 use mount::MountedFile;
 
+use super::view::{TemporaryDir, View, ViewFile};
 use crate::claimant::{self, TAKE_OVER};
 use crate::error::{CORRECTED, OPERATIONAL, UNCORRECTED};
-use crate::fsck_view::{TemporaryDir, View, ViewFile};
 use crate::journal_search::{Journals, Need};
 use crate::mention;
 use crate::output::plain_path;

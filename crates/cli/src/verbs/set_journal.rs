@@ -13,9 +13,10 @@ use ext4::uuid_text;
 use host::Access;
 
 use crate::output::plain_path;
-use crate::own_journal::Opened;
 use crate::units::size;
-use crate::{CliError, Result, claimant, journal_path, mention, own_journal, target};
+use crate::verbs::own_journal;
+use crate::verbs::own_journal::Opened;
+use crate::{CliError, Result, claimant, journal_path, mention, target};
 
 #[derive(Args)]
 pub struct SetJournalArgs {

@@ -13,8 +13,9 @@ use rustix::fs::StatVfsMountFlags;
 use crate::counters::{parse, read_attribute};
 use crate::inventory::{Subject, ask_once};
 use crate::mount_options::{self, Parsed, split, words};
+use crate::verbs::{sync, umount};
 use crate::volumes::ServedVolume;
-use crate::{Cli, CliError, Command, MountArgs, Result, aside, in_place, sync, umount};
+use crate::{Cli, CliError, Command, MountArgs, Result, aside, in_place};
 
 /// The options that the kernel decides.
 const CHANGEABLE: [&str; 8] = ["ro", "rw", "nosuid", "suid", "nodev", "dev", "noexec", "exec"];

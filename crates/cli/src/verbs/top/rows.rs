@@ -1,8 +1,8 @@
 //! Makes the parts of the screen as tables of text.
 
 use crate::inventory::{FileCounters, SeenLog, SeenMount, StreamCounters};
-use crate::stat::{Amplification, Flushes, written_since_ready};
 use crate::units::{bytes, count, nanoseconds, ratio};
+use crate::verbs::stat::{Amplification, Flushes, written_since_ready};
 
 use super::view::View;
 

@@ -18,9 +18,9 @@ use crate::journal_path::MIN_JOURNAL_BYTES;
 use crate::new_file::{NewFile, is_same, remove_if_failed};
 use crate::occupant::Occupant;
 use crate::output::{complain, plain_path};
-use crate::own_journal::{self, Opened};
 use crate::target::{ON_STDIN, REPLACED, cannot_start, in_sbin, on_stdin};
 use crate::units::size;
+use crate::verbs::own_journal::{self, Opened};
 use crate::{CliError, MkfsArgs, Result, mention, target};
 
 /// Smallest volume with a journal of four regions.

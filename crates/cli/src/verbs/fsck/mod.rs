@@ -1,0 +1,6 @@
+//! `onejournal fsck`.
+
+mod command;
+mod view;
+
+pub use command::run;
