@@ -358,8 +358,7 @@ impl Committer {
         loop {
             // Only this commit leaves the active region, and only in `choose_region`.
             let region = self.choose_region(room_bytes as u64)?.first_tid_of_active();
-            let window = held.of_region(region);
-            let has_no_sources = window.is_empty();
+            let has_no_sources = held.enter(region);
             let encoding = Encoding {
                 incarnation: common.incarnation,
                 checksum_seed: common.checksum_seed,
@@ -368,7 +367,7 @@ impl Committer {
                 pack: self.packs,
                 is_whole_in_region: &|block| ring.lock().is_whole_in_active(block),
             };
-            record::encode(contents, &encoding, window, record_buf);
+            record::encode(contents, &encoding, held, record_buf);
             room_bytes = record_buf.encoded().bytes.len();
             let regions = self.choose_region(room_bytes as u64)?;
             if has_no_sources || regions.first_tid_of_active() == region {

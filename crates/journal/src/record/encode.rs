@@ -4,10 +4,10 @@ use device::AlignedBuf;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::codec::window::Window;
 use super::codec::{DeltaCodec, compress};
 use super::contents::{CHECKS_MAX, Contents, Logged};
-use super::form::{self, Change};
+use super::form::{self, Change, Outcome};
+use super::held::Held;
 use crate::format::{
     COMMIT_MAGIC, DESCRIPTOR_MAGIC, FORM_BLOCK, RawCheck, RawCommit, RawDescriptor, RawTag,
 };
@@ -87,12 +87,12 @@ pub(crate) struct Encoded<'a> {
     pub changes: &'a [(u8, usize)],
 }
 
-/// Encodes a record into the buffer; [`RecordBuf::encoded`] has it. `window` has what the region of
+/// Encodes a record into the buffer; [`RecordBuf::encoded`] has it. `held` has what the region of
 /// the record holds, and gets the record's blocks.
 pub(crate) fn encode(
     contents: &Contents<'_>,
     encoding: &Encoding<'_>,
-    window: &mut Window,
+    held: &mut Held,
     buf: &mut RecordBuf,
 ) {
     let (block_count, revoke_count) = (contents.blocks.len(), contents.revokes.len());
@@ -107,7 +107,7 @@ pub(crate) fn encode(
     let mut tags = Writer { buf: record, at: DESCRIPTOR_BYTES };
     let mut payload_end = payload_at;
     for (home, logged) in contents.blocks {
-        let (form, change) = encode_block(*home, logged, encoding, window, scratch);
+        let (form, change) = encode_block(*home, logged, encoding, held, scratch);
         tags.put(&raw_tag(*home, form, change.len()));
         tags.buf[payload_end..payload_end + change.len()].copy_from_slice(change);
         payload_end += change.len();
@@ -160,23 +160,28 @@ fn encode_block<'a>(
     home: HomeBlock,
     logged: &'a Logged,
     encoding: &Encoding<'_>,
-    window: &mut Window,
+    held: &mut Held,
     scratch: &'a mut Vec<u8>,
 ) -> (u8, &'a [u8]) {
     scratch.clear();
-    let base = logged.base.as_deref();
+    let is_searched = held.interest.is_searched(logged.owner);
     let change = Change {
         home,
         form: &logged.form,
         version: &logged.version,
-        base,
+        base: logged.base.as_deref(),
         is_whole_in_region: &|| (encoding.is_whole_in_region)(home),
-        window,
+        window: &held.window,
+        is_searched,
     };
-    let form = change.encode(encoding.delta_codec, scratch);
+    let Outcome { form, search } = change.encode(encoding.delta_codec, scratch);
     let change = if form == FORM_BLOCK { logged.version.as_slice() } else { scratch.as_slice() };
     assert!(change.len() <= BLOCK_BYTES, "a change is no larger than its block");
-    form::note_encoded(window, (home, &logged.version), base, (form, change));
+    if let Some(found) = search {
+        let found = found.and_then(|distance| held.window.owner(distance));
+        held.interest.note(logged.owner, found);
+    }
+    form::note_encoded(&mut held.window, (home, logged), (form, change), is_searched);
     (form, change)
 }
 

@@ -6,12 +6,14 @@
 use std::sync::{Arc, LazyLock};
 
 use super::codec::extent::Ranges;
-use super::codec::window::{Known, Window};
+use super::codec::window::{Entry, Known, Window};
 use super::codec::{CodecError, DeltaCodec, copy, extent, runs, xor_lzo};
+use super::contents::Logged;
 use crate::faults::{self, Fault};
 use crate::format::{
     FORM_BLOCK, FORM_COPY, FORM_DELTA, FORM_EXTENT, FORM_PATCH, FORM_SPARSE, FORM_XOR_LZO,
 };
+use crate::observer::BlockOwner;
 use crate::types::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock};
 
 /// How a change may be written to the journal. The engine takes the smallest encoding that the form
@@ -94,19 +96,37 @@ pub(crate) struct Change<'a> {
     pub is_whole_in_region: &'a dyn Fn() -> bool,
     /// What the record's region holds. Empty without [`DeltaCodec::Copies`].
     pub window: &'a Window,
+    /// Whether all of it is searched for the block's bytes.
+    pub is_searched: bool,
+}
+
+/// How a change was encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub form: u8,
+    /// Whether the window was searched, and the distance of a block of which it has many bytes.
+    pub search: Option<Option<usize>>,
+}
+
+impl Outcome {
+    fn without_search(form: u8) -> Outcome {
+        Outcome { form, search: None }
+    }
 }
 
 impl Change<'_> {
-    /// Appends the smallest encoding that the form allows to `out`, and returns its form. For
-    /// `FORM_BLOCK` nothing is appended, because the bytes are the version itself.
-    pub(crate) fn encode(&self, codec: DeltaCodec, out: &mut Vec<u8>) -> u8 {
+    /// Appends the smallest encoding that the form allows to `out`. For `FORM_BLOCK` nothing is
+    /// appended, because the bytes are the version itself.
+    pub(crate) fn encode(&self, codec: DeltaCodec, out: &mut Vec<u8>) -> Outcome {
         let (version, limit) = (self.version, CHANGE_LIMIT_BYTES);
+        if let (Form::Extent(ranges), Some(_)) = (self.form, self.base)
+            && extent::encode(ranges, version, limit, out).is_some()
+        {
+            return Outcome::without_search(FORM_EXTENT);
+        }
         let encoded = match (self.form, self.base, codec) {
-            (Form::Extent(ranges), Some(_), _) => {
-                extent::encode(ranges, version, limit, out).map(|_| FORM_EXTENT)
-            }
-            (_, _, DeltaCodec::Copies) => Some(self.encode_copies(out)),
-            (Form::Block, _, _) => None,
+            (_, _, DeltaCodec::Copies) => return self.encode_copies(out),
+            (Form::Block | Form::Extent(_), Some(_), _) | (Form::Block, None, _) => None,
             (Form::Delta, Some(base), DeltaCodec::XorLzo) => {
                 let may = faults::is(Fault::XorWithoutBase) || (self.is_whole_in_region)();
                 let xor = || xor_lzo::encode(base, version, limit, out);
@@ -118,42 +138,40 @@ impl Change<'_> {
                 runs::encode(base, version, limit, out).map(|_| FORM_DELTA)
             }
         };
-        match codec {
-            // An extent that is too large.
-            DeltaCodec::Copies => encoded.unwrap_or_else(|| self.encode_copies(out)),
-            _ => encoded.unwrap_or(FORM_BLOCK),
-        }
+        Outcome::without_search(encoded.unwrap_or(FORM_BLOCK))
     }
 
     /// As a small difference, a patch or copies: what costs least.
-    fn encode_copies(&self, out: &mut Vec<u8>) -> u8 {
+    fn encode_copies(&self, out: &mut Vec<u8>) -> Outcome {
         let version = self.version;
         let base = self.base.filter(|_| *self.form == Form::Delta);
         let small = |base| runs::encode(base, version, SMALL_CHANGE_BYTES, out).is_some();
         if base.is_some_and(small) {
-            return FORM_DELTA;
+            return Outcome::without_search(FORM_DELTA);
         }
-        let search = copy::Search::new(self.window, self.home, version);
+        let search = copy::Search::new(self.window, (self.home, version), self.is_searched);
         let (start, mut limit) = (out.len(), CHANGE_LIMIT_BYTES);
         let patch = base.and_then(|base| copy::encode(&search, version, base, limit, out));
         if let Some(patch) = patch {
             if !patch.needs_base {
-                return FORM_COPY;
+                return Outcome { form: FORM_COPY, search: Some(patch.found) };
             }
             if (self.is_whole_in_region)() {
-                return FORM_PATCH;
+                return Outcome { form: FORM_PATCH, search: Some(patch.found) };
             }
             limit = limit.min(patch.bytes + WHOLE_WORTH_BYTES);
         }
-        match copy::encode(&search, version, &ZEROS, limit, out) {
-            Some(copy) => {
-                let end = out.len();
-                out.drain(start..end - copy.bytes);
-                FORM_COPY
-            }
-            None if patch.is_some() => FORM_PATCH,
-            None => FORM_BLOCK,
+        let copy = copy::encode(&search, version, &ZEROS, limit, out);
+        if let Some(copy) = copy {
+            let end = out.len();
+            out.drain(start..end - copy.bytes);
         }
+        let form = match (copy, patch) {
+            (Some(_), _) => FORM_COPY,
+            (None, Some(_)) => FORM_PATCH,
+            (None, None) => FORM_BLOCK,
+        };
+        Outcome { form, search: Some(copy.or(patch).and_then(|made| made.found)) }
     }
 }
 
@@ -205,21 +223,23 @@ pub(crate) fn copies(form: u8) -> bool {
 /// Adds a change that was encoded to the engine's window.
 pub(crate) fn note_encoded(
     window: &mut Window,
-    (home, version): (HomeBlock, &BlockRef),
-    base: Option<&BlockBytes>,
+    (home, logged): (HomeBlock, &Logged),
     (form, change): (u8, &[u8]),
+    is_found: bool,
 ) {
     if window.is_wanted() {
+        let base = logged.base.as_ref();
         let is_base = |bytes: &BlockRef| {
             !is_whole(form) && (base == Some(bytes) || faults::is(Fault::CopyOfAnotherBase))
         };
-        let base = window.version(home).filter(|(bytes, _)| is_base(bytes));
-        let known = known_after(form, change, base.map(|(_, known)| known));
+        let base = window.version(home).filter(|entry| is_base(&entry.version));
+        let known = known_after(form, change, base.map(|entry| &entry.known));
         let mut known = known.expect("it was encoded here");
         if faults::is(Fault::CopyOfUnknown) {
             known = Known::ALL;
         }
-        window.note(home, version.clone(), known, is_small(form));
+        let (owner, version) = (logged.owner, logged.version.clone());
+        note(window, form, Entry { home, owner, version, known }, is_found);
     }
 }
 
@@ -230,11 +250,20 @@ pub(crate) fn note_decoded(
     (form, change): (u8, &[u8]),
 ) -> Result<(), CodecError> {
     let base = window.version(home);
-    let mut version = base.map_or_else(|| ZEROS_REF.clone(), |(bytes, _)| bytes.clone());
-    let known = known_after(form, change, base.map(|(_, known)| known))?;
+    let mut version = base.map_or_else(|| ZEROS_REF.clone(), |entry| entry.version.clone());
+    let known = known_after(form, change, base.map(|entry| &entry.known))?;
     apply(form, change, (home, Arc::make_mut(&mut version)), window)?;
-    window.note(home, version, known, is_small(form));
+    let owner = BlockOwner::NOBODY;
+    note(window, form, Entry { home, owner, version, known }, false);
     Ok(())
+}
+
+fn note(window: &mut Window, form: u8, entry: Entry, is_found: bool) {
+    if is_small(form) {
+        window.change(entry);
+    } else {
+        window.add(entry, is_found);
+    }
 }
 
 /// Which bytes of a version are known, if these of the previous one are.

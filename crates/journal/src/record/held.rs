@@ -1,6 +1,7 @@
 //! What the region of the last record holds, for records that copy it.
 
 use super::codec::window::Window;
+use super::interest::{CREDIT_MAX, Interest};
 use crate::faults::{self, Fault};
 use crate::types::Tid;
 
@@ -8,23 +9,26 @@ use crate::types::Tid;
 pub(crate) struct Held {
     /// The region's first transaction, which tells it from all others.
     region: Option<Tid>,
-    window: Window,
+    pub(super) window: Window,
+    /// Stays from region to region.
+    pub(super) interest: Interest,
 }
 
 impl Held {
     /// At most so many blocks are known.
     pub(crate) fn new(block_count_max: u32) -> Held {
-        Held { region: None, window: Window::new(block_count_max) }
+        let interest = Interest::new(CREDIT_MAX);
+        Held { region: None, window: Window::new(block_count_max), interest }
     }
 
-    /// The blocks of the region with this first transaction (`None`: it has no record). Forgets
-    /// those of another region.
-    pub(crate) fn of_region(&mut self, region: Option<Tid>) -> &mut Window {
+    /// The next record is encoded for the region with this first transaction (`None`: it has no
+    /// record). Forgets the blocks of another region. Returns whether the region has none.
+    pub(crate) fn enter(&mut self, region: Option<Tid>) -> bool {
         let is_other = region.is_none() || region != self.region;
         if is_other && !faults::is(Fault::CopyAcrossRegions) {
             self.window.clear();
         }
-        &mut self.window
+        self.window.is_empty()
     }
 
     /// The record that was encoded last is in the region with this first transaction.

@@ -6,6 +6,7 @@ mod decode;
 mod encode;
 pub(crate) mod form;
 mod held;
+mod interest;
 #[cfg(test)]
 mod tests;
 

@@ -12,6 +12,7 @@ use super::codec::extent::Ranges;
 use super::codec::window::Window;
 use super::contents::CHECKS_MAX;
 use super::encode::{COMMIT_BYTES, DESCRIPTOR_BYTES, TAG_BYTES};
+use super::interest::Interest;
 use super::*;
 use crate::format::*;
 use crate::observer::BlockOwner;
@@ -52,7 +53,7 @@ fn encode_with<'a>(
         pack: true,
         is_whole_in_region: &|_| is_whole_in_region,
     };
-    encode(contents, &encoding, &mut Window::new(0), buf);
+    encode(contents, &encoding, &mut Held::new(0), buf);
     buf.encoded()
 }
 
@@ -166,7 +167,7 @@ fn a_payload_that_saves_no_step_is_not_packed() {
             is_whole_in_region: &|_| false,
         };
         let mut buf = RecordBuf::new();
-        encode(&contents, &encoding, &mut Window::new(0), &mut buf);
+        encode(&contents, &encoding, &mut Held::new(0), &mut buf);
         let decoded = decode_with(buf.encoded().bytes, 42, 1234);
         let Decoded::Record(record) = decoded else { panic!() };
         record.unpacked_bytes.is_some()
@@ -259,7 +260,7 @@ struct Pair {
     random: fastrand::Rng,
     /// What the blocks hold, as the engine knows.
     newest: BTreeMap<HomeBlock, Arc<BlockBytes>>,
-    engine: Window,
+    engine: Held,
     recovery: Window,
     forms: BTreeMap<u8, u32>,
 }
@@ -293,7 +294,8 @@ impl Pair {
         let version = Arc::new(self.next_version(home));
         let base = self.newest.insert(home, version.clone()).filter(|_| self.random.u8(..5) > 0);
         let form = if self.random.u8(..5) > 0 { Form::Delta } else { Form::Block };
-        Logged { version, base, form, owner: BlockOwner::NOBODY, is_fresh: false }
+        let owner = BlockOwner(self.random.u64(..3));
+        Logged { version, base, form, owner, is_fresh: false }
     }
 
     fn commit(&mut self) {
@@ -336,10 +338,12 @@ fn recovery_has_all_sources_of_the_engine() {
         let mut pair = Pair {
             random: fastrand::Rng::with_seed(tier::seed_of(module_path!())),
             newest: BTreeMap::new(),
-            engine: Window::new(count_max),
-            recovery: Window::of_recovery(count_max),
+            engine: Held::new(count_max),
+            recovery: Window::new(count_max),
             forms: BTreeMap::new(),
         };
+        // Owners rest now and then.
+        pair.engine.interest = Interest::new(2);
         (0..tier::count(1500)).for_each(|_| pair.commit());
         println!("{count_max}: {:?}", pair.forms);
         for form in [FORM_DELTA, FORM_COPY, FORM_PATCH] {

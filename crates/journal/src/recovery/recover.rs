@@ -248,7 +248,7 @@ fn walk(
     wanted: &BTreeSet<usize>,
     mut visit: impl FnMut(usize, &Tag, &[u8], &Window) -> std::result::Result<(), CodecError>,
 ) -> Result<()> {
-    let (mut window, mut window_of) = (Window::of_recovery(regions.window_blocks()), None);
+    let (mut window, mut window_of) = (Window::new(regions.window_blocks()), None);
     for (index, record) in records.iter().enumerate() {
         let region = regions.region_start(record.offset);
         let is_copied = copying.get(&region).is_some_and(|last| index <= *last);

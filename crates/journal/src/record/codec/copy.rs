@@ -31,17 +31,20 @@
 use std::ops::Range;
 
 use super::CodecError;
+use super::offsets::Offsets;
 use super::runs::{put_varint, take_varint};
-use super::window::{Anchors, Known, Window, equal_bytes};
+use super::window::{Known, Window, anchors_of, equal_bytes};
 use crate::faults::{self, Fault};
 use crate::types::{BLOCK_BYTES, BlockBytes, HomeBlock};
 
 const CHECKSUM_BYTES: usize = 4;
 
 /// Fewer equal bytes are not worth a piece of kind 2 or 3, and the head of the literal after it.
-const SAME_MIN_BYTES: usize = 6;
+const SAME_MIN_BYTES: usize = Offsets::RUN_BYTES;
 /// A shorter copy is not worth its fields.
 const COPY_MIN_BYTES: usize = 16;
+/// A search that finds fewer bytes was not worth its time.
+const FOUND_MIN_BYTES: usize = 256;
 
 const LITERAL: usize = 0;
 const COPY: usize = 1;
@@ -62,6 +65,23 @@ impl Source {
         window.newest(home).map(|distance| Source { distance, shift: 0 })
     }
 
+    /// From where on the block may have the source's bytes. (Which of them are known, is not asked.)
+    fn runs(&self, window: &Window, block: &BlockBytes) -> Offsets {
+        let Some(bytes) = window.bytes(self.distance) else { return Offsets::NONE };
+        if self.shift == 0 {
+            return Offsets::of_equal_runs(block, bytes);
+        }
+        // Where the source has no bytes, they differ.
+        let (mut shifted, by) = (block.map(|byte| !byte), self.shift.unsigned_abs());
+        let len = BLOCK_BYTES - by;
+        if self.shift < 0 {
+            shifted[by..].copy_from_slice(&bytes[..len]);
+        } else {
+            shifted[..len].copy_from_slice(&bytes[by..]);
+        }
+        Offsets::of_equal_runs(block, &shifted)
+    }
+
     /// Where the byte at an offset of the block is in the source.
     fn offset(&self, at: usize) -> Option<usize> {
         at.checked_add_signed(self.shift).filter(|offset| *offset < BLOCK_BYTES)
@@ -76,6 +96,7 @@ struct Writer<'a> {
     made: usize,
     checksum: u32,
     source: Option<Source>,
+    found_bytes: usize,
 }
 
 impl Writer<'_> {
@@ -112,38 +133,37 @@ impl Writer<'_> {
 pub(crate) struct Search<'a> {
     window: &'a Window,
     newest: Option<Source>,
+    /// Where bytes begin that the newest version may have in their place.
+    in_newest: Offsets,
     /// The anchors whose bytes a block of the window has.
-    anchors: Anchors,
+    anchors: Offsets,
 }
 
 impl<'a> Search<'a> {
-    /// For the next block that is logged for `home`.
-    pub(crate) fn new(window: &'a Window, home: HomeBlock, block: &BlockBytes) -> Search<'a> {
-        let mut anchors = Anchors::none();
-        if !window.is_empty() {
-            anchors = Anchors::of(block);
+    /// For the next block that is logged for `home`. `is_wide`: among all blocks of the window, and
+    /// not only in its last version.
+    pub(crate) fn new(
+        window: &'a Window,
+        (home, block): (HomeBlock, &BlockBytes),
+        is_wide: bool,
+    ) -> Search<'a> {
+        let mut anchors = Offsets::NONE;
+        if is_wide && !window.is_empty() {
+            anchors = anchors_of(block);
             anchors.retain(|anchor| window.find(block, anchor).is_some());
         }
-        Search { window, newest: Source::newest(window, home), anchors }
+        let newest = Source::newest(window, home);
+        let in_newest = newest.map_or(Offsets::NONE, |newest| newest.runs(window, block));
+        Search { window, newest, in_newest, anchors }
     }
 
-    /// The first offset at which a piece may begin that is not literal; the end of the range if
-    /// there is none.
-    fn skip(
-        &self,
-        (block, base): (&BlockBytes, &BlockBytes),
-        source: Option<Source>,
-        mut range: Range<usize>,
-    ) -> usize {
-        let bytes = source.and_then(|source| self.window.bytes(source.distance));
-        let (bytes, shift) = (bytes.map_or(&[][..], |bytes| bytes), source.map_or(0, |s| s.shift));
-        let end = range.end;
-        let may_begin = |at: &usize| {
-            block[*at] == base[*at]
-                || bytes.get(at.wrapping_add_signed(shift)) == Some(&block[*at])
-                || self.anchors.has(*at)
-        };
-        range.find(may_begin).unwrap_or(end)
+    /// Where bytes begin that the base may have in their place.
+    fn runs_in(&self, block: &BlockBytes, base: &BlockBytes) -> Offsets {
+        let newest = self.newest.and_then(|newest| self.window.bytes(newest.distance));
+        if newest.is_some_and(|newest| std::ptr::eq(newest, base)) {
+            return self.in_newest.clone();
+        }
+        Offsets::of_equal_runs(block, base)
     }
 
     /// How many bytes of the block from `at` on are the same where the source goes on.
@@ -173,6 +193,8 @@ pub(crate) struct Made {
     pub bytes: usize,
     /// Whether bytes of the base are left. If not, the base does not matter.
     pub needs_base: bool,
+    /// The distance of a block in which the wide search found many bytes.
+    pub found: Option<usize>,
 }
 
 /// Appends the block as pieces. `None`, with `out` as it was, if that would be more than
@@ -186,7 +208,10 @@ pub(crate) fn encode(
 ) -> Option<Made> {
     let start = out.len();
     out.extend_from_slice(&[0; CHECKSUM_BYTES]);
-    let mut writer = Writer { block, out, made: 0, checksum: 0, source: search.newest };
+    let mut writer =
+        Writer { block, out, made: 0, checksum: 0, source: search.newest, found_bytes: 0 };
+    let in_base = search.runs_in(block, base);
+    let mut in_source = search.in_newest.clone();
     let (mut at, mut needs_base) = (0, false);
     while at < BLOCK_BYTES {
         if writer.out.len() - start + (at - writer.made) > budget_bytes {
@@ -195,10 +220,12 @@ pub(crate) fn encode(
         }
         let rest_bytes = budget_bytes - (writer.out.len() - start);
         let end = BLOCK_BYTES.min(writer.made + rest_bytes + 1);
-        at = search.skip((block, base), writer.source, at..end);
-        if at == end {
+        let candidates = [&in_base, &in_source, &search.anchors];
+        let Some(candidate) = Offsets::first_of_any(candidates, at..end) else {
+            at = end;
             continue;
-        }
+        };
+        at = candidate;
         let kept = equal_bytes(&block[at..], &base[at..]);
         let resumed = search.resumed(writer.source, block, at);
         let same = kept.max(resumed);
@@ -208,6 +235,7 @@ pub(crate) fn encode(
             needs_base |= kept > resumed;
             if resumed == same {
                 writer.head(RESUME, same);
+                writer.found_bytes += if writer.source == search.newest { 0 } else { same };
             } else if at < BLOCK_BYTES {
                 writer.head(KEEP, same);
             } else {
@@ -216,6 +244,8 @@ pub(crate) fn encode(
         } else if let Some((source, before, len)) = search.find(block, writer.made, at) {
             writer.literal_until(at - before);
             writer.copy(source, before + len);
+            writer.found_bytes += before + len;
+            in_source = source.runs(search.window, block);
             at += len;
         } else {
             at += 1;
@@ -223,12 +253,14 @@ pub(crate) fn encode(
     }
     writer.literal_until(BLOCK_BYTES);
     let checksum = writer.checksum.to_le_bytes();
+    let found = writer.source.filter(|_| writer.found_bytes >= FOUND_MIN_BYTES);
     if out.len() - start > budget_bytes {
         out.truncate(start);
         return None;
     }
     out[start..start + CHECKSUM_BYTES].copy_from_slice(&checksum);
-    Some(Made { bytes: out.len() - start, needs_base })
+    let found = found.map(|source| source.distance);
+    Some(Made { bytes: out.len() - start, needs_base, found })
 }
 
 /// A part of a block.
@@ -352,8 +384,10 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::window::Entry;
     use super::*;
     use crate::format::WINDOW_BLOCKS_MAX;
+    use crate::observer::BlockOwner;
 
     const HOME: HomeBlock = HomeBlock(9);
 
@@ -366,9 +400,13 @@ mod tests {
     fn window(blocks: &[BlockBytes]) -> Window {
         let mut window = Window::new(WINDOW_BLOCKS_MAX);
         for (home, block) in (0..).zip(blocks) {
-            window.add(HomeBlock(home), Arc::new(*block), Known::ALL);
+            window.add(entry(HomeBlock(home), block, Known::ALL), true);
         }
         window
+    }
+
+    fn entry(home: HomeBlock, block: &BlockBytes, known: Known) -> Entry {
+        Entry { home, owner: BlockOwner::NOBODY, version: Arc::new(*block), known }
     }
 
     fn shifted(block: &BlockBytes, by: usize) -> BlockBytes {
@@ -379,7 +417,7 @@ mod tests {
 
     fn whole(window: &Window, block: &BlockBytes, budget: usize) -> Option<Vec<u8>> {
         let mut out = b"before".to_vec();
-        let search = Search::new(window, HOME, block);
+        let search = Search::new(window, (HOME, block), true);
         let made = encode(&search, block, &[0; BLOCK_BYTES], budget, &mut out);
         let len = made.map(|made| made.bytes);
         let change = out.strip_prefix(b"before").expect("what was there stays");
@@ -437,7 +475,7 @@ mod tests {
         // Without anchors.
         let older: BlockBytes = [5; BLOCK_BYTES];
         let mut known = window(&[noise(1)]);
-        known.add(HOME, Arc::new(older), Known::ALL);
+        known.add(entry(HOME, &older, Known::ALL), true);
         let mut new = older;
         new[1000..1008].copy_from_slice(b"a change");
         let change = whole(&known, &new, 100).expect("eight bytes are new");
@@ -459,7 +497,7 @@ mod tests {
         hole.add(0..1000);
         hole.add(1001..BLOCK_BYTES);
         let mut known = Window::new(1);
-        known.add(HOME, Arc::new(base), hole);
+        known.add(entry(HOME, &base, hole), true);
         let result = apply_whole(&known, &change);
         assert!(matches!(result, Err(CodecError::NoSource(_))), "{result:?}");
     }
@@ -516,7 +554,7 @@ mod tests {
             let new = next_version(&mut random, &blocks);
             let known = window(&blocks);
             let base = if is_patch { next_version(&mut random, &[new]) } else { [0; BLOCK_BYTES] };
-            let (search, mut out) = (Search::new(&known, HOME, &new), Vec::new());
+            let (search, mut out) = (Search::new(&known, (HOME, &new), true), Vec::new());
             if let Some(made) = encode(&search, &new, &base, BLOCK_BYTES, &mut out) {
                 prop_assert_eq!(check(&out), Ok(()));
                 // A mixture of the versions.

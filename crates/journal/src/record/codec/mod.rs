@@ -28,6 +28,7 @@ mod delta_codec;
 mod error;
 pub mod extent;
 mod lzo1x;
+mod offsets;
 pub mod runs;
 pub(crate) mod window;
 pub mod xor_lzo;

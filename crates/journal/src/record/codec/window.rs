@@ -14,7 +14,9 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use super::offsets::Offsets;
 use crate::format::WINDOW_BLOCKS_MAX;
+use crate::observer::BlockOwner;
 use crate::types::{BLOCK_BYTES, BlockBytes, BlockRef, HomeBlock};
 
 /// One offset in 64 is an anchor, on average. Zeros are none.
@@ -83,10 +85,11 @@ impl Known {
 }
 
 /// A block as it was logged.
-struct Entry {
-    home: HomeBlock,
-    bytes: BlockRef,
-    known: Known,
+pub(crate) struct Entry {
+    pub home: HomeBlock,
+    pub owner: BlockOwner,
+    pub version: BlockRef,
+    pub known: Known,
 }
 
 /// The last blocks of a region.
@@ -96,17 +99,16 @@ pub(crate) struct Window {
     next: u64,
     entries: VecDeque<Entry>,
     newest: FxHashMap<HomeBlock, u64>,
-    /// By hash. Empty until the first block is added, and where nothing is looked up.
+    /// By hash. Empty until the first block is found by its bytes.
     table: Vec<Slot>,
-    is_searched: bool,
 }
 
 impl Window {
     /// The most blocks of any window.
     pub(crate) const COUNT_MAX: usize = WINDOW_BLOCKS_MAX as usize;
 
-    /// The window of an engine: none yet, and never more than `block_count_max`, which is at most
-    /// [`WINDOW_BLOCKS_MAX`].
+    /// No blocks yet, and never more than `block_count_max`, which is at most
+    /// [`WINDOW_BLOCKS_MAX`]. Recovery has as many as the engine had.
     pub(crate) fn new(block_count_max: u32) -> Window {
         assert!(block_count_max <= WINDOW_BLOCKS_MAX, "distances are not larger");
         Window {
@@ -115,13 +117,7 @@ impl Window {
             entries: VecDeque::new(),
             newest: FxHashMap::default(),
             table: Vec::new(),
-            is_searched: true,
         }
-    }
-
-    /// The window of a recovery, which searches nothing. It is as large as that of the engine.
-    pub(crate) fn of_recovery(block_count_max: u32) -> Window {
-        Window { is_searched: false, ..Window::new(block_count_max) }
     }
 
     /// Whether no block is known.
@@ -144,19 +140,17 @@ impl Window {
         }
     }
 
-    /// The block was logged. With a small change it takes the place of its last version.
-    pub(crate) fn note(&mut self, home: HomeBlock, bytes: BlockRef, known: Known, is_small: bool) {
-        if !is_small {
-            return self.add(home, bytes, known);
-        }
-        if let Some(number) = self.newest.get(&home) {
+    /// A block was logged with a small change: it takes the place of its last version.
+    pub(crate) fn change(&mut self, entry: Entry) {
+        if let Some(number) = self.newest.get(&entry.home) {
             let index = (number - self.first()) as usize;
-            self.entries[index] = Entry { home, bytes, known };
+            self.entries[index] = entry;
         }
     }
 
-    /// Adds a block, in the place of the oldest one if there are too many.
-    pub(super) fn add(&mut self, home: HomeBlock, bytes: BlockRef, known: Known) {
+    /// Adds a block that was logged, in the place of the oldest one if there are too many.
+    /// `is_found`: later blocks find it by its bytes.
+    pub(crate) fn add(&mut self, entry: Entry, is_found: bool) {
         if !self.is_wanted() {
             return;
         }
@@ -167,11 +161,11 @@ impl Window {
                 self.newest.remove(&oldest.home);
             }
         }
-        if self.is_searched {
-            self.index(&bytes);
+        if is_found {
+            self.index(&entry.version);
         }
-        self.newest.insert(home, self.next);
-        self.entries.push_back(Entry { home, bytes, known });
+        self.newest.insert(entry.home, self.next);
+        self.entries.push_back(entry);
         self.next += 1;
     }
 
@@ -179,8 +173,7 @@ impl Window {
         if self.table.is_empty() {
             self.table.resize(1 << TABLE_BITS, Slot::EMPTY);
         }
-        let anchors = Anchors::of(block);
-        for anchor in anchors.each() {
+        for anchor in anchors_of(block).each() {
             if let Some((index, rest)) = hash(block, anchor) {
                 self.table[index] = Slot::new(self.next, anchor, rest);
             }
@@ -200,39 +193,43 @@ impl Window {
         self.entries.get(self.entries.len().checked_sub(distance)?)
     }
 
-    /// The last version that was logged for `home`, and which of its bytes are known.
-    pub(crate) fn version(&self, home: HomeBlock) -> Option<(&BlockRef, &Known)> {
-        let entry = self.entry(self.newest(home)?)?;
-        Some((&entry.bytes, &entry.known))
+    /// The last version that was logged for `home`.
+    pub(crate) fn version(&self, home: HomeBlock) -> Option<&Entry> {
+        self.entry(self.newest(home)?)
+    }
+
+    /// Whose block a source is.
+    pub(crate) fn owner(&self, distance: usize) -> Option<BlockOwner> {
+        self.entry(distance).map(|entry| entry.owner)
     }
 
     /// Bytes of a source, if all of them are known.
     pub(crate) fn read(&self, distance: usize, offset: usize, len: usize) -> Option<&[u8]> {
         let entry = self.entry(distance)?;
-        let bytes = entry.bytes.get(offset..offset.checked_add(len)?)?;
+        let bytes = entry.version.get(offset..offset.checked_add(len)?)?;
         (entry.known.run_from(offset) >= len).then_some(bytes)
     }
 
     /// All bytes of a source, known or not.
     pub(crate) fn bytes(&self, distance: usize) -> Option<&BlockBytes> {
-        self.entry(distance).map(|entry| &*entry.bytes)
+        self.entry(distance).map(|entry| &*entry.version)
     }
 
     /// How many bytes of a source are known and the same, from its offset on.
     pub(crate) fn equal_from(&self, distance: usize, offset: Option<usize>, bytes: &[u8]) -> usize {
         let (Some(entry), Some(offset)) = (self.entry(distance), offset) else { return 0 };
-        if bytes.first() != entry.bytes.get(offset) {
+        if bytes.first() != entry.version.get(offset) {
             return 0;
         }
         let known = entry.known.run_from(offset);
-        equal_bytes(bytes, &entry.bytes[offset..offset + known])
+        equal_bytes(bytes, &entry.version[offset..offset + known])
     }
 
     /// The same before its offset.
     pub(crate) fn equal_before(&self, distance: usize, offset: usize, bytes: &[u8]) -> usize {
         let Some(entry) = self.entry(distance) else { return 0 };
         let known = entry.known.run_before(offset);
-        equal_bytes_before(bytes, &entry.bytes[offset - known..offset])
+        equal_bytes_before(bytes, &entry.version[offset - known..offset])
     }
 
     /// A source of the bytes at an anchor: its distance, and its offset.
@@ -272,63 +269,26 @@ impl Slot {
     }
 }
 
-/// The anchors of a block, ascending.
-pub(crate) struct Anchors([u64; BLOCK_BYTES / 64]);
-
-impl Anchors {
-    pub(crate) fn none() -> Anchors {
-        Anchors([0; BLOCK_BYTES / 64])
-    }
-
-    /// Looks at three bytes of each offset. Written so that the compiler compares 16 offsets at a
-    /// time.
-    pub(crate) fn of(block: &BlockBytes) -> Anchors {
-        let mut masks = [0; BLOCK_BYTES / 64];
-        let mut flags = [0u8; 64];
-        for (index, mask) in masks.iter_mut().enumerate() {
-            let start = index * 64;
-            let Some(bytes) = block.get(start..start + 66) else { break };
-            for (at, flag) in flags.iter_mut().enumerate() {
-                let (two, four) = (bytes[at + 1].wrapping_mul(2), bytes[at + 2].wrapping_mul(4));
-                let mixed = bytes[at].wrapping_add(two).wrapping_add(four);
-                *flag = u8::from(mixed & ANCHOR_MASK == ANCHOR_VALUE);
-            }
-            for (at, word) in flags.as_chunks::<8>().0.iter().enumerate() {
-                let word = u64::from_le_bytes(*word);
-                // The lowest bits of eight bytes, side by side.
-                *mask |= (word.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * at);
-            }
+/// The anchors of a block. Looks at three bytes of each offset. Written so that the compiler
+/// compares 16 offsets at a time.
+pub(crate) fn anchors_of(block: &BlockBytes) -> Offsets {
+    let mut anchors = Offsets::NONE;
+    let mut flags = [0u8; 64];
+    for (index, mask) in anchors.0.iter_mut().enumerate() {
+        let start = index * 64;
+        let Some(bytes) = block.get(start..start + 66) else { break };
+        for (at, flag) in flags.iter_mut().enumerate() {
+            let (two, four) = (bytes[at + 1].wrapping_mul(2), bytes[at + 2].wrapping_mul(4));
+            let mixed = bytes[at].wrapping_add(two).wrapping_add(four);
+            *flag = u8::from(mixed & ANCHOR_MASK == ANCHOR_VALUE);
         }
-        Anchors(masks)
-    }
-
-    /// Keeps some of them.
-    pub(crate) fn retain(&mut self, is_kept: impl Fn(usize) -> bool) {
-        for (index, word) in self.0.iter_mut().enumerate() {
-            let mut rest = *word;
-            while rest != 0 {
-                let bit = rest & rest.wrapping_neg();
-                if !is_kept(index * 64 + bit.trailing_zeros() as usize) {
-                    *word &= !bit;
-                }
-                rest &= !bit;
-            }
+        for (at, word) in flags.as_chunks::<8>().0.iter().enumerate() {
+            let word = u64::from_le_bytes(*word);
+            // The lowest bits of eight bytes, side by side.
+            *mask |= (word.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * at);
         }
     }
-
-    /// Whether an offset is an anchor.
-    pub(crate) fn has(&self, at: usize) -> bool {
-        self.0[at / 64] >> (at % 64) & 1 == 1
-    }
-
-    fn each(&self) -> impl Iterator<Item = usize> {
-        let words = self.0.iter().enumerate();
-        words.flat_map(|(index, word)| {
-            let bits = std::iter::successors(Some(*word), |rest| Some(rest & rest.wrapping_sub(1)));
-            let bits = bits.take_while(|rest| *rest != 0);
-            bits.map(move |rest| index * 64 + rest.trailing_zeros() as usize)
-        })
-    }
+    anchors
 }
 
 /// The place of an anchor in the table, and the bits of its slot. `None`: its bytes repeat
@@ -366,9 +326,14 @@ mod tests {
         std::array::from_fn(|_| random.u8(..))
     }
 
+    fn entry(home: u64, seed: u64) -> Entry {
+        let (home, owner) = (HomeBlock(home), BlockOwner::NOBODY);
+        Entry { home, owner, version: Arc::new(noise(seed)), known: Known::ALL }
+    }
+
     /// The distance of the block, if it is found by its first anchor.
     fn distance(window: &Window, block: &BlockBytes) -> Option<usize> {
-        let anchor = Anchors::of(block).each().next().expect("an anchor");
+        let anchor = anchors_of(block).each().next().expect("an anchor");
         window.find(block, anchor).map(|(distance, from)| {
             assert_eq!(from, anchor);
             distance
@@ -379,9 +344,8 @@ mod tests {
     fn the_oldest_block_leaves_when_there_are_too_many() {
         for count_max in [3, WINDOW_BLOCKS_MAX] {
             let (mut window, count_max) = (Window::new(count_max), count_max as usize);
-            let homes = || (0..).map(HomeBlock);
-            for (home, seed) in homes().zip(0..count_max as u64 + 2) {
-                window.add(home, Arc::new(noise(seed)), Known::ALL);
+            for number in 0..count_max as u64 + 2 {
+                window.add(entry(number, number), true);
             }
             assert_eq!(distance(&window, &noise(1)), None);
             assert_eq!(distance(&window, &noise(2)), Some(count_max));
@@ -400,8 +364,16 @@ mod tests {
     fn a_later_version_stays_when_an_older_one_leaves() {
         let mut window = Window::new(2);
         for seed in 0..3 {
-            window.add(HomeBlock(5), Arc::new(noise(seed)), Known::ALL);
+            window.add(entry(5, seed), true);
         }
+        assert_eq!(window.newest(HomeBlock(5)), Some(1));
+    }
+
+    #[test]
+    fn a_block_of_a_resting_owner_is_found_by_its_home_only() {
+        let mut window = Window::new(2);
+        window.add(entry(5, 1), false);
+        assert_eq!(distance(&window, &noise(1)), None);
         assert_eq!(window.newest(HomeBlock(5)), Some(1));
     }
 
@@ -432,10 +404,10 @@ mod tests {
         let block = noise(1);
         let mut shifted = [0; BLOCK_BYTES];
         shifted[24..].copy_from_slice(&block[..BLOCK_BYTES - 24]);
-        let moved: Vec<usize> = Anchors::of(&block).each().map(|at| at + 24).collect();
-        let found: Vec<usize> = Anchors::of(&shifted).each().filter(|at| *at > 24 + 2).collect();
+        let moved: Vec<usize> = anchors_of(&block).each().map(|at| at + 24).collect();
+        let found: Vec<usize> = anchors_of(&shifted).each().filter(|at| *at > 24 + 2).collect();
         assert!(found.len() > 30, "about one in 64");
         assert!(found.iter().all(|at| moved.contains(at)));
-        assert_eq!(Anchors::of(&[0; BLOCK_BYTES]).each().count(), 0);
+        assert_eq!(anchors_of(&[0; BLOCK_BYTES]).each().count(), 0);
     }
 }
