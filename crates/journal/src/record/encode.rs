@@ -4,6 +4,7 @@ use device::AlignedBuf;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
+use super::codec::window::{Entry, Known};
 use super::codec::{DeltaCodec, compress};
 use super::contents::{CHECKS_MAX, Contents, Logged};
 use super::form::{self, Change, Outcome};
@@ -181,7 +182,9 @@ fn encode_block<'a>(
         let found = found.and_then(|distance| held.window.owner(distance));
         held.interest.note(logged.owner, found);
     }
-    form::note_encoded(&mut held.window, (home, logged), (form, change), is_searched);
+    let (owner, version, known) = (logged.owner, logged.version.clone(), Known::ALL);
+    let new = Entry { home, owner, version, known };
+    form::note_encoded(&mut held.window, new, logged.base.as_ref(), (form, change), is_searched);
     (form, change)
 }
 

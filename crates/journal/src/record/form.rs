@@ -8,7 +8,6 @@ use std::sync::{Arc, LazyLock};
 use super::codec::extent::Ranges;
 use super::codec::window::{Entry, Known, Window};
 use super::codec::{CodecError, DeltaCodec, copy, extent, runs, xor_lzo};
-use super::contents::Logged;
 use crate::faults::{self, Fault};
 use crate::format::{
     FORM_BLOCK, FORM_COPY, FORM_DELTA, FORM_EXTENT, FORM_PATCH, FORM_SPARSE, FORM_XOR_LZO,
@@ -220,26 +219,25 @@ pub(crate) fn copies(form: u8) -> bool {
     matches!(form, FORM_COPY | FORM_PATCH)
 }
 
-/// Adds a change that was encoded to the engine's window.
+/// Adds a version whose change was encoded to the engine's window. Finds out which bytes are known.
 pub(crate) fn note_encoded(
     window: &mut Window,
-    (home, logged): (HomeBlock, &Logged),
+    new: Entry,
+    base: Option<&BlockRef>,
     (form, change): (u8, &[u8]),
     is_found: bool,
 ) {
     if window.is_wanted() {
-        let base = logged.base.as_ref();
         let is_base = |bytes: &BlockRef| {
             !is_whole(form) && (base == Some(bytes) || faults::is(Fault::CopyOfAnotherBase))
         };
-        let base = window.version(home).filter(|entry| is_base(&entry.version));
+        let base = window.version(new.home).filter(|entry| is_base(&entry.version));
         let known = known_after(form, change, base.map(|entry| &entry.known));
         let mut known = known.expect("it was encoded here");
         if faults::is(Fault::CopyOfUnknown) {
             known = Known::ALL;
         }
-        let (owner, version) = (logged.owner, logged.version.clone());
-        note(window, form, Entry { home, owner, version, known }, is_found);
+        note(window, form, Entry { known, ..new }, is_found);
     }
 }
 

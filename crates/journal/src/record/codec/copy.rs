@@ -65,7 +65,7 @@ impl Source {
         window.newest(home).map(|distance| Source { distance, shift: 0 })
     }
 
-    /// From where on the block may have the source's bytes. (Which of them are known, is not asked.)
+    /// Where bytes begin that the source may have. (Which of them are known, is not asked.)
     fn runs(&self, window: &Window, block: &BlockBytes) -> Offsets {
         let Some(bytes) = window.bytes(self.distance) else { return Offsets::NONE };
         if self.shift == 0 {
