@@ -57,7 +57,7 @@ impl Setup {
         };
         OpenOptions {
             data_mode: self.data_mode,
-            delta_codec: self.codec,
+            delta_codec: Some(self.codec),
             checkpoint: self.checkpoint,
             journal: self.journal.clone().into(),
             claimant: Some(claimant(incarnation)),

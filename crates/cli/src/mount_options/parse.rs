@@ -131,7 +131,7 @@ mod tests {
         assert_eq!((numbers, parsed.memory_bytes), ((30, 8, 5), Some(48 << 20)));
         let words = (parsed.data_mode, parsed.delta_codec, parsed.checkpoint, parsed.log_level);
         let expected =
-            (DataMode::Ordered, DeltaCodec::Whole, CheckpointPolicy::Early, Level::DEBUG);
+            (DataMode::Ordered, Some(DeltaCodec::Whole), CheckpointPolicy::Early, Level::DEBUG);
         assert_eq!((words, parsed.take_over), (expected, true));
         assert_eq!(parsed.metrics.unwrap().port(), 9);
         for mode in DataMode::ALL {
@@ -209,7 +209,7 @@ mod tests {
         for (text, message) in [
             ("order=sync,io_uring=on", "order=sync cannot be had together with io_uring=on: "),
             ("frobnicate", "unknown option frobnicate; "),
-            ("delta=lz4", "option delta=lz4 must be runs, copies, xor-lzo or whole"),
+            ("delta=lz4", "option delta=lz4 must be copies, runs, xor-lzo or whole"),
             ("regions=1", "option regions=1 must be 2 to 16 regions"),
             ("memory=47M", "option memory=47M is too little: a mount needs 48M at least"),
         ] {

@@ -21,7 +21,7 @@ pub struct Parsed {
     /// The most memory that the daemon takes, if the user named a limit.
     pub memory_bytes: Option<u64>,
     pub region_count: usize,
-    pub delta_codec: DeltaCodec,
+    pub delta_codec: Option<DeltaCodec>,
     pub checkpoint: CheckpointPolicy,
     /// The weakest durability class that the media may have, if the user named one. Otherwise it is
     /// `power`.
@@ -47,7 +47,7 @@ impl Default for Parsed {
             commit_interval: Duration::from_secs(5),
             memory_bytes: None,
             region_count: 4,
-            delta_codec: DeltaCodec::Runs,
+            delta_codec: None,
             checkpoint: CheckpointPolicy::Late,
             durability: None,
             take_over: false,

@@ -43,6 +43,7 @@ impl Op<'_> {
             {
                 let ino = geometry.inode_at(group, index);
                 self.mounted().file_stats.forget(ino);
+                self.begin_owner(ino);
                 return Ok(ino);
             }
         }

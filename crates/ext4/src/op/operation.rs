@@ -205,6 +205,11 @@ impl<'v> Op<'v> {
         self.handle_mut().set_owner(FileStats::owner(ino));
     }
 
+    /// The number belongs to a new file.
+    pub(crate) fn begin_owner(&mut self, ino: InodeNo) {
+        self.handle_mut().begin_owner(FileStats::owner(ino));
+    }
+
     /// [`Op::put_block`] with metadata, which are counted for no file.
     pub(crate) fn put_metadata(&mut self, block: HomeBlock, bytes: BlockRef) -> Result<()> {
         let owner = self.handle_mut().set_owner(BlockOwner::NOBODY);

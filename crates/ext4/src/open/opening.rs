@@ -212,9 +212,10 @@ fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Res
     let place = place::to_use(&found, &options)?;
     let incarnation = incarnation(&found.superblock, options.random_seed);
     let external_journal = note_next_incarnation(&found, &place, incarnation)?;
+    let usual_codec = || place.space.medium().usual_codec();
     let engine_options = Options {
         region_count: u32::try_from(options.region_count).unwrap_or(u32::MAX),
-        delta_codec: options.delta_codec,
+        delta_codec: options.delta_codec.unwrap_or_else(usual_codec),
         checkpoint: options.checkpoint,
         memory: options.memory,
         commit_interval: options.commit_interval,

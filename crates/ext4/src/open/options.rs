@@ -58,8 +58,8 @@ pub struct OpenOptions {
     pub claimant: Option<Claimant>,
     /// Regions of the journal, 2 to 16.
     pub region_count: usize,
-    /// How deltas are encoded.
-    pub delta_codec: DeltaCodec,
+    /// How deltas are encoded. `None`: as is usual for the journal's medium.
+    pub delta_codec: Option<DeltaCodec>,
     /// When a filled region is brought home.
     pub checkpoint: CheckpointPolicy,
     /// How much the journal keeps in memory.
@@ -88,7 +88,7 @@ impl Default for OpenOptions {
             journal: JournalChoice::Own,
             claimant: None,
             region_count: 4,
-            delta_codec: DeltaCodec::Runs,
+            delta_codec: None,
             checkpoint: CheckpointPolicy::Late,
             memory: MemoryLimits::default(),
             commit_interval: Some(Duration::from_secs(5)),

@@ -246,6 +246,7 @@ impl Committer {
         self.in_place.write_out(fresh)?;
         let checks = self.settle_in_place(&transaction, out, in_place.as_deref())?;
         let Memory { record_buf, held } = &mut *self.memory.lock();
+        held.forget(&transaction.new_owners);
         let (encoded, place) = self.lay_out(&transaction, &checks, record_buf, held)?;
         self.write(&transaction, &checks, &place, &encoded)?;
         held.stay_in(place.region_tid);
@@ -278,6 +279,7 @@ impl Committer {
             tid: closed.tid,
             blocks: closed.blocks,
             revokes: closed.revokes,
+            new_owners: closed.new_owners,
         });
         self.parts.ring.lock().begin_commit(transaction.clone());
         let out = self.in_place.take_out(closed.ordered, Source::Buffered, None);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use device::{AlignedBuf, BlockDevice, Durability, LINE_BYTES, Nvram};
 
 use crate::error::Result;
+use crate::record::codec::DeltaCodec;
 
 /// Records on NVRAM begin at multiples of this many bytes: a cache line. So a record is stored in
 /// whole lines, past the cache. A line that is stored in part would first be read, which takes a
@@ -22,6 +23,15 @@ pub enum Medium {
 }
 
 impl Medium {
+    /// How a journal on it usually encodes deltas. To store bytes in NVRAM takes less time than to
+    /// search for copies of them.
+    pub fn usual_codec(&self) -> DeltaCodec {
+        match self {
+            Medium::Block(_) => DeltaCodec::Copies,
+            Medium::Nvram(_) => DeltaCodec::Runs,
+        }
+    }
+
     /// Size in bytes.
     pub fn len_bytes(&self) -> u64 {
         match self {

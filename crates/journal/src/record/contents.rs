@@ -57,6 +57,8 @@ pub(crate) struct Committing {
     pub tid: Tid,
     pub blocks: BTreeMap<HomeBlock, Logged>,
     pub revokes: BTreeSet<HomeBlock>,
+    /// Owners whose numbers belong to new files.
+    pub new_owners: Vec<BlockOwner>,
 }
 
 /// What a record is made of.

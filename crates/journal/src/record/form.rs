@@ -103,7 +103,8 @@ pub(crate) struct Change<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub form: u8,
-    /// Whether the window was searched, and the distance of a block of which it has many bytes.
+    /// Whether the window could be searched, and the distance of a block of which it has many
+    /// bytes.
     pub search: Option<Option<usize>>,
 }
 
@@ -149,14 +150,18 @@ impl Change<'_> {
             return Outcome::without_search(FORM_DELTA);
         }
         let search = copy::Search::new(self.window, (self.home, version), self.is_searched);
+        let outcome = |form, made: Option<copy::Made>| {
+            let found = made.and_then(|made| made.found);
+            Outcome { form, search: (!self.window.is_empty()).then_some(found) }
+        };
         let (start, mut limit) = (out.len(), CHANGE_LIMIT_BYTES);
         let patch = base.and_then(|base| copy::encode(&search, version, base, limit, out));
         if let Some(patch) = patch {
             if !patch.needs_base {
-                return Outcome { form: FORM_COPY, search: Some(patch.found) };
+                return outcome(FORM_COPY, Some(patch));
             }
             if (self.is_whole_in_region)() {
-                return Outcome { form: FORM_PATCH, search: Some(patch.found) };
+                return outcome(FORM_PATCH, Some(patch));
             }
             limit = limit.min(patch.bytes + WHOLE_WORTH_BYTES);
         }
@@ -170,7 +175,7 @@ impl Change<'_> {
             (None, Some(_)) => FORM_PATCH,
             (None, None) => FORM_BLOCK,
         };
-        Outcome { form, search: Some(copy.or(patch).and_then(|made| made.found)) }
+        outcome(form, copy.or(patch))
     }
 }
 
@@ -237,7 +242,12 @@ pub(crate) fn note_encoded(
         if faults::is(Fault::CopyOfUnknown) {
             known = Known::ALL;
         }
-        note(window, form, Entry { known, ..new }, is_found);
+        let new = Entry { known, ..new };
+        if !is_small(form) {
+            window.add(new, is_found);
+        } else if let Some(last) = window.version_mut(new.home) {
+            *last = new;
+        }
     }
 }
 
@@ -247,21 +257,21 @@ pub(crate) fn note_decoded(
     home: HomeBlock,
     (form, change): (u8, &[u8]),
 ) -> Result<(), CodecError> {
+    if is_small(form) {
+        return match window.version_mut(home) {
+            Some(Entry { version, known, .. }) => {
+                runs::made_by(change, known)?;
+                runs::apply(Arc::make_mut(version), change)
+            }
+            None => runs::check(change).map(drop),
+        };
+    }
     let base = window.version(home);
     let mut version = base.map_or_else(|| ZEROS_REF.clone(), |entry| entry.version.clone());
     let known = known_after(form, change, base.map(|entry| &entry.known))?;
     apply(form, change, (home, Arc::make_mut(&mut version)), window)?;
-    let owner = BlockOwner::NOBODY;
-    note(window, form, Entry { home, owner, version, known }, false);
+    window.add(Entry { home, owner: BlockOwner::NOBODY, version, known }, false);
     Ok(())
-}
-
-fn note(window: &mut Window, form: u8, entry: Entry, is_found: bool) {
-    if is_small(form) {
-        window.change(entry);
-    } else {
-        window.add(entry, is_found);
-    }
 }
 
 /// Which bytes of a version are known, if these of the previous one are.

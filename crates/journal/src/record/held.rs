@@ -3,6 +3,7 @@
 use super::codec::window::Window;
 use super::interest::{CREDIT_MAX, Interest};
 use crate::faults::{self, Fault};
+use crate::observer::BlockOwner;
 use crate::types::Tid;
 
 /// The blocks of one region.
@@ -29,6 +30,11 @@ impl Held {
             self.window.clear();
         }
         self.window.is_empty()
+    }
+
+    /// These owners' numbers belong to new files.
+    pub(crate) fn forget(&mut self, owners: &[BlockOwner]) {
+        owners.iter().for_each(|owner| self.interest.forget(*owner));
     }
 
     /// The record that was encoded last is in the region with this first transaction.

@@ -485,6 +485,7 @@ mod tests {
             tid,
             blocks: blocks.iter().map(|block| (HomeBlock(*block), logged(()))).collect(),
             revokes: revokes.iter().copied().map(HomeBlock).collect(),
+            new_owners: Vec::new(),
         })
     }
 

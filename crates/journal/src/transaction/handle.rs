@@ -83,6 +83,11 @@ impl<'a> Handle<'a> {
         std::mem::replace(&mut self.owner, owner)
     }
 
+    /// The number of this owner, which an earlier one may have had, belongs to a new file.
+    pub fn begin_owner(&mut self, owner: BlockOwner) {
+        self.running.new_owners.push(owner);
+    }
+
     /// The block as this handle sees it: its own change, or the newest published version.
     pub fn read(&self, block: HomeBlock) -> Result<BlockRef> {
         match self.changes.get(&block) {

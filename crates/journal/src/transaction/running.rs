@@ -44,6 +44,8 @@ pub(crate) struct Running {
     pub ordered: BTreeMap<HomeBlock, Ordered>,
     /// Blocks freed in this transaction of which older versions are in the journal.
     pub revokes: BTreeSet<HomeBlock>,
+    /// Owners whose numbers belong to new files.
+    pub new_owners: Vec<BlockOwner>,
     /// In-place writes that began with a handle of this transaction and have not ended. `None`: no
     /// such write has begun.
     pub in_place: Option<Arc<InPlaceCount>>,
@@ -62,6 +64,7 @@ impl Running {
             blocks: BTreeMap::new(),
             ordered: BTreeMap::new(),
             revokes: BTreeSet::new(),
+            new_owners: Vec::new(),
             in_place: None,
             handle_count: 0,
             since: None,
@@ -217,7 +220,12 @@ mod tests {
             let logged = Logged { version, base, form, owner, is_fresh: false };
             (HomeBlock(home as u64), logged)
         });
-        Committing { tid: Tid(1), blocks: logged.collect(), revokes: BTreeSet::new() }
+        Committing {
+            tid: Tid(1),
+            blocks: logged.collect(),
+            revokes: BTreeSet::new(),
+            new_owners: Vec::new(),
+        }
     }
 
     #[test]

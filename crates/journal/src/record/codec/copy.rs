@@ -43,6 +43,8 @@ const CHECKSUM_BYTES: usize = 4;
 const SAME_MIN_BYTES: usize = Offsets::RUN_BYTES;
 /// A shorter copy is not worth its fields.
 const COPY_MIN_BYTES: usize = 16;
+/// So many bytes after a copy are compared one by one.
+const NEAR_BYTES: usize = 128;
 /// A search that finds fewer bytes was not worth its time.
 const FOUND_MIN_BYTES: usize = 256;
 
@@ -97,9 +99,15 @@ struct Writer<'a> {
     checksum: u32,
     source: Option<Source>,
     found_bytes: usize,
+    /// The longest copy, and the distance of its source.
+    longest: (usize, usize),
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    fn new(block: &'a BlockBytes, out: &'a mut Vec<u8>, source: Option<Source>) -> Writer<'a> {
+        Writer { block, out, made: 0, checksum: 0, source, found_bytes: 0, longest: (0, 0) }
+    }
+
     fn head(&mut self, kind: usize, len: usize) {
         put_varint((len - 1) * 4 + kind, self.out);
         if kind != KEEP {
@@ -157,15 +165,6 @@ impl<'a> Search<'a> {
         Search { window, newest, in_newest, anchors }
     }
 
-    /// Where bytes begin that the base may have in their place.
-    fn runs_in(&self, block: &BlockBytes, base: &BlockBytes) -> Offsets {
-        let newest = self.newest.and_then(|newest| self.window.bytes(newest.distance));
-        if newest.is_some_and(|newest| std::ptr::eq(newest, base)) {
-            return self.in_newest.clone();
-        }
-        Offsets::of_equal_runs(block, base)
-    }
-
     /// How many bytes of the block from `at` on are the same where the source goes on.
     fn resumed(&self, source: Option<Source>, block: &BlockBytes, at: usize) -> usize {
         source.map_or(0, |source| {
@@ -187,13 +186,62 @@ impl<'a> Search<'a> {
     }
 }
 
+/// Where in a block a piece may begin that is not literal.
+struct Places<'a> {
+    search: &'a Search<'a>,
+    block: &'a BlockBytes,
+    in_base: Offsets,
+    /// `None`: not known yet, after a copy.
+    in_source: Option<Offsets>,
+}
+
+impl<'a> Places<'a> {
+    fn new(search: &'a Search<'a>, block: &'a BlockBytes, base: &BlockBytes) -> Places<'a> {
+        let newest = search.newest.and_then(|newest| search.window.bytes(newest.distance));
+        let in_base = match newest.is_some_and(|newest| std::ptr::eq(newest, base)) {
+            true => search.in_newest.clone(),
+            false => Offsets::of_equal_runs(block, base),
+        };
+        Places { search, block, in_base, in_source: Some(search.in_newest.clone()) }
+    }
+
+    fn source_changed(&mut self) {
+        self.in_source = None;
+    }
+
+    /// The first one of the range. The next piece after a copy is often near, so the bytes there
+    /// are compared one by one.
+    fn next(&mut self, source: Option<Source>, mut range: Range<usize>) -> Option<usize> {
+        if self.in_source.is_none() {
+            let near = range.start..range.end.min(range.start + NEAR_BYTES);
+            let sets = [&self.in_base, &Offsets::NONE, &self.search.anchors];
+            let next = Offsets::first_of_any(sets, near.clone());
+            let before = near.start..next.unwrap_or(near.end);
+            let next = source.and_then(|source| self.first_in(source, before)).or(next);
+            if next.is_some() || near.end == range.end {
+                return next;
+            }
+            range.start = near.end;
+        }
+        let runs = || source.map_or(Offsets::NONE, |it| it.runs(self.search.window, self.block));
+        let in_source = self.in_source.get_or_insert_with(runs);
+        Offsets::first_of_any([&self.in_base, in_source, &self.search.anchors], range)
+    }
+
+    /// The first offset of the range at which the source has the same byte.
+    fn first_in(&self, source: Source, mut range: Range<usize>) -> Option<usize> {
+        let bytes = self.search.window.bytes(source.distance)?;
+        range.find(|at| source.offset(*at).is_some_and(|from| bytes[from] == self.block[*at]))
+    }
+}
+
 /// What was appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Made {
     pub bytes: usize,
     /// Whether bytes of the base are left. If not, the base does not matter.
     pub needs_base: bool,
-    /// The distance of a block in which the wide search found many bytes.
+    /// If the wide search found many bytes: the distance of the source with the most.
     pub found: Option<usize>,
 }
 
@@ -208,10 +256,8 @@ pub(crate) fn encode(
 ) -> Option<Made> {
     let start = out.len();
     out.extend_from_slice(&[0; CHECKSUM_BYTES]);
-    let mut writer =
-        Writer { block, out, made: 0, checksum: 0, source: search.newest, found_bytes: 0 };
-    let in_base = search.runs_in(block, base);
-    let mut in_source = search.in_newest.clone();
+    let mut writer = Writer::new(block, out, search.newest);
+    let mut places = Places::new(search, block, base);
     let (mut at, mut needs_base) = (0, false);
     while at < BLOCK_BYTES {
         if writer.out.len() - start + (at - writer.made) > budget_bytes {
@@ -220,12 +266,11 @@ pub(crate) fn encode(
         }
         let rest_bytes = budget_bytes - (writer.out.len() - start);
         let end = BLOCK_BYTES.min(writer.made + rest_bytes + 1);
-        let candidates = [&in_base, &in_source, &search.anchors];
-        let Some(candidate) = Offsets::first_of_any(candidates, at..end) else {
+        let Some(next) = places.next(writer.source, at..end) else {
             at = end;
             continue;
         };
-        at = candidate;
+        at = next;
         let kept = equal_bytes(&block[at..], &base[at..]);
         let resumed = search.resumed(writer.source, block, at);
         let same = kept.max(resumed);
@@ -245,7 +290,8 @@ pub(crate) fn encode(
             writer.literal_until(at - before);
             writer.copy(source, before + len);
             writer.found_bytes += before + len;
-            in_source = source.runs(search.window, block);
+            writer.longest = writer.longest.max((before + len, source.distance));
+            places.source_changed();
             at += len;
         } else {
             at += 1;
@@ -253,13 +299,12 @@ pub(crate) fn encode(
     }
     writer.literal_until(BLOCK_BYTES);
     let checksum = writer.checksum.to_le_bytes();
-    let found = writer.source.filter(|_| writer.found_bytes >= FOUND_MIN_BYTES);
+    let found = (writer.found_bytes >= FOUND_MIN_BYTES).then_some(writer.longest.1);
     if out.len() - start > budget_bytes {
         out.truncate(start);
         return None;
     }
     out[start..start + CHECKSUM_BYTES].copy_from_slice(&checksum);
-    let found = found.map(|source| source.distance);
     Some(Made { bytes: out.len() - start, needs_base, found })
 }
 

@@ -140,14 +140,6 @@ impl Window {
         }
     }
 
-    /// A block was logged with a small change: it takes the place of its last version.
-    pub(crate) fn change(&mut self, entry: Entry) {
-        if let Some(number) = self.newest.get(&entry.home) {
-            let index = (number - self.first()) as usize;
-            self.entries[index] = entry;
-        }
-    }
-
     /// Adds a block that was logged, in the place of the oldest one if there are too many.
     /// `is_found`: later blocks find it by its bytes.
     pub(crate) fn add(&mut self, entry: Entry, is_found: bool) {
@@ -196,6 +188,12 @@ impl Window {
     /// The last version that was logged for `home`.
     pub(crate) fn version(&self, home: HomeBlock) -> Option<&Entry> {
         self.entry(self.newest(home)?)
+    }
+
+    /// The same, for a small change, which takes the place of the last version.
+    pub(crate) fn version_mut(&mut self, home: HomeBlock) -> Option<&mut Entry> {
+        let index = self.entries.len().checked_sub(self.newest(home)?)?;
+        self.entries.get_mut(index)
     }
 
     /// Whose block a source is.

@@ -122,12 +122,12 @@ fn options(read_only: bool, how: u8) -> OpenOptions {
     OpenOptions {
         read_only,
         data_mode: DataMode::ALL[usize::from(how & 7) % DataMode::ALL.len()],
-        delta_codec: match how >> 3 & 3 {
+        delta_codec: Some(match how >> 3 & 3 {
             0 => DeltaCodec::Runs,
             1 => DeltaCodec::XorLzo,
             2 => DeltaCodec::Copies,
             _ => DeltaCodec::Whole,
-        },
+        }),
         region_count: 2,
         commit_interval: None,
         background: false,
