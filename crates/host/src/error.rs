@@ -26,6 +26,31 @@ pub struct InUse {
     /// A block device is open exclusively, and neither a mount in this namespace nor a lock of a
     /// visible process explains that.
     pub is_held_by_kernel: bool,
+    /// The path by which to unmount the OneJournal volume that has it.
+    pub volume: Option<PathBuf>,
+}
+
+/// Why a file or directory of a log is refused. It is inside an error of its own kind,
+/// `PermissionDenied`.
+#[derive(Debug, thiserror::Error)]
+pub enum Forgeable {
+    /// It belongs to a user that is not trusted.
+    #[error(
+        "belongs to user {uid}, and is used only if it belongs to {whom}: what it holds could be \
+         forged"
+    )]
+    OfUser {
+        /// That user.
+        uid: u32,
+        /// The users that are trusted, in words.
+        whom: String,
+    },
+    /// Any user, or a group, can write it.
+    #[error("can be written by other users (mode {mode:o}): what it holds could be forged")]
+    Writable {
+        /// Its permissions.
+        mode: u32,
+    },
 }
 
 /// An error while opening `path`.

@@ -39,7 +39,7 @@ pub use below::mount_table::{
 pub use below::sysfs::{device_number, read_number, sysfs_directory};
 pub use claim::take::{Claimed, claim, lock_file, refuse_swap};
 pub use descriptor::{NUMBER_MIN, above_standard, moved_above_standard, occupy_standard};
-pub use error::{InUse, OpenError, Result};
+pub use error::{Forgeable, InUse, OpenError, Result};
 /// Mistakes of the crate, for tests that check their checks.
 #[doc(hidden)]
 pub use faults::Fault;

@@ -36,6 +36,7 @@ use rustix::io::Errno;
 
 use crate::access::Access;
 use crate::descriptor::above_standard;
+use crate::error::Forgeable;
 use crate::files::as_owner::as_owner;
 use crate::files::parent::open_parent;
 use crate::files::servers::open_on_same_mount;
@@ -45,7 +46,7 @@ use crate::files::trust::Trust;
 impl Trust {
     /// Refuses a file that another user made or can change.
     fn check_of_log(self, found: &Stat) -> io::Result<()> {
-        let refuse = |why: String| Err(Error::new(ErrorKind::PermissionDenied, why));
+        let refuse = |why: Forgeable| Err(Error::new(ErrorKind::PermissionDenied, why));
         let mode = found.st_mode & 0o7777;
         if !self.has(found.st_uid) {
             let me = self.own;
@@ -53,20 +54,10 @@ impl Trust {
                 Some(owner) => format!("user {me} or user {}", owner.uid),
                 None => format!("user {me}"),
             };
-            return refuse(format!(
-                "belongs to user {0}, and is used only if it belongs to {whom}: what it holds \
-                 could be forged. If you want that user's log, act as that user: sudo -u '#{0}'. \
-                 If that log is not needed, remove it, or name another log. Several users share a \
-                 log through a daemon only: onejournal logd --dir DIR, and log=DIR/socket",
-                found.st_uid
-            ));
+            return refuse(Forgeable::OfUser { uid: found.st_uid, whom });
         }
         if mode & 0o022 != 0 {
-            return refuse(format!(
-                "can be written by other users (mode {mode:o}): what it holds could be forged. If \
-                 you are sure that it is not: chmod go-w. Several users share a log through a \
-                 daemon only: onejournal logd --dir DIR, and log=DIR/socket"
-            ));
+            return refuse(Forgeable::Writable { mode });
         }
         Ok(())
     }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use device::Durability;
 use host::{Folder, Trust, cached_stat};
-use log::Options;
+use log::{LogError, Options};
 use rustix::fs::FileType;
 
 use crate::failure::{Failure, is_of_system};
+use crate::messages;
 
 /// Name of the log's directory beside the database.
 const DIRECTORY: &str = ".onejournal";
@@ -198,13 +199,10 @@ impl Settings {
             None if is_missing => Ok(()),
             Some(_) if is_missing && self.is_named() => Ok(()),
             None => Err(log::system_at(&self.directory, refusal).into()),
-            Some(uid) => Err(Failure::CannotOpen(format!(
-                "the log {}: {refusal}. The database belongs to user {uid}, and only that user and \
-                 root can write it with this extension. For several users, let a daemon serve a \
-                 log (onejournal logd --dir DIR, and log=DIR/socket in the URI) and permit them \
-                 the database's stream (docs/how-to/share-a-log.md)",
-                self.directory.display()
-            ))),
+            Some(uid) => {
+                let refusal = LogError::system(self.directory.display().to_string(), refusal);
+                Err(Failure::CannotOpen(messages::of_several_users(&refusal, uid)))
+            }
         }
     }
 
