@@ -1,39 +1,38 @@
 //! Counters of this process, which `onejournal_stat()` shows (`stat`).
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of this process.
-pub static COUNTERS: Counters = Counters {
-    commits: AtomicU64::new(0),
-    frames: AtomicU64::new(0),
-    frame_bytes: AtomicU64::new(0),
-    record_bytes: AtomicU64::new(0),
-    real_syncs: AtomicU64::new(0),
-    recoveries: AtomicU64::new(0),
-    transactions: AtomicU64::new(0),
-    pages: AtomicU64::new(0),
-    page_record_bytes: AtomicU64::new(0),
-    database_syncs: AtomicU64::new(0),
-    background_syncs: AtomicU64::new(0),
-    background_checkpoints: AtomicU64::new(0),
-    commit_checkpoints: AtomicU64::new(0),
-};
+use serde::Serialize;
 
-/// See `Stat` in `stat`.
+/// Counters of this process.
+pub static COUNTERS: LazyLock<Counters> = LazyLock::new(Counters::default);
+
+/// The counters, in the order of `onejournal_stat()`.
+#[derive(Default, Serialize)]
 pub struct Counters {
-    pub commits: AtomicU64,
-    pub frames: AtomicU64,
-    pub frame_bytes: AtomicU64,
-    pub record_bytes: AtomicU64,
-    pub real_syncs: AtomicU64,
-    pub recoveries: AtomicU64,
-    pub transactions: AtomicU64,
-    pub pages: AtomicU64,
-    pub page_record_bytes: AtomicU64,
-    pub database_syncs: AtomicU64,
-    pub background_syncs: AtomicU64,
-    pub background_checkpoints: AtomicU64,
-    pub commit_checkpoints: AtomicU64,
+    /// Syncs of a WAL that became a record.
+    commits: AtomicU64,
+    frames: AtomicU64,
+    /// Bytes of these frames in the WAL.
+    frame_bytes: AtomicU64,
+    /// Bytes of their records.
+    record_bytes: AtomicU64,
+    /// Syncs of a WAL file.
+    real_syncs: AtomicU64,
+    recoveries: AtomicU64,
+    /// Transactions of rollback modes that became records.
+    transactions: AtomicU64,
+    pages: AtomicU64,
+    page_record_bytes: AtomicU64,
+    /// Syncs of a database file because of them, for which a caller waited.
+    database_syncs: AtomicU64,
+    /// And those in the background.
+    background_syncs: AtomicU64,
+    /// Checkpoints of a WAL in the background.
+    background_checkpoints: AtomicU64,
+    /// Checkpoints that a commit made in spite of `checkpoint=background`.
+    commit_checkpoints: AtomicU64,
 }
 
 impl Counters {
