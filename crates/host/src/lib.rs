@@ -38,7 +38,7 @@ pub use below::mount_table::{
 };
 pub use below::sysfs::{device_number, read_number, sysfs_directory};
 pub use claim::take::{Claimed, claim, lock_file, refuse_swap};
-pub use descriptor::{NUMBER_MIN, above_standard, moved_above_standard, occupy_standard};
+pub use descriptor::{NUMBER_MIN, above_standard, link_to, moved_above_standard, occupy_standard};
 pub use error::{Forgeable, InUse, OpenError, Result};
 /// Mistakes of the crate, for tests that check their checks.
 #[doc(hidden)]
@@ -48,7 +48,7 @@ pub use files::folder::Folder;
 pub use files::found::Found;
 pub use files::fuse::is_fuse;
 pub use files::parent::open_parent;
-pub use files::reach::cached_stat;
+pub use files::reach::{cached_kind, cached_stat};
 pub use files::servers::{has_name, server_of};
 pub use files::trust::Trust;
 pub use files::trusted_file::Followed;

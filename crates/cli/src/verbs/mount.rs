@@ -6,7 +6,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +13,7 @@ use std::sync::Arc;
 
 use device::{BlockDevice, Disk, Durability, Metered};
 use ext4::{Claimant, InodeNo, JournalChoice, Volume};
-use host::{Access, LoopDevice, LoopOptions};
+use host::{Access, LoopDevice, LoopOptions, link_to};
 use journal::Medium;
 use mount::{
     IoUring, Memory, MountOptions, MountPoint, Session, SessionError, SessionOptions, Source,
@@ -565,8 +564,11 @@ fn check_source(
 /// device would take over.
 fn attach_loop(disk: &Disk) -> std::result::Result<(PathBuf, File), String> {
     let file = disk.file().map_err(|e| e.to_string())?;
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let file = OpenOptions::new().read(true).write(true).open(path).map_err(|e| e.to_string())?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(link_to(&file))
+        .map_err(|e| e.to_string())?;
     let options = LoopOptions { autoclear: true, ..LoopOptions::default() };
     let device = LoopDevice::attach(&file, options).map_err(|e| e.to_string())?;
     Ok(device.into_parts())

@@ -24,7 +24,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Error, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,10 +35,11 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::access::Access;
-use crate::descriptor::above_standard;
+use crate::descriptor::{above_standard, link_to};
 use crate::error::Forgeable;
 use crate::files::as_owner::as_owner;
 use crate::files::parent::open_parent;
+use crate::files::reach::kind_of;
 use crate::files::servers::open_on_same_mount;
 use crate::files::trust::Owner;
 use crate::files::trust::Trust;
@@ -148,7 +149,7 @@ impl Folder {
 
     /// Where it is now, as the kernel knows it.
     pub fn real_path(&self) -> io::Result<PathBuf> {
-        std::fs::read_link(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
+        std::fs::read_link(link_to(&*self.directory))
     }
 
     /// The user to whom it belongs.
@@ -448,7 +449,7 @@ fn check_name(name: &str) {
 fn is_link(directory: impl AsFd, name: &OsStr) -> bool {
     let how = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
     let found = statx(directory, name, how, StatxFlags::TYPE);
-    found.is_ok_and(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Symlink)
+    found.is_ok_and(|found| kind_of(&found) == FileType::Symlink)
 }
 
 fn link(error: Errno, path: &Path) -> Error {

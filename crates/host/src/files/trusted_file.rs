@@ -9,13 +9,13 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, openat};
 use rustix::io::Errno;
 
-use crate::descriptor::above_standard;
+use crate::descriptor::{above_standard, link_to};
 use crate::error::Result;
 use crate::error::{errno, refused};
 use crate::files::found::Found;
@@ -35,7 +35,7 @@ pub struct Followed {
 impl Followed {
     /// A path that leads there while this value exists. It has to be opened with `O_NOFOLLOW`.
     pub fn path(&self) -> PathBuf {
-        Path::new(&format!("/proc/self/fd/{}", self.directory.as_raw_fd())).join(&self.name)
+        link_to(&self.directory).join(&self.name)
     }
 }
 

@@ -4,14 +4,14 @@
 //! between two requests, so the next daemon can answer as well as the first.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use device::Durability;
 use device::sync::Mutex;
-use host::Trust;
+use host::{Trust, link_to};
 use rustix::fs::{FileType, fstat};
 use zerocopy::IntoBytes;
 
@@ -205,8 +205,7 @@ fn reach(
     if !owners.contains(&found.st_uid) {
         return foreign(format!("the socket belongs to user {}", found.st_uid));
     }
-    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
-    let connection = transport::connect(Path::new(&path), patience.left()?)?;
+    let connection = transport::connect(&link_to(&place), patience.left()?)?;
     match Peer::of(&connection)?.uid {
         uid if owners.contains(&uid) => Ok(connection),
         uid => foreign(format!("user {uid} listens there")),

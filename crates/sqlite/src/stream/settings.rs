@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use device::Durability;
-use host::{Folder, Trust, cached_stat};
+use host::{Folder, Trust, cached_kind};
 use log::{LogError, Options};
 use rustix::fs::FileType;
 
@@ -231,16 +231,12 @@ fn in_real_parent(path: &Path) -> PathBuf {
 
 /// Whether there is a socket, as far as the kernel knows without asking a file system.
 fn is_socket_file(path: &Path) -> bool {
-    kind_of(path) == Some(FileType::Socket)
+    cached_kind(path) == Ok(FileType::Socket)
 }
 
 /// Whether there is such a directory. A relative path begins at the working directory.
 fn is_directory(path: &Path) -> bool {
-    path.as_os_str().is_empty() || kind_of(path) == Some(FileType::Directory)
-}
-
-fn kind_of(path: &Path) -> Option<FileType> {
-    cached_stat(path).ok().map(|found| FileType::from_raw_mode(found.stx_mode.into()))
+    path.as_os_str().is_empty() || cached_kind(path) == Ok(FileType::Directory)
 }
 
 /// Bytes of the group log beside a database. A larger group log is drained less often, and each
