@@ -51,7 +51,7 @@ pub use files::parent::open_parent;
 pub use files::reach::{cached_kind, cached_stat};
 pub use files::servers::{has_name, server_of};
 pub use files::trust::Trust;
-pub use files::trusted_file::Followed;
+pub use files::trusted_file::Sought;
 pub use process::account::Account;
 pub use process::fork_closed::ForkClosed;
 pub use process::inherited::{keep_descriptors_from_children, reset_scheduling, reset_signals};
