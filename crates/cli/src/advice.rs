@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ext4::{Error, NoVolume, WrongJournal};
+use ext4::{Error, NoVolume, WrongJournal, uuid_text};
 use journal::JournalError;
 use mount::MountError;
 
@@ -74,10 +74,15 @@ pub fn of_volume(error: &Error) -> String {
             ". To record its journal again: onejournal set-journal TARGET DEVICE, or with \
              --internal in place of DEVICE for the journal in the volume"
         }
-        Error::JournalMissing { holds_changes: true, .. } => {
-            ": connect its disk. If it is a file or NVRAM, say where it is: onejournal mount -o \
-             journal=PATH TARGET DIR, or onejournal fsck --journal PATH TARGET. If it is lost for \
-             good, these changes are lost, too: onejournal fsck -y --journal-lost TARGET"
+        Error::JournalMissing { holds_changes: true, journal_uuid } => {
+            return format!(
+                "the volume was not closed, and its newest changes are in its journal {}, which is \
+                 elsewhere: connect its disk. If it is a file or NVRAM, say where it is: \
+                 onejournal mount -o journal=PATH TARGET DIR, or onejournal fsck --journal PATH \
+                 TARGET. If it is lost for good, these changes are lost, too: onejournal fsck -y \
+                 --journal-lost TARGET",
+                uuid_text(journal_uuid)
+            );
         }
         Error::JournalMissing { holds_changes: false, .. } => {
             ": connect its disk. If it is a file or NVRAM, say where it is: onejournal mount -o \

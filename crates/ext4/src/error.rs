@@ -54,7 +54,7 @@ pub enum Error {
     #[error(transparent)]
     WrongJournal(#[from] WrongJournal),
     /// The volume needs its external journal, and none was given. Nothing was changed.
-    #[error("{}", where_it_is(&uuid_text(journal_uuid), *holds_changes))]
+    #[error("the journal of the volume, {}, is elsewhere", uuid_text(journal_uuid))]
     JournalMissing {
         /// UUID of the journal, as in its label.
         journal_uuid: [u8; 16],
@@ -202,16 +202,6 @@ pub enum WrongJournal {
     /// Any other reason.
     #[error("{0}")]
     Other(String),
-}
-
-fn where_it_is(journal: &str, holds_changes: bool) -> String {
-    match holds_changes {
-        true => format!(
-            "the volume was not closed, and its newest changes are in its journal {journal}, which \
-             is elsewhere"
-        ),
-        false => format!("the journal of the volume, {journal}, is elsewhere"),
-    }
 }
 
 fn name_of(journal: &Option<[u8; 16]>) -> String {

@@ -33,24 +33,11 @@ pub struct InUse {
 /// Why a file or directory of a log is refused. It is inside an error of its own kind,
 /// `PermissionDenied`.
 #[derive(Debug, thiserror::Error)]
-pub enum Forgeable {
-    /// It belongs to a user that is not trusted.
-    #[error(
-        "belongs to user {uid}, and is used only if it belongs to {whom}: what it holds could be \
-         forged"
-    )]
-    OfUser {
-        /// That user.
-        uid: u32,
-        /// The users that are trusted, in words.
-        whom: String,
-    },
-    /// Any user, or a group, can write it.
-    #[error("can be written by other users (mode {mode:o}): what it holds could be forged")]
-    Writable {
-        /// Its permissions.
-        mode: u32,
-    },
+#[error("{text}: what it holds could be forged")]
+pub struct Forgeable {
+    pub(crate) text: String,
+    /// The user to whom it belongs, who is not trusted. `None`: others can write it.
+    pub user: Option<u32>,
 }
 
 /// An error while opening `path`.

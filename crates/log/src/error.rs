@@ -169,29 +169,27 @@ pub(crate) enum Refusal {
 impl From<Refusal> for LogError {
     fn from(refusal: Refusal) -> Self {
         let text = refusal.to_string();
-        match refusal {
-            Refusal::TooManyStreams { .. } | Refusal::TooManyProcesses { .. } => {
-                LogError::Usage(text)
-            }
-            Refusal::GroupLogFailed
-            | Refusal::FilesFailed { .. }
-            | Refusal::MemoryDamaged { .. } => LogError::Aborted(text),
-            Refusal::NotPermitted { .. } => LogError::Denied(text),
-            Refusal::DaemonGone { .. } => LogError::Daemon(text),
-        }
+        use Refusal::*;
+        let kind = match refusal {
+            TooManyStreams { .. } | TooManyProcesses { .. } => LogError::Usage,
+            GroupLogFailed | FilesFailed { .. } | MemoryDamaged { .. } => LogError::Aborted,
+            NotPermitted { .. } => LogError::Denied,
+            DaemonGone { .. } => LogError::Daemon,
+        };
+        kind(text)
     }
 }
 
 /// The error, and what to do if another user could have prepared the log.
 pub(crate) fn advised(error: io::Error) -> io::Error {
     let why = error.get_ref().and_then(|why| why.downcast_ref::<Forgeable>());
-    let advice = match why {
-        None => return error,
-        Some(Forgeable::OfUser { uid, .. }) => format!(
+    let Some(Forgeable { user, .. }) = why else { return error };
+    let advice = match user {
+        Some(uid) => format!(
             "If you want that user's log, act as that user: sudo -u '#{uid}'. If that log is not \
              needed, remove it, or name another log"
         ),
-        Some(Forgeable::Writable { .. }) => "If you are sure that it is not: chmod go-w".into(),
+        None => "If you are sure that it is not: chmod go-w".into(),
     };
     let text = format!(
         "{error}. {advice}. Several users share a log through a daemon only: onejournal logd --dir \

@@ -77,7 +77,7 @@ fn a_volume_that_was_not_closed_takes_its_journal_and_no_other() {
     let volume = open(&device, Some(&journal)).unwrap();
     make_synced(&volume, "kept");
     drop(volume);
-    refused(&device, None, "which is elsewhere");
+    refused(&device, None, "is elsewhere");
     refused(&device, Some(&other), "the journal given is ");
     refused(&device, Some(&empty), "empty");
     let device_dyn: Arc<dyn BlockDevice> = device.clone();

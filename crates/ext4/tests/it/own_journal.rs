@@ -115,7 +115,7 @@ fn only_its_own_journal_is_taken() {
     drop(volume);
     refused(&device, Some(&other), "its newest changes are in");
     refused(&device, Some(&empty()), "empty");
-    let error = refused(&device, None, "the volume was not closed");
+    let error = refused(&device, None, "is elsewhere");
     assert!(matches!(error, Error::JournalMissing { holds_changes: true, .. }), "{error}");
     let before = device.to_bytes();
     assert!(matches!(open(&device, JournalChoice::Inside), Err(Error::JournalMissing { .. })));

@@ -47,18 +47,20 @@ use crate::files::trust::Trust;
 impl Trust {
     /// Refuses a file that another user made or can change.
     fn check_of_log(self, found: &Stat) -> io::Result<()> {
-        let refuse = |why: Forgeable| Err(Error::new(ErrorKind::PermissionDenied, why));
-        let mode = found.st_mode & 0o7777;
-        if !self.has(found.st_uid) {
+        let refuse =
+            |text, user| Err(Error::new(ErrorKind::PermissionDenied, Forgeable { text, user }));
+        let (uid, mode) = (found.st_uid, found.st_mode & 0o7777);
+        if !self.has(uid) {
             let me = self.own;
             let whom = match self.owner.filter(|owner| owner.uid != me) {
                 Some(owner) => format!("user {me} or user {}", owner.uid),
                 None => format!("user {me}"),
             };
-            return refuse(Forgeable::OfUser { uid: found.st_uid, whom });
+            let text = format!("belongs to user {uid}, and is used only if it belongs to {whom}");
+            return refuse(text, Some(uid));
         }
         if mode & 0o022 != 0 {
-            return refuse(Forgeable::Writable { mode });
+            return refuse(format!("can be written by other users (mode {mode:o})"), None);
         }
         Ok(())
     }

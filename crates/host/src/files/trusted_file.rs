@@ -39,17 +39,16 @@ impl Followed {
     }
 }
 
-/// What a path leads to, before it is opened.
+/// The file or device that a path leads to, before it is opened.
 pub struct Sought<'p> {
     path: &'p Path,
-    /// The users that are trusted, if the file must be theirs, and where their links led.
     last: Option<(Trust, Followed)>,
-    /// The file or device.
+    /// What was found.
     pub found: Found,
 }
 
 impl Sought<'_> {
-    /// Follows `path`. With `trust`, only along links of trusted users.
+    /// Follows `path`. With `trust`, links of other users are refused.
     pub fn at(path: &Path, trust: Option<Trust>) -> Result<Sought<'_>> {
         let last = trust.map(|trust| Ok((trust, trust.follow(path)?))).transpose()?;
         let found = match &last {
@@ -59,8 +58,8 @@ impl Sought<'_> {
         Ok(Sought { path, last, found: found.map_err(|e| errno(path, e))? })
     }
 
-    /// Refuses the file, which was opened as `fd`, if other users may have made it
-    /// ([`Trust::check`]).
+    /// Refuses the file, open as `fd`, if users who are not trusted may have made it or can write
+    /// to it.
     pub fn check(&self, fd: impl AsFd) -> Result<()> {
         match &self.last {
             Some((trust, last)) => trust.check(self.path, last, fd, &self.found.stat),
