@@ -15,7 +15,7 @@ pub const DAEMON_GONE: &str = "a mount whose daemon died is still there; mount i
 /// The error of a mount at a directory.
 pub fn of_mount(error: &MountError) -> CliError {
     match error {
-        MountError::DaemonGone(dir) => CliError::new(format!("{}: {DAEMON_GONE}", dir.display())),
+        MountError::DaemonGone(dir) => CliError::at(dir, DAEMON_GONE),
         error => CliError::new(error.to_string()),
     }
 }

@@ -155,7 +155,7 @@ pub fn patiently<T>(
 pub fn opening(error: impl Into<DeviceError>) -> CliError {
     let error = error.into();
     let volume = error.in_use().and_then(|user| user.volume.as_ref());
-    let unmount = volume.map(|by| format!("; to unmount it: onejournal umount {}", by.display()));
+    let unmount = volume.map(|by| format!("; to unmount it: onejournal umount {}", plain_path(by)));
     CliError::new(format!("{}{}", error.source, unmount.unwrap_or_default()))
 }
 
