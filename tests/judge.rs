@@ -87,7 +87,10 @@ fn crash_images_of_mounted_runs_keep_what_was_synced() {
 
 /// With its journal on a disk, and no server on it.
 fn has_volume(scenario: &Scenario) -> bool {
-    !scenario.nvram && scenario.hosted.is_none() && scenario.engine.is_none() && !scenario.by_user
+    !scenario.has_nvram()
+        && scenario.hosted.is_none()
+        && scenario.engine.is_none()
+        && !scenario.by_user
 }
 
 #[test]
@@ -154,7 +157,7 @@ fn canary_torn_pages_of_mysql_are_found_out() {
 
 #[test]
 fn crash_images_of_runs_with_the_journal_on_nvram_are_as_they_must_be() {
-    judged(30, |_, scenario| scenario.nvram);
+    judged(30, |_, scenario| scenario.has_nvram());
 }
 
 /// A judge that finds nothing where something is wrong is worth nothing.

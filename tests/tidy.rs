@@ -14,6 +14,8 @@
 //! standard library only: `rustc --test --edition 2024 tests/tidy.rs` makes it in two seconds, and
 //! it runs anywhere below the root of the repository.
 
+#[path = "tidy/booleans.rs"]
+mod booleans;
 #[path = "tidy/circles.rs"]
 mod circles;
 #[path = "tidy/columns.rs"]
@@ -59,7 +61,7 @@ use report::{Findings, report};
 use rule::Rule;
 use tree::Tree;
 
-static RULES: [Rule; 13] = [
+static RULES: [Rule; 14] = [
     storeys::RULE,
     circles::RULE,
     root_imports::RULE,
@@ -68,6 +70,7 @@ static RULES: [Rule; 13] = [
     names::RULE,
     messages::RULE,
     functions::RULE,
+    booleans::RULE,
     words::RULE,
     marks::BLANKS,
     marks::UNFINISHED,

@@ -76,7 +76,7 @@ impl Mounted {
         let order = order.map(|name| Order::from_name(&name).expect("history or sync"));
         let options =
             SessionOptions { order: order.unwrap_or_default(), ..SessionOptions::default() };
-        let place = mount::mount_point(&self.scratch.path().join("mnt")).unwrap();
+        let place = mount::MountPoint::open(&self.scratch.path().join("mnt")).unwrap();
         let session = Session::mount(volume, &source, &place, &options, stat_source).unwrap();
         let handle = session.handle();
         let thread = std::thread::spawn(move || session.run());

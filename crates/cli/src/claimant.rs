@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ext4::{Claim, Claimant};
 use host::{Living, Machine};
-use journal::JournalError;
 
+use crate::advice;
 use crate::error::{CliError, Result};
 
 /// The name of the option with which `mount -o` and `fsck --` take a volume over from another
@@ -36,17 +36,6 @@ pub fn claimant(take_over: bool, heartbeat_s: u32) -> Result<Claimant> {
     Ok(Claimant { claim, lives: Arc::new(lives), wait: Arc::new(std::thread::sleep), take_over })
 }
 
-/// The advice for an error of the journal of `TARGET`.
-pub fn what_to_do(error: &JournalError) -> &'static str {
-    match error {
-        JournalError::Damaged(_) | JournalError::NoHeader => {
-            "; copy the volume first. To see what the journal holds: onejournal dump TARGET. To \
-             give up its history from the damage on: onejournal fsck --discard-damaged TARGET"
-        }
-        _ => "",
-    }
-}
-
 /// The error of opening the volume at `path`. `retry`: the command that takes it over.
 pub fn failed(path: &Path, error: &ext4::Error, retry: &str) -> CliError {
     let advice = match error {
@@ -54,8 +43,8 @@ pub fn failed(path: &Path, error: &ext4::Error, retry: &str) -> CliError {
             "; unmount it there; if it is not mounted there any more, or this is a copy: {retry}"
         ),
         ext4::Error::Claimed { .. } => "; unmount it there".into(),
-        ext4::Error::Journal(error) => what_to_do(error).into(),
-        _ => String::new(),
+        ext4::Error::Journal(error) => advice::of_journal(error).into(),
+        _ => return advice::at_volume(path, error),
     };
     CliError::at(path, format!("{error}{advice}"))
 }

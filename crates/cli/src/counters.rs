@@ -5,6 +5,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
+use crate::advice::DAEMON_GONE;
 use crate::error::{CliError, Result};
 
 /// Counters by name.
@@ -59,7 +60,7 @@ pub fn read_attribute(path: &Path, name: &[u8]) -> Result<String> {
 pub fn cannot_read(path: &Path, errno: Errno) -> CliError {
     match errno {
         Errno::NODATA | Errno::OPNOTSUPP => CliError::at(path, NOT_ON_A_VOLUME),
-        errno if mount::is_daemon_gone(errno) => CliError::at(path, mount::DAEMON_GONE),
+        errno if mount::is_daemon_gone(errno) => CliError::at(path, DAEMON_GONE),
         other => CliError::at(path, other),
     }
 }

@@ -16,6 +16,7 @@ use ext4::{RecordedJournal, uuid_text};
 use host::{ListedDevice, block_devices};
 use journal::Label;
 
+use crate::advice;
 use crate::error::{CliError, Result};
 use crate::output::plain_path;
 
@@ -116,7 +117,7 @@ impl Journals {
                     0 => String::new(),
                     count => format!(" ({count} of them cannot be read)"),
                 };
-                let missing = recorded.missing();
+                let missing = advice::of_volume(&recorded.missing());
                 let why = format!("no block device has its journal{unread}: {missing}");
                 Err(CliError::at(target, why))
             }

@@ -18,11 +18,12 @@
 //!   volumes                    the volume that a path means
 //!   namespaces ending          mount namespaces; the signals that end a server
 //!   aside claimant counters fusectl guard in_place kernel messages new_file occupant page_writer
-//!   process_looks service_manager memory output signals surroundings units users
+//!   advice process_looks service_manager memory output signals surroundings units users
 //!   error
 //!   letters                    text from outside, without what a terminal acts on
 //! ```
 
+mod advice;
 mod aside;
 mod claimant;
 mod counters;

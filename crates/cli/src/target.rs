@@ -153,7 +153,10 @@ pub fn patiently<T>(
 
 /// The error of opening a medium, which names its path.
 pub fn opening(error: impl Into<DeviceError>) -> CliError {
-    CliError::new(error.into().source.to_string())
+    let error = error.into();
+    let volume = error.in_use().and_then(|user| user.volume.as_ref());
+    let unmount = volume.map(|by| format!("; to unmount it: onejournal umount {}", plain_path(by)));
+    CliError::new(format!("{}{}", error.source, unmount.unwrap_or_default()))
 }
 
 /// The attributes of the open target. Its path may lead to another file by now.

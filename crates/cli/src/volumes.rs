@@ -16,9 +16,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use host::{MountEntry, Trust, backing_file, cached_stat};
+use host::{MountEntry, Trust, backing_file, cached_stat, link_to};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, makedev};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
@@ -117,11 +117,6 @@ fn reach(path: &Path) -> Result<Option<OwnedFd>> {
         Err(error) if error.raw_os_error().is_some() => Ok(None),
         Err(error) => Err(CliError::at(path, error)),
     }
-}
-
-/// The link of `/proc` to an open file.
-fn link_to(file: &OwnedFd) -> PathBuf {
-    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// A volume that is in use, or may be.

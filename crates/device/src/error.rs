@@ -64,8 +64,12 @@ impl DeviceError {
     /// in this namespace nor a lock of a visible process explains that. A mount namespace that is
     /// just being made does this for a moment, because it has copies of all mounts.
     pub fn is_held_by_kernel(&self) -> bool {
-        let why = self.source.get_ref().and_then(|why| why.downcast_ref::<InUse>());
-        why.is_some_and(|why| why.is_held_by_kernel)
+        self.in_use().is_some_and(|why| why.is_held_by_kernel)
+    }
+
+    /// Who has the disk, if it could not be opened because of that.
+    pub fn in_use(&self) -> Option<&InUse> {
+        self.source.get_ref().and_then(|why| why.downcast_ref::<InUse>())
     }
 
     /// The operation, and its span if it has one.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use journal::JournalError;
 
-use crate::InodeNo;
+use crate::types::{InodeNo, uuid_text};
 
 /// Result of a file-system operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -16,7 +16,7 @@ pub enum Error {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The volume holds invalid data. `place` is a block or an inode.
-    #[error("corrupt {what} in {place}; run: onejournal fsck -y TARGET")]
+    #[error("corrupt {what} in {place}")]
     Corrupt {
         /// What is wrong.
         what: String,
@@ -24,30 +24,49 @@ pub enum Error {
         place: String,
     },
     /// The device holds no ext4 volume, or one whose mkfs was cut. Nothing was changed.
-    #[error("{0}")]
-    NoVolume(String),
+    #[error(transparent)]
+    NoVolume(#[from] NoVolume),
+    /// The device is smaller than its volume, whose superblock can be believed. Nothing was
+    /// changed.
+    #[error(
+        "has {device_bytes} bytes, and its volume needs {needed_bytes}: the end is missing. Put \
+         back what was cut off"
+    )]
+    EndMissing {
+        /// Size of the device.
+        device_bytes: u64,
+        /// Size of the volume.
+        needed_bytes: u64,
+    },
     /// The volume uses a feature that this driver does not know. Nothing was changed.
     #[error("{0}")]
     Incompatible(String),
     /// `e2fsck` has to repair or recover the volume first. Nothing was changed.
     #[error("{0}")]
     NeedsCheck(String),
+    /// Errors were found on the volume earlier. Nothing was changed.
+    #[error("the volume is marked as having errors")]
+    MarkedAsDamaged,
+    /// The volume has to be recovered first. Nothing was changed.
+    #[error("was not closed, and only a closed volume gets another journal")]
+    NotClosed,
     /// The journal given is not the one that the volume needs. Neither was changed.
-    #[error("{0}")]
-    WrongJournal(String),
+    #[error(transparent)]
+    WrongJournal(#[from] WrongJournal),
     /// The volume needs its external journal, and none was given. Nothing was changed.
-    #[error("{why}")]
+    #[error("the journal of the volume, {}, is elsewhere", uuid_text(journal_uuid))]
     JournalMissing {
         /// UUID of the journal, as in its label.
         journal_uuid: [u8; 16],
         /// Whether the volume was not closed and its newest changes are in the journal.
         holds_changes: bool,
-        /// The journal, and what to do, in words.
-        why: String,
     },
     /// A repair was refused. Nothing was changed.
     #[error("{0}")]
     NotRepaired(String),
+    /// The volume was closed, so it needs nothing of its journal elsewhere. Nothing was changed.
+    #[error("no changes are in its journal elsewhere: there is nothing to give up")]
+    NothingToGiveUp,
     /// The block map of an inode is too large to be replaced by extents in one operation.
     #[error(
         "{0} has a block map (no extents) that is too large to be converted while it is mounted; \
@@ -118,6 +137,75 @@ pub enum Error {
     /// This driver, or this type of file, does not support that.
     #[error("not supported")]
     NotSupported,
+}
+
+/// What a device holds that has no volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoVolume {
+    /// Too few bytes for a superblock.
+    #[error("not an ext4 volume: too small")]
+    TooSmall,
+    /// Something else, or nothing.
+    #[error("is not an ext4 volume (lsblk -f shows what is where)")]
+    NoSuperblock,
+    /// What a cut mkfs left.
+    #[error("its mkfs was cut before the end, and it holds nothing")]
+    Unfinished,
+    /// The journal of the volume with this UUID. It must not be taken for something that may be
+    /// overwritten.
+    #[error(
+        "is the journal of volume {}, not a volume itself; mount that volume: it finds its journal",
+        uuid_text(.0)
+    )]
+    Journal([u8; 16]),
+}
+
+/// Why a journal is not the one that a volume needs. `given`: the UUID of the journal given, `None`
+/// if it is empty.
+#[derive(Debug, Clone, thiserror::Error)]
+#[allow(missing_docs)] // the texts have the fields
+pub enum WrongJournal {
+    /// The volume was not closed, and the journal `wanted` has its newest changes.
+    #[error(
+        "the journal given is {}, but the volume was not closed and its newest changes are in \
+         journal {}: give that journal",
+        name_of(given),
+        uuid_text(wanted)
+    )]
+    WithoutChanges { given: Option<[u8; 16]>, wanted: [u8; 16] },
+    /// The right journal, in an incarnation that the volume does not record.
+    #[error(
+        "journal and volume do not belong together any more: the journal given is in incarnation \
+         {given:016x}, but the volume was not closed in incarnation {wanted:016x}. Is one of them \
+         an old copy? Give the journal that the volume was mounted with last"
+    )]
+    OtherIncarnation { given: u64, wanted: u64 },
+    /// The volume was closed, and has the journal `own`.
+    #[error(
+        "the journal given is {}, but the volume has journal {}: give that journal",
+        name_of(given),
+        uuid_text(own)
+    )]
+    NotOwn { given: Option<[u8; 16]>, own: [u8; 16] },
+    /// The journal of another volume.
+    #[error(
+        "the journal given belongs to volume {}, not to this one ({}): give another path",
+        uuid_text(of),
+        uuid_text(volume)
+    )]
+    OfOtherVolume { of: [u8; 16], volume: [u8; 16] },
+    /// Which journal a closed volume has cannot be read.
+    #[error(
+        "its record of which journal it has is damaged. Nothing is lost, because it was closed"
+    )]
+    RecordDamaged,
+    /// Any other reason.
+    #[error("{0}")]
+    Other(String),
+}
+
+fn name_of(journal: &Option<[u8; 16]>) -> String {
+    journal.as_ref().map_or("empty".into(), uuid_text)
 }
 
 /// Who has a volume open.

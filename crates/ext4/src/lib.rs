@@ -113,7 +113,7 @@ pub use clock::Clock;
 pub use data_mode::{
     ATOMIC_VOLUME_XATTR, ATOMIC_XATTR, DATA_MODE_XATTR, DECLARED_BYTES, DataMode, parse_declared,
 };
-pub use error::{Error, Holder, Result};
+pub use error::{Error, Holder, NoVolume, Result, WrongJournal};
 pub use facts::Spender;
 #[doc(hidden)]
 pub use faults::Fault;
@@ -124,10 +124,10 @@ pub use memory::FileStat;
 pub use open::{
     Claimant, JournalChoice, NewJournal, OWN_JOURNAL_BYTES_MAX, OpenOptions, RecordedJournal,
     Survey, apply_repair, begin_mkfs, can_be_repaired, change_journal, check_claim, finish_mkfs,
-    give_up_journal, is_mkfs_under_way, mend_superblock, recorded_journal, recover_only, uuid_text,
+    give_up_journal, is_mkfs_under_way, mend_superblock, recorded_journal, recover_only,
 };
 pub use types::{
     Attr, DirEntry, FileKind, InodeNo, NewNode, Owner, RenameHow, SeekTo, SetAttr, SetTime, StatFs,
-    Timestamp, XattrFlags,
+    Timestamp, XattrFlags, uuid_text,
 };
 pub use volume::{RootVolume, Volume, VolumeAs};

@@ -17,6 +17,7 @@
 //! as the placeholder.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, fcntl_getfd};
@@ -55,6 +56,11 @@ pub fn occupy_standard() {
             _ => return,
         }
     }
+}
+
+/// The link of `/proc` to an open file: a path that leads to it while it is open.
+pub fn link_to(file: &impl AsRawFd) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// The descriptor, with a number of 3 or more.

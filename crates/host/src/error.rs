@@ -26,6 +26,18 @@ pub struct InUse {
     /// A block device is open exclusively, and neither a mount in this namespace nor a lock of a
     /// visible process explains that.
     pub is_held_by_kernel: bool,
+    /// The path by which to unmount the OneJournal volume that has it.
+    pub volume: Option<PathBuf>,
+}
+
+/// Why a file or directory of a log is refused. It is inside an error of its own kind,
+/// `PermissionDenied`.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}: what it holds could be forged")]
+pub struct Forgeable {
+    pub(crate) text: String,
+    /// The user to whom it belongs, who is not trusted. `None`: others can write it.
+    pub user: Option<u32>,
 }
 
 /// An error while opening `path`.

@@ -38,8 +38,8 @@ pub use below::mount_table::{
 };
 pub use below::sysfs::{device_number, read_number, sysfs_directory};
 pub use claim::take::{Claimed, claim, lock_file, refuse_swap};
-pub use descriptor::{NUMBER_MIN, above_standard, moved_above_standard, occupy_standard};
-pub use error::{InUse, OpenError, Result};
+pub use descriptor::{NUMBER_MIN, above_standard, link_to, moved_above_standard, occupy_standard};
+pub use error::{Forgeable, InUse, OpenError, Result};
 /// Mistakes of the crate, for tests that check their checks.
 #[doc(hidden)]
 pub use faults::Fault;
@@ -48,10 +48,10 @@ pub use files::folder::Folder;
 pub use files::found::Found;
 pub use files::fuse::is_fuse;
 pub use files::parent::open_parent;
-pub use files::reach::cached_stat;
+pub use files::reach::{cached_kind, cached_stat};
 pub use files::servers::{has_name, server_of};
 pub use files::trust::Trust;
-pub use files::trusted_file::Followed;
+pub use files::trusted_file::Sought;
 pub use process::account::Account;
 pub use process::fork_closed::ForkClosed;
 pub use process::inherited::{keep_descriptors_from_children, reset_scheduling, reset_signals};

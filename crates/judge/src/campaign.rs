@@ -269,7 +269,7 @@ impl<'r> Session<'r> {
     ) -> Result<Trace, String> {
         match cut.how {
             How::Here => {
-                Ok(Stand::recover_here(images, cut.sector_bytes, self.run.scenario.nvram)?.1)
+                Ok(Stand::recover_here(images, cut.sector_bytes, self.run.scenario.has_nvram())?.1)
             }
             How::Fsck | How::Mount => self.stand.record_fsck(images, cut.sector_bytes),
             How::Kernel => Err("recoveries by the kernel are not recorded".into()),
@@ -309,7 +309,7 @@ impl<'r> Session<'r> {
     ) -> Result<Vec<Survivor>, String> {
         match cut.how {
             How::Here => {
-                let has_nvram = self.run.scenario.nvram;
+                let has_nvram = self.run.scenario.has_nvram();
                 let (recovered, _) = Stand::recover_here(images, cut.sector_bytes, has_nvram)?;
                 self.stand.look(&recovered, is_read)
             }

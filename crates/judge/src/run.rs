@@ -17,7 +17,7 @@ use crate::hands::{self, Hands, prepare, work};
 use crate::history::{History, Survivor};
 use crate::host::{Host, Programs};
 use crate::rig::{Drive, Loop, USER, Volume, command, open_to_all, wait_until_free};
-use crate::scenario::{Actor, Attach, Scenario};
+use crate::scenario::{Actor, Attach, JournalPlace, Scenario};
 use crate::script::{ActorState, Step, steps};
 use crate::served::Served;
 use crate::space::Space;
@@ -119,7 +119,7 @@ impl Run {
         let closed = (begin, rig.recorder.len());
         let events = rig.recorder.take();
         let has_kernel_ext4 = scenario.has_kernel_ext4();
-        let trace = Trace { bases, events, has_nvram: scenario.nvram, has_kernel_ext4 };
+        let trace = Trace { bases, events, has_nvram: scenario.has_nvram(), has_kernel_ext4 };
         let start = vec![0; scenario.actors.len()];
         Ok(Run { scenario, seed, start, trace, incarnations, closed })
     }
@@ -241,7 +241,7 @@ fn all_steps(
     from: &[ActorState],
     seed: u64,
 ) -> Vec<Vec<Step>> {
-    let count = if scenario.nvram { NVRAM_STEP_COUNT } else { STEP_COUNT };
+    let count = if scenario.has_nvram() { NVRAM_STEP_COUNT } else { STEP_COUNT };
     let of = |(actor, state)| steps(scenario, (actor, incarnation), state, seed, count);
     from.iter().enumerate().map(of).collect()
 }
@@ -287,10 +287,10 @@ impl Rig {
             Some(engine) => engine::base(engine, scenario.is_on_ext4, onejournal, root.path())?,
             None => format(onejournal, root.path(), scenario.by_user)?,
         }];
-        if scenario.second_disk {
+        if scenario.journal == JournalPlace::SecondDisk {
             bases.push(Image::zeroed(JOURNAL_BYTES));
         }
-        if scenario.nvram {
+        if scenario.has_nvram() {
             bases.push(Image::zeroed(NVRAM_BYTES));
         }
         Ok((Rig::of(scenario, &bases, root)?, bases))
@@ -309,7 +309,7 @@ impl Rig {
     fn of(scenario: &Scenario, bases: &[Image], root: TempDir) -> Result<Rig, String> {
         let recorder = Recorder::default();
         let mut drives = Vec::new();
-        let emulated = if scenario.nvram { &bases[..0] } else { bases };
+        let emulated = if scenario.has_nvram() { &bases[..0] } else { bases };
         for (image, number) in emulated.iter().zip(0..) {
             let dir = root.path().join(format!("drive{number}"));
             let owner = if scenario.by_user { USER } else { 0 };
@@ -363,7 +363,7 @@ impl Rig {
         scenario: &Scenario,
         bases: &[Image],
     ) -> Result<(), String> {
-        if scenario.nvram {
+        if scenario.has_nvram() {
             return self.serve(scenario, bases);
         }
         if scenario.is_on_ext4 {
@@ -372,7 +372,7 @@ impl Rig {
         }
         let mut options = vec!["commit=1".to_owned()];
         options.extend((!scenario.options.is_empty()).then(|| scenario.options.to_owned()));
-        if scenario.second_disk {
+        if scenario.journal == JournalPlace::SecondDisk {
             options.push(format!("journal={}", self.target(1).display()));
         }
         let options = options.join(",");

@@ -84,7 +84,7 @@ fn read(path: &Path) -> io::Result<Run> {
     let trace = Trace {
         bases,
         events,
-        has_nvram: scenario.nvram,
+        has_nvram: scenario.has_nvram(),
         has_kernel_ext4: scenario.has_kernel_ext4(),
     };
     let Head { seed, start, closed, .. } = head;

@@ -142,6 +142,16 @@ pub struct Hosted {
     pub is_contained: bool,
 }
 
+/// The place of a volume's journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JournalPlace {
+    Volume,
+    /// A disk of its own.
+    SecondDisk,
+    /// NVRAM. The volume is served in this process: without `options`, except `order=`.
+    Nvram,
+}
+
 /// A kind of run.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
@@ -152,11 +162,7 @@ pub struct Scenario {
     pub attach: Attach,
     pub promise: Promise,
     pub actors: &'static [Actor],
-    /// The journal is on a disk of its own.
-    pub second_disk: bool,
-    /// The journal is on NVRAM, and the volume is served in this process: without `options`, except
-    /// `order=`.
-    pub nvram: bool,
+    pub journal: JournalPlace,
     /// Mounted, used and unmounted by a user who is not root.
     pub by_user: bool,
     /// Whether the daemon is killed in the middle, and the volume mounted again.
@@ -178,6 +184,11 @@ impl Scenario {
             let names: Vec<_> = all().map(|scenario| scenario.name).collect();
             format!("no scenario {name}; there are {}", names.join(", "))
         })
+    }
+
+    /// Whether the journal is on NVRAM.
+    pub fn has_nvram(&self) -> bool {
+        self.journal == JournalPlace::Nvram
     }
 
     /// Whether failures are expected.
@@ -203,13 +214,13 @@ impl Scenario {
     /// `sync` reaches the volume. So a run is judged and replayed on a kernel like that on which it
     /// was recorded.
     pub fn has_sync(&self) -> bool {
-        !self.by_user && !self.nvram && are_syncs_told()
+        !self.by_user && !self.has_nvram() && are_syncs_told()
     }
 
     /// Whether there are recoveries by commands that can be recorded. With a journal on NVRAM they
     /// cannot, because stores of commands are not seen.
     pub fn has_commands(&self) -> bool {
-        !self.nvram && !self.has_kernel_ext4()
+        !self.has_nvram() && !self.has_kernel_ext4()
     }
 
     /// The number of actors that share a file.

@@ -12,7 +12,9 @@ use std::time::Duration;
 use device::Metered;
 use ext4::{JournalChoice, OpenOptions, Volume};
 use journal::Medium;
-use mount::{MountHandle, Order, Session, SessionError, SessionOptions, Source, StatSource};
+use mount::{
+    MountHandle, MountPoint, Order, Session, SessionError, SessionOptions, Source, StatSource,
+};
 use onejournal_testing::Image;
 use onejournal_testing::drive::Recorder;
 
@@ -57,7 +59,7 @@ impl Served {
         };
         let source = Source::Plain { name: "onejournal-judge".into() };
         let options = SessionOptions { order, ..SessionOptions::default() };
-        let place = mount::mount_point(dir).map_err(|e| format!("mounting: {e}"))?;
+        let place = MountPoint::open(dir).map_err(|e| format!("mounting: {e}"))?;
         let session = Session::mount(volume, &source, &place, &options, stat_source);
         let session = session.map_err(|e| format!("mounting: {e}"))?;
         let handle = session.handle();

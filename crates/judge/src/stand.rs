@@ -6,14 +6,14 @@
 //! a program has ended, and would show the previous image.
 
 use std::fs::{self, File};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use device::BlockDevice;
 use ext4::{OpenOptions, Volume as InProcess};
-use host::{LoopDevice, LoopOptions};
+use host::{LoopDevice, LoopOptions, link_to};
 use journal::Medium;
 use onejournal_testing::Image;
 use onejournal_testing::drive::Recorder;
@@ -167,8 +167,7 @@ impl Stand {
             let mounted = mount_by_kernel(device.path(), true);
             let mounted =
                 mounted.map_err(|errno| format!("the kernel does not mount it: {errno}"))?;
-            let root = format!("/proc/self/fd/{}", mounted.as_raw_fd());
-            Read::take(Path::new(&root), self.scenario)
+            Read::take(&link_to(&mounted), self.scenario)
         });
         read?.found(self.scenario)
     }
@@ -239,13 +238,13 @@ impl Stand {
     /// An external journal: a loop device, or the file in `/dev/shm` itself, which the commands map
     /// as NVRAM.
     fn journal<'p>(&'p self, loops: &'p [Loop]) -> Option<&'p Path> {
-        let file = self.scenario.nvram.then(|| self.shelves[1].path.as_path());
+        let file = self.scenario.has_nvram().then(|| self.shelves[1].path.as_path());
         file.or_else(|| loops.get(1).map(|journal| journal.path.as_path()))
     }
 
     fn attach(&self, sector_bytes: u32) -> Result<Vec<Loop>, String> {
         let attach = |shelf: &Shelf| Loop::attach(&shelf.path, sector_bytes, false);
-        let disk_count = self.shelves.len() - usize::from(self.scenario.nvram);
+        let disk_count = self.shelves.len() - usize::from(self.scenario.has_nvram());
         self.shelves[..disk_count].iter().map(attach).collect()
     }
 

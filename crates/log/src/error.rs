@@ -1,8 +1,11 @@
 //! The errors of the log service.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::{DeviceError, Operation};
+use host::Forgeable;
 
 use crate::Lsn;
 
@@ -22,7 +25,7 @@ pub enum LogError {
         /// What was tried, with the path.
         what: String,
         /// Why it failed.
-        source: Arc<std::io::Error>,
+        source: Arc<io::Error>,
     },
     /// An earlier write or sync of this stream or its service failed. Nothing is accepted any more.
     #[error("the log accepts no records after an earlier error: {0}")]
@@ -120,6 +123,81 @@ pub enum LogError {
     Daemon(String),
 }
 
+/// The refusals that a command helps with. Each one is one of [`LogError`], with its sentence for
+/// people, who read it through SQLite, a program in C, the command, or a daemon.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(
+        "there are {limit} streams, and no log has more: remove one (onejournal log rm), or use \
+         another log"
+    )]
+    TooManyStreams { limit: usize },
+    #[error(
+        "{limit} processes use {} already: end one, or let a daemon serve the log (onejournal \
+         logd)",
+        directory.display()
+    )]
+    TooManyProcesses { limit: usize, directory: PathBuf },
+    #[error(
+        "the group log could not be written. Nothing that was synced is lost: repair the disk, end \
+         all programs that use the log, then run onejournal log gc"
+    )]
+    GroupLogFailed,
+    #[error(
+        "stream {stream}: its log files could not be written. Nothing that was appended is lost: \
+         repair the disk, then run onejournal log discard-damaged, which brings it to them"
+    )]
+    FilesFailed { stream: String },
+    #[error(
+        "stream {stream}: its writer's memory is damaged. The records in its log files can be \
+         read; to write it again, run onejournal log discard-damaged, which gives up the rest"
+    )]
+    MemoryDamaged { stream: String },
+    #[error(
+        "stream {stream}: {doing}, as user {uid}; user {owner} made it. To let a group in, stop \
+         the daemon and run: onejournal log permit --dir DIR --group GROUP {stream}, where DIR is \
+         the directory of the log"
+    )]
+    NotPermitted { stream: String, doing: &'static str, uid: u32, owner: u32 },
+    #[error(
+        "{}: gone for {waited_s} s: {source}: start it (onejournal logd), or open its directory",
+        socket.display()
+    )]
+    DaemonGone { socket: PathBuf, waited_s: f32, source: io::Error },
+}
+
+impl From<Refusal> for LogError {
+    fn from(refusal: Refusal) -> Self {
+        let text = refusal.to_string();
+        use Refusal::*;
+        let kind = match refusal {
+            TooManyStreams { .. } | TooManyProcesses { .. } => LogError::Usage,
+            GroupLogFailed | FilesFailed { .. } | MemoryDamaged { .. } => LogError::Aborted,
+            NotPermitted { .. } => LogError::Denied,
+            DaemonGone { .. } => LogError::Daemon,
+        };
+        kind(text)
+    }
+}
+
+/// The error, and what to do if another user could have prepared the log.
+pub(crate) fn advised(error: io::Error) -> io::Error {
+    let why = error.get_ref().and_then(|why| why.downcast_ref::<Forgeable>());
+    let Some(Forgeable { user, .. }) = why else { return error };
+    let advice = match user {
+        Some(uid) => format!(
+            "If you want that user's log, act as that user: sudo -u '#{uid}'. If that log is not \
+             needed, remove it, or name another log"
+        ),
+        None => "If you are sure that it is not: chmod go-w".into(),
+    };
+    let text = format!(
+        "{error}. {advice}. Several users share a log through a daemon only: onejournal logd --dir \
+         DIR, and log=DIR/socket"
+    );
+    io::Error::new(error.kind(), text)
+}
+
 /// What a caller may conclude from an error. See [`LogError::effect`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
@@ -178,13 +256,14 @@ impl LogError {
     }
 
     /// An error of the system, `what` being what was tried.
-    pub fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> LogError {
-        LogError::System { what: what.into(), source: Arc::new(source.into()) }
+    pub fn system(what: impl Into<String>, source: impl Into<io::Error>) -> LogError {
+        LogError::System { what: what.into(), source: Arc::new(advised(source.into())) }
     }
 }
 
 impl From<DeviceError> for LogError {
     fn from(error: DeviceError) -> Self {
-        LogError::Io(Arc::new(error))
+        let source = advised(error.source);
+        LogError::Io(Arc::new(DeviceError { source, ..error }))
     }
 }

@@ -163,10 +163,8 @@ pub fn names_socket(path: impl AsRef<Path>) -> bool {
 /// The same. An error if what is there contradicts its name.
 fn is_socket(path: &Path) -> Result<bool> {
     // Without a request to what may be another user's server, which is refused later.
-    let found = host::cached_stat(path);
-    let found = found.map(|found| FileType::from_raw_mode(found.stx_mode.into()));
     let is_named = names_socket(path);
-    let why = match found {
+    let why = match host::cached_kind(path) {
         Ok(FileType::Directory) if is_named => "a directory that is named like a socket",
         Ok(FileType::Socket) if !is_named => "a socket that is not named like one",
         _ => return Ok(is_named),

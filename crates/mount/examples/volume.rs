@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         journal_target: None,
         journal_counters: None,
     };
-    let place = onejournal_mount::mount_point(Path::new(dir))?;
+    let place = onejournal_mount::MountPoint::open(Path::new(dir))?;
     let session = Session::mount(volume, &source, &place, &options, stat_source)?;
     println!("ready");
     Ok(session.run()?)

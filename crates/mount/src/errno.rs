@@ -10,11 +10,15 @@ pub fn errno(error: &Error) -> Errno {
         Error::Journal(_) => Errno::IO,
         Error::Corrupt { .. } => Errno::UCLEAN,
         Error::NoVolume(_)
+        | Error::EndMissing { .. }
         | Error::Incompatible(_)
         | Error::NeedsCheck(_)
+        | Error::MarkedAsDamaged
+        | Error::NotClosed
         | Error::WrongJournal(_)
         | Error::JournalMissing { .. }
         | Error::NotRepaired(_)
+        | Error::NothingToGiveUp
         | Error::NoThread(_)
         | Error::LargeBlockMap(_) => Errno::OPNOTSUPP,
         Error::Claimed { .. } => Errno::BUSY,

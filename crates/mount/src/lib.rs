@@ -22,14 +22,13 @@
 //!   memory           how a limit of memory is divided
 //!   session_options  what a mounted volume can be asked for
 //!   access_lists     files that a mount without extended attributes refuses
-//!   closing convert daemon_gone errno metrics_server numbers page_writer
+//!   closing convert errno metrics_server numbers page_writer
 //! ```
 
 mod access_lists;
 mod adapter;
 mod closing;
 mod convert;
-mod daemon_gone;
 mod declared;
 mod errno;
 mod memory;
@@ -44,7 +43,6 @@ mod tables;
 
 pub use access_lists::has_access_list;
 pub use closing::CLOSING_NAME;
-pub use daemon_gone::{DAEMON_GONE, checked_mount_point, mount_point};
 pub use declared::{Limit, MayTear};
 pub use errno::errno;
 pub use fuse::{
@@ -57,7 +55,7 @@ pub use numbers::{Metric, Number, Value, page as metrics_page};
 pub use one_file::{MountedFile, OneFile};
 pub use page_writer::PageWriter;
 pub use session::{Closer, Session, SessionError};
-pub use session_options::{Order, SessionOptions};
+pub use session_options::{InWords, Order, SessionOptions};
 pub use stat::{
     ATOMIC_WRITE_BYTES_XATTR, FILE_XATTR, FILES_XATTR, JournalCounters, MAKE_WRITABLE_XATTR,
     MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource, WRITABLE,

@@ -9,11 +9,10 @@ use fuse::{Connection, Guard, MountError, MountHandle, MountPoint, Source};
 
 use crate::adapter::{Adapter, AtomicWrites};
 use crate::closing::mark_closing;
-use crate::daemon_gone::with_advice;
 use crate::declared::{self, MayTear};
 use crate::metrics_server::serve_during;
 use crate::page_writer::PageWriter;
-use crate::session_options::{Order, SessionOptions};
+use crate::session_options::{InWords, Order, SessionOptions};
 use crate::stat::StatSource;
 
 /// Why a session did not end well.
@@ -74,7 +73,7 @@ impl Session {
         }
         let has_atomic = may_offer_atomic_writes(&volume, options);
         let connection = Connection::mount_on(source, place, &options.of_connection());
-        let mounted = connection.map_err(with_advice).and_then(|connection| {
+        let mounted = connection.and_then(|connection| {
             let notifier = Arc::new(connection.notifier()?);
             Ok((connection, notifier))
         });
@@ -117,8 +116,13 @@ impl Session {
 
     /// A volume that was opened read-only may become writable, with this journal and these options
     /// of the mount ([`crate::MAKE_WRITABLE_XATTR`]).
-    pub fn allow_writing(&mut self, journal: JournalChoice, options: &SessionOptions) {
-        self.adapter.allow_writing(journal, options);
+    pub fn allow_writing(
+        &mut self,
+        journal: JournalChoice,
+        options: &SessionOptions,
+        in_words: InWords,
+    ) {
+        self.adapter.allow_writing(journal, options, in_words);
     }
 
     /// The mount. Any thread can unmount it, which ends [`Session::run`].

@@ -8,6 +8,9 @@ const ATOMIC_THREAD_COUNT: usize = 4;
 /// Type of the file system in the mount table, after `fuse.` or `fuseblk.`.
 pub(crate) const SUBTYPE: &str = "onejournal";
 
+/// What the program says of an error of its volume.
+pub type InWords = fn(&ext4::Error) -> String;
+
 /// Which writes a crash may lose, beside those after the last sync of their file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Order {

@@ -6,6 +6,9 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_int};
+use std::path::Path;
+
+use log::LogError;
 
 use crate::abi::ffi::SQLITE_WARNING;
 use crate::abi::loaded::loaded;
@@ -29,6 +32,27 @@ pub fn tell(code: c_int, text: &str) {
         let text = format!("{start} {}", piece.replace('\0', " "));
         loaded().api.log(code, &CString::new(text).expect("no zeros"));
     }
+}
+
+/// Warns of a stream of `log` with commits of another file, which had the name of `database`.
+pub fn tell_of_other_file(database: &Path, log: &Path, stream: &str) {
+    let (database, log) = (database.display(), log.display());
+    let text = format!(
+        "{database}: the log {log} has commits of another file of this name, in the stream \
+         {stream}: onejournal log cat shows it; if that file is gone for good, onejournal log rm \
+         removes it"
+    );
+    tell(SQLITE_WARNING, &text);
+}
+
+/// Why a user cannot use a log, for the reason `refusal`, whose database belongs to user `owner`.
+pub fn of_several_users(refusal: &LogError, owner: u32) -> String {
+    format!(
+        "the log {refusal}. The database belongs to user {owner}, and only that user and root can \
+         write it with this extension. For several users, let a daemon serve a log (onejournal \
+         logd --dir DIR, and log=DIR/socket in the URI) and permit them the database's stream \
+         (docs/how-to/share-a-log.md)"
+    )
 }
 
 /// SQLite cuts a message of its error log after 210 bytes.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::journal_search::Need;
 use crate::output::say_json;
 use crate::output::{plain, plain_path};
-use crate::{CliError, DumpArgs, Result, journal_path, journal_search, say, target};
+use crate::{CliError, DumpArgs, Result, advice, journal_path, journal_search, say, target};
 
 pub fn run(args: &DumpArgs) -> Result<u8> {
     let path = &args.target;
@@ -22,8 +22,8 @@ pub fn run(args: &DumpArgs) -> Result<u8> {
     let open = |journal: &Path| journal_path::open_as_it_is(journal, Access::ReadOnly, path, &disk);
     let journal = located.as_deref().map(open).transpose()?;
     let survey = Survey::take(&device, journal.as_ref());
-    let survey = survey.map_err(|error| CliError::at(path, error))?;
-    let space = survey.space.as_ref().map_err(|error| CliError::at(path, error))?;
+    let survey = survey.map_err(|error| advice::at_volume(path, &error))?;
+    let space = survey.space.as_ref().map_err(|error| advice::at_volume(path, error))?;
     let scan = journal::scan(space, &survey.uuid).map_err(|error| match error {
         journal::JournalError::NoHeader if !survey.needs_recovery => CliError::at(
             path,

@@ -21,7 +21,7 @@ use crate::output::{complain, plain_path};
 use crate::target::{ON_STDIN, REPLACED, cannot_start, in_sbin, on_stdin};
 use crate::units::size;
 use crate::verbs::own_journal::{self, Opened};
-use crate::{CliError, MkfsArgs, Result, mention, target};
+use crate::{CliError, MkfsArgs, Result, advice, mention, target};
 
 /// Smallest volume with a journal of four regions.
 const MIN_VOLUME_BYTES: u64 = 8 << 20;
@@ -163,7 +163,7 @@ fn make(args: &MkfsArgs, disk: Disk, journal: Option<&Opened>) -> Result<Made> {
     disk.release_exclusive(); // mke2fs wants it
     // An old volume is given up only when mke2fs is there and can make a new one.
     mke2fs(args, &disk, &["-n"])?;
-    ext4::begin_mkfs(&disk).map_err(|error| CliError::at(&args.target, error))?;
+    ext4::begin_mkfs(&disk).map_err(|error| advice::at_volume(&args.target, &error))?;
     mke2fs(args, &disk, &[])?;
     // What mke2fs has made becomes a volume, which must be one that we can mount; while it is ours
     // alone.
@@ -173,7 +173,7 @@ fn make(args: &MkfsArgs, disk: Disk, journal: Option<&Opened>) -> Result<Made> {
         .and_then(|_| ext4::Survey::take(&device, new.map(|new| &new.medium)));
     let survey = finished.map_err(|error| match journal {
         Some(journal) => journal.failed(&args.target, &error),
-        None => CliError::at(&args.target, error),
+        None => advice::at_volume(&args.target, &error),
     })?;
     let journal_bytes = survey.space.as_ref().map_or(0, journal::Space::len_bytes);
     Ok(Made { size_bytes: device.size_bytes(), journal_bytes, journal: None })

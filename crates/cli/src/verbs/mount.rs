@@ -6,7 +6,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +13,7 @@ use std::sync::Arc;
 
 use device::{BlockDevice, Disk, Durability, Metered};
 use ext4::{Claimant, InodeNo, JournalChoice, Volume};
-use host::{Access, LoopDevice, LoopOptions};
+use host::{Access, LoopDevice, LoopOptions, link_to};
 use journal::Medium;
 use mount::{
     IoUring, Memory, MountOptions, MountPoint, Session, SessionError, SessionOptions, Source,
@@ -24,6 +23,7 @@ use rustix::fs::{major, minor};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::advice;
 use crate::claimant::{self, TAKE_OVER};
 use crate::inventory::{Subject, ask_once};
 use crate::journal_path::{self, JournalOptions, OpenJournal};
@@ -55,10 +55,10 @@ pub fn run(args: &MountArgs, is_aside: bool) -> Result<u8> {
     umount::take_dead_away(&args.dir, |dead| is_on_target(dead, &args.target))?;
     // The process that serves gets the path that was checked. It must lead to the same directory.
     let place = match args.announce {
-        true => mount::checked_mount_point(&args.dir),
-        false => mount::mount_point(&args.dir),
+        true => MountPoint::open_checked(&args.dir),
+        false => MountPoint::open(&args.dir),
     };
-    let place = place.map_err(|error| CliError::new(error.to_string()))?;
+    let place = place.map_err(|error| advice::of_mount(&error))?;
     if args.foreground || args.announce {
         serve(args, parsed, place)
     } else {
@@ -134,7 +134,8 @@ fn serve(args: &MountArgs, parsed: Parsed, place: MountPoint) -> Result<u8> {
     }
     if read_only && is_writable {
         let mount = MountOptions { read_only: false, ..options.mount.clone() };
-        session.allow_writing(journal, &SessionOptions { mount, ..options });
+        let options = SessionOptions { mount, ..options };
+        session.allow_writing(journal, &options, advice::of_volume);
     }
     session.guarded_by(Arc::new(guard::ByProcess::default()));
     if let Some(device) = session.handle().device() {
@@ -273,7 +274,8 @@ fn mount_volume(
     let session = Session::mount(volume, &source, &place, options, stat_source);
     let session = session.map_err(|error| match error {
         SessionError::MayTear(why) => CliError::at(path, why),
-        error => CliError::new(error.to_string()),
+        SessionError::Connection(error) => advice::of_mount(&error),
+        SessionError::Close(_) => CliError::new(error.to_string()),
     })?;
     drop((attached, place));
     match check_source(session.handle().device(), number, path) {
@@ -491,7 +493,7 @@ fn check_root(volume: Volume, path: &Path) -> Result<Volume> {
         Ok(true) => "the root directory has an access list, which a mount with noxattr \
                      does not obey: leave noxattr out"
             .into(),
-        Err(error) => error.to_string(),
+        Err(error) => advice::of_volume(&error),
     };
     if let Err(error) = volume.close() {
         tracing::error!(%error, "closing the volume");
@@ -562,8 +564,11 @@ fn check_source(
 /// device would take over.
 fn attach_loop(disk: &Disk) -> std::result::Result<(PathBuf, File), String> {
     let file = disk.file().map_err(|e| e.to_string())?;
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let file = OpenOptions::new().read(true).write(true).open(path).map_err(|e| e.to_string())?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(link_to(&file))
+        .map_err(|e| e.to_string())?;
     let options = LoopOptions { autoclear: true, ..LoopOptions::default() };
     let device = LoopDevice::attach(&file, options).map_err(|e| e.to_string())?;
     Ok(device.into_parts())

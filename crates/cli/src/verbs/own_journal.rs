@@ -7,6 +7,7 @@ use device::{BlockDevice, Disk};
 use ext4::NewJournal;
 use journal::{JournalError, Label, Medium};
 
+use crate::advice;
 use crate::error::{CliError, Result};
 use crate::journal_path::{self, MIN_JOURNAL_BYTES};
 use crate::new_file::{NewFile, remove_if_failed};
@@ -64,10 +65,8 @@ impl Opened {
     /// The error of making it a journal, which is about the volume `target` or about this medium.
     pub fn failed(&self, target: &Path, error: &ext4::Error) -> CliError {
         use ext4::Error::{Journal, WrongJournal};
-        match error {
-            WrongJournal(_) | Journal(JournalError::TooSmall(_)) => CliError::at(&self.path, error),
-            error => CliError::at(target, error),
-        }
+        let is_of_medium = matches!(error, WrongJournal(_) | Journal(JournalError::TooSmall(_)));
+        advice::at_volume(if is_of_medium { &self.path } else { target }, error)
     }
 
     /// Removes a file that was made for nothing.

@@ -10,6 +10,7 @@ use clap::Parser;
 use mount::MountOptions;
 use rustix::fs::StatVfsMountFlags;
 
+use crate::advice::DAEMON_GONE;
 use crate::counters::{parse, read_attribute};
 use crate::inventory::{Subject, ask_once};
 use crate::mount_options::{self, Parsed, split, words};
@@ -30,7 +31,7 @@ pub fn run(args: &MountArgs, is_aside: bool) -> Result<u8> {
         return Err(umount::not_mounted(dir));
     };
     let Some(daemon) = volume.daemon()? else {
-        return Err(CliError::at(dir, mount::DAEMON_GONE));
+        return Err(CliError::at(dir, DAEMON_GONE));
     };
     if !is_aside {
         // An error if it does not answer.

@@ -16,7 +16,7 @@ use crate::output::plain_path;
 use crate::units::size;
 use crate::verbs::own_journal;
 use crate::verbs::own_journal::Opened;
-use crate::{CliError, Result, claimant, journal_path, mention, target};
+use crate::{Result, advice, claimant, journal_path, mention, target};
 
 #[derive(Args)]
 pub struct SetJournalArgs {
@@ -81,7 +81,7 @@ fn change(
     let changed = ext4::change_journal(device, new.map(|new| &new.new), Some(&claimant));
     changed.map_err(|error| match new {
         Some(new) => new.failed(path, &error),
-        None => CliError::at(path, error),
+        None => advice::at_volume(path, &error),
     })
 }
 

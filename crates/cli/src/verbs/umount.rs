@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::inventory::{MountState, Subject, ask_once};
 use crate::namespaces::{self, Detached, Holder, Manner, NamespaceId};
 use crate::volumes::{Daemon, ServedVolume};
-use crate::{CliError, Result, aside, in_place};
+use crate::{CliError, Result, advice, aside, in_place};
 
 const MOUNTED_ARE: &str = "to list the mounted volumes: onejournal ls";
 /// How long an unmounted volume may take to tell whether it was closed, on a slow disk.
@@ -154,10 +154,10 @@ pub fn left_open(volume: &Path, has_failed: bool) -> Option<String> {
         Ok(survey) if survey.needs_recovery => Some(match survey.space {
             Ok(_) => "the next mount recovers it, or: onejournal fsck TARGET".into(),
             // Its journal is on another medium, and both commands need that.
-            Err(error) => error.to_string(),
+            Err(error) => advice::of_volume(&error),
         }),
         Ok(_) => None,
-        Err(error) => Some(format!("it cannot be opened any more: {error}")),
+        Err(error) => Some(format!("it cannot be opened any more: {}", advice::of_volume(&error))),
     }
 }
 

@@ -20,7 +20,9 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use host::{Access, Found, NUMBER_MIN, Trust, above_standard, lock_file, open_parent, refuse_swap};
+use host::{
+    Access, NUMBER_MIN, Sought, Trust, above_standard, lock_file, open_parent, refuse_swap,
+};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, Stat, openat, unlinkat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
@@ -79,19 +81,12 @@ impl MappedNvram {
         asked: Option<Durability>,
         trust: Option<Trust>,
     ) -> Result<MappedNvram> {
-        let last = trust.map(|trust| trust.follow(path)).transpose()?;
-        let (opened, follow) = match &last {
-            Some(last) => (last.path(), OFlags::NOFOLLOW),
-            None => (path.to_owned(), OFlags::empty()),
-        };
-        let found = Found::at(&opened, follow).map_err(|e| errno(path, e))?;
-        let stat = found.stat;
+        let sought = Sought::at(path, trust)?;
+        let (found, stat) = (&sought.found, sought.found.stat);
         Medium::of(path, &stat)?;
         refuse_swap(path, access, &stat)?;
         let fd = found.open(access.flags()).map_err(|e| errno(path, e))?;
-        if let (Some(trust), Some(last)) = (trust, &last) {
-            trust.check(path, last, &fd, &stat)?;
-        }
+        sought.check(&fd)?;
         lock_file(path, &fd, &stat, access)?;
         Self::of_fd(path, fd, access, asked)
     }

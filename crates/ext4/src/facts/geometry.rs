@@ -9,6 +9,7 @@ use journal::{BLOCK_BYTES, HomeBlock};
 
 use super::checksum::Checksums;
 use super::features::{MAKE_ANEW, compat, incompat, ro_compat};
+use crate::error::NoVolume;
 use crate::layout::group::{LONG_DESC_BYTES, SHORT_DESC_BYTES};
 use crate::layout::inode::INODE_BYTES;
 use crate::layout::superblock::{SUPERBLOCK_MAGIC, SuperBlock};
@@ -60,10 +61,6 @@ pub(crate) struct Geometry {
     backups: Backups,
 }
 
-/// Message for a device that holds something else, or nothing.
-pub(crate) const NO_SUPERBLOCK: &str = "is not an ext4 volume (lsblk -f shows what is where); to \
-     make one, which overwrites what is there: onejournal mkfs --force TARGET";
-
 fn refuse<T>(why: String) -> Result<T> {
     Err(Error::Incompatible(why))
 }
@@ -78,12 +75,7 @@ fn too_large(superblock: &SuperBlock, block_count: u64, device_bytes: u64) -> Er
     if !Checksums::new(superblock).superblock_ok(superblock) {
         return Error::corrupt("block count: more than the device has", "the superblock");
     }
-    let needed_bytes = block_count.saturating_mul(BLOCK);
-    Error::Incompatible(format!(
-        "has {device_bytes} bytes, and its volume needs {needed_bytes}: the end is missing. Put \
-         back what was cut off. If it is lost: truncate -s {needed_bytes} TARGET makes an image \
-         long enough again, with zeros, and onejournal fsck -y TARGET repairs what is left"
-    ))
+    Error::EndMissing { device_bytes, needed_bytes: block_count.saturating_mul(BLOCK) }
 }
 
 impl Geometry {
@@ -265,7 +257,7 @@ impl Geometry {
 
 fn check_sizes(superblock: &SuperBlock) -> Result<()> {
     if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
-        return Err(Error::NoVolume(NO_SUPERBLOCK.into()));
+        return Err(NoVolume::NoSuperblock.into());
     }
     if superblock.s_rev_level.get() != 1 {
         return refuse(format!(

@@ -11,7 +11,7 @@ mod value;
 
 pub(crate) use checksum::{Checksums, crc32c};
 pub(crate) use features::{compat, incompat, ro_compat};
-pub(crate) use geometry::{BITS_PER_BLOCK, Geometry, INODES_PER_BLOCK, NO_SUPERBLOCK};
+pub(crate) use geometry::{BITS_PER_BLOCK, Geometry, INODES_PER_BLOCK};
 pub(crate) use groups::{
     check_desc, check_not_fixed, collect_fixed, fixed_ranges, merge, read_desc,
 };

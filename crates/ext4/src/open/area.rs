@@ -9,6 +9,7 @@ use journal::{BLOCK_BYTES, HomeBlock, JournalError};
 
 use super::feature_bits::jbd2_of;
 use super::raw::{RawVolume, read_block};
+use crate::error::WrongJournal;
 use crate::facts::incompat;
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::{
@@ -81,14 +82,7 @@ impl JournalArea {
 
     /// The external journal that belongs to the volume also when it is closed.
     pub(super) fn own_journal(&self) -> Result<Option<ExternalJournal>> {
-        let noted = self.external_journal.map_err(|()| {
-            Error::WrongJournal(
-                "its record of which journal it has is damaged. Nothing is lost, because it was \
-                 closed. To record its journal again: onejournal set-journal TARGET DEVICE, or \
-                 with --internal in place of DEVICE for the journal in the volume"
-                    .into(),
-            )
-        })?;
+        let noted = self.external_journal.map_err(|()| WrongJournal::RecordDamaged)?;
         Ok(noted.filter(ExternalJournal::is_own))
     }
 

@@ -34,13 +34,14 @@ use journal::{BlockBytes, HomeBlock, JournalError};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::raw::{read_block, write_block};
+use crate::Result;
+use crate::error::NoVolume;
 use crate::facts::{Checksums, incompat};
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::{ExternalJournal, JBD2_SUPERBLOCK_BYTES, Jbd2SuperBlock};
 use crate::layout::superblock::{
     MKFS_UNDER_WAY, STATE_ERROR, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, SuperBlock,
 };
-use crate::{Error, Result};
 
 /// Sets and clears our feature bits on a volume.
 pub(crate) struct FeatureBits {
@@ -87,7 +88,7 @@ impl FoundSuperBlock {
 /// is used only if it is consistent.
 pub(super) fn read_superblock(device: &dyn BlockDevice) -> Result<FoundSuperBlock> {
     if device.size_bytes() < 4096 {
-        return Err(Error::NoVolume("not an ext4 volume: too small".into()));
+        return Err(NoVolume::TooSmall.into());
     }
     let superblock = SuperBlock::of_block(&*read_block(device, HomeBlock(0))?);
     let is_ok = |superblock: &SuperBlock| Checksums::new(superblock).superblock_ok(superblock);

@@ -8,8 +8,8 @@ use journal::{HomeBlock, Label, Medium};
 use super::area::JournalArea;
 use super::feature_bits::{FeatureBits, FoundSuperBlock, read_superblock};
 use super::raw::RawVolume;
-use super::uuid::uuid_text;
-use crate::facts::{Checksums, Geometry, NO_SUPERBLOCK, compat, features};
+use crate::error::NoVolume;
+use crate::facts::{Checksums, Geometry, compat, features};
 use crate::layout::superblock::{MKFS_UNDER_WAY, SUPERBLOCK_MAGIC, SuperBlock};
 use crate::memory::OrphanFile;
 use crate::{Error, InodeNo, Result};
@@ -38,9 +38,7 @@ impl FoundVolume {
 pub(crate) fn find(device: &Arc<dyn BlockDevice>) -> Result<FoundVolume> {
     let found = find_unfinished(device)?;
     if found.superblock.s_last_mounted == MKFS_UNDER_WAY {
-        let why = "its mkfs was cut before the end, and it holds nothing; to make the volume anew, \
-                   run: onejournal mkfs --force TARGET";
-        return Err(Error::NoVolume(why.into()));
+        return Err(NoVolume::Unfinished.into());
     }
     Ok(found)
 }
@@ -50,7 +48,7 @@ pub(super) fn find_unfinished(device: &Arc<dyn BlockDevice>) -> Result<FoundVolu
     let found = read_superblock(&**device)?;
     let superblock = found.superblock.clone();
     if superblock.s_magic.get() != SUPERBLOCK_MAGIC {
-        return Err(Error::NoVolume(what_it_is(device)));
+        return Err(what_it_is(device).into());
     }
     features::check(&superblock)?;
     let geometry = Geometry::new(&superblock, device.size_bytes())?;
@@ -66,16 +64,10 @@ pub(super) fn find_unfinished(device: &Arc<dyn BlockDevice>) -> Result<FoundVolu
     Ok(FoundVolume { raw, superblock, is_sound, is_torn, area, orphan_file })
 }
 
-/// Says that the device holds no volume. A journal must not be taken for something that may be
-/// overwritten.
-fn what_it_is(device: &Arc<dyn BlockDevice>) -> String {
+fn what_it_is(device: &Arc<dyn BlockDevice>) -> NoVolume {
     match Label::read(&Medium::Block(device.clone())) {
-        Ok(Some(label)) => format!(
-            "is the journal of volume {}, not a volume itself; mount that volume: it finds its \
-             journal",
-            uuid_text(&label.volume_uuid)
-        ),
-        _ => NO_SUPERBLOCK.into(),
+        Ok(Some(label)) => NoVolume::Journal(label.volume_uuid),
+        _ => NoVolume::NoSuperblock,
     }
 }
 

@@ -22,14 +22,11 @@ pub fn give_up_journal(device: &Arc<dyn BlockDevice>, claimant: Option<&Claimant
         claim::check(&found, claimant)?;
     }
     if found.area.journal_in_use().is_none() {
-        let why = match found.area.own_journal()? {
-            Some(_) => {
-                "no changes are in its journal elsewhere: there is nothing to give up. To use the \
-                 journal in the volume from now on: onejournal set-journal --internal TARGET"
-            }
-            None => "the volume waits for no journal elsewhere: there is nothing to give up",
-        };
-        return Err(Error::NotRepaired(why.into()));
+        let why = "the volume waits for no journal elsewhere: there is nothing to give up";
+        return Err(match found.area.own_journal()? {
+            Some(_) => Error::NothingToGiveUp,
+            None => Error::NotRepaired(why.into()),
+        });
     }
     note_errors(&**device)?;
     found.feature_bits().remove_with_journal()

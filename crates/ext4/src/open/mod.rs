@@ -28,4 +28,3 @@ pub use own_journal::{NewJournal, OWN_JOURNAL_BYTES_MAX, change_journal};
 pub use recorded::{RecordedJournal, recorded_journal};
 pub use repair::{apply_repair, can_be_repaired, mend_superblock, recover_only};
 pub use survey::Survey;
-pub use uuid::uuid_text;

@@ -206,8 +206,7 @@ fn open_read_only(found: FoundVolume, options: &OpenOptions) -> Result<Opened> {
 
 fn open_writable(found: FoundVolume, options: OpenOptions, crashed: bool) -> Result<Opened> {
     if found.superblock.s_state.get() & STATE_ERROR != 0 {
-        let why = "the volume is marked as having errors; run: onejournal fsck -y TARGET";
-        return Err(Error::NeedsCheck(why.into()));
+        return Err(Error::MarkedAsDamaged);
     }
     let place = place::to_use(&found, &options)?;
     let incarnation = incarnation(&found.superblock, options.random_seed);

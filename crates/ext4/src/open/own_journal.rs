@@ -19,9 +19,11 @@ use super::claim::{self, Claimant};
 use super::found::{FoundVolume, find};
 use super::options::system_seed;
 use super::place::check_nothing_left;
-use super::uuid::{random_uuid, uuid_text};
+use super::uuid::random_uuid;
+use crate::error::WrongJournal;
 use crate::faults::{self, Fault};
 use crate::layout::jbd2::{ExternalJournal, Standing};
+use crate::types::uuid_text;
 use crate::{Error, Result};
 
 /// Journals occupy whole blocks of this size.
@@ -67,9 +69,7 @@ fn find_closed(device: &Arc<dyn BlockDevice>, claimant: Option<&Claimant>) -> Re
         claim::check(&found, claimant)?;
     }
     if found.area.has_our_bits {
-        let why = "was not closed, and only a closed volume gets another journal; to recover and \
-                   close it: onejournal fsck TARGET";
-        return Err(Error::NeedsCheck(why.into()));
+        return Err(Error::NotClosed);
     }
     Ok(found)
 }
@@ -126,7 +126,7 @@ pub(super) fn record_new(found: &FoundVolume, new: &NewJournal) -> Result<[u8; 1
 impl Present {
     /// What the medium holds, or why it must not become a journal of the volume.
     fn on(new: &NewJournal, volume_uuid: &[u8; 16]) -> Result<Present> {
-        let refused = |why: String| Err(Error::WrongJournal(why));
+        let refused = |why: String| Err(WrongJournal::Other(why).into());
         match Label::read(&new.medium) {
             Ok(None) => Ok(Present::Nothing),
             Ok(Some(label)) if label.volume_uuid == *volume_uuid => {
@@ -153,7 +153,7 @@ impl Present {
             Err(Error::Journal(error)) if !is_content(&error) => Err(error.into()),
             Err(_) if new.force => Ok(Present::ToErase),
             Err(error) => {
-                Err(Error::WrongJournal(format!("{error}; to overwrite it: add --force")))
+                Err(WrongJournal::Other(format!("{error}; to overwrite it: add --force")).into())
             }
         }
     }
@@ -186,8 +186,9 @@ impl NewJournal {
             let why = format!("it has {all_bytes} bytes, and {size_bytes} were asked for");
             return Err(JournalError::TooSmall(why).into());
         }
-        u32::try_from(size_bytes / BLOCK_BYTES)
-            .map_err(|_| Error::WrongJournal("a journal cannot be larger than 16 TiB".into()))
+        u32::try_from(size_bytes / BLOCK_BYTES).map_err(|_| {
+            WrongJournal::Other("a journal cannot be larger than 16 TiB".into()).into()
+        })
     }
 
     /// Whether a journal with this label has the size that is asked for, if one is.

@@ -22,7 +22,8 @@ use journal::{End, Header, JournalError, Label, Medium, Space};
 use super::found::FoundVolume;
 use super::options::{JournalChoice, OpenOptions};
 use super::recorded::RecordedJournal;
-use super::uuid::{random_uuid, uuid_text};
+use super::uuid::random_uuid;
+use crate::error::WrongJournal;
 use crate::layout::jbd2::{ExternalJournal, Standing};
 use crate::{Error, Result};
 
@@ -40,34 +41,24 @@ pub(super) enum Noted {
     Elsewhere { journal_uuid: [u8; 16], standing: Standing, incarnation: Option<u64> },
 }
 
-/// The end of a message about a volume that was not closed and lacks its journal.
-const IF_LOST: &str =
-    "If it is lost for good, these changes are lost, too: onejournal fsck -y --journal-lost TARGET";
-
 /// The journal of a volume that was not closed.
 pub(super) fn to_recover(found: &FoundVolume, given: Option<&Medium>) -> Result<Space> {
     let Some(noted) = found.area.journal_in_use() else {
         return Ok(found.area.space(found.raw.device.clone())?);
     };
     let volume_uuid = found.superblock.s_uuid;
-    let refused = |why: String| Err(Error::WrongJournal(why));
-    let wanted_name = uuid_text(&noted.journal_uuid);
+    let wanted = noted.journal_uuid;
     let Some(medium) = given else { return missing(found) };
     match label_of(medium, &volume_uuid)? {
-        Some(label) if label.journal_uuid == noted.journal_uuid => {
+        Some(label) if label.journal_uuid == wanted => {
             let space = label.space(medium)?;
             check_incarnation(&Header::read(&space, &volume_uuid)?, &noted)?;
             Ok(space)
         }
-        Some(label) => refused(format!(
-            "the journal given is {}, but the volume was not closed and its newest changes are in \
-             journal {wanted_name}: give that journal. {IF_LOST}",
-            uuid_text(&label.journal_uuid)
-        )),
-        None => refused(format!(
-            "the journal given is empty, but the volume was not closed and its newest changes are \
-             in journal {wanted_name}: give that journal. {IF_LOST}"
-        )),
+        other => {
+            let given = other.map(|label| label.journal_uuid);
+            Err(WrongJournal::WithoutChanges { given, wanted }.into())
+        }
     }
 }
 
@@ -85,12 +76,8 @@ fn check_incarnation(header: &Header, noted: &ExternalJournal) -> Result<()> {
     {
         return Ok(());
     }
-    Err(Error::WrongJournal(format!(
-        "journal and volume do not belong together any more: the journal given is in incarnation \
-         {:016x}, but the volume was not closed in incarnation {:016x}. Is one of them an old \
-         copy? Give the journal that the volume was mounted with last. {IF_LOST}",
-        header.incarnation, noted.next_incarnation
-    )))
+    let (given, wanted) = (header.incarnation, noted.next_incarnation);
+    Err(WrongJournal::OtherIncarnation { given, wanted }.into())
 }
 
 /// Refuses a volume that was not closed and is to go on with its own journal, which was not given.
@@ -126,8 +113,10 @@ fn elsewhere(
     let label = match (label_of(medium, &volume_uuid)?, own) {
         (Some(label), None) => label,
         (Some(label), Some(own)) if label.journal_uuid == own.journal_uuid => label,
-        (Some(label), Some(own)) => return not_own(&uuid_text(&label.journal_uuid), &own),
-        (None, Some(own)) => return not_own("empty", &own),
+        (other, Some(own)) => {
+            let given = other.map(|label| label.journal_uuid);
+            return Err(WrongJournal::NotOwn { given, own: own.journal_uuid }.into());
+        }
         (None, None) => {
             let journal_uuid = random_uuid(seed);
             let label = Label { journal_uuid, volume_uuid, block_count: 0 };
@@ -143,14 +132,6 @@ fn elsewhere(
     Ok(JournalPlace { space: label.space(medium)?, noted })
 }
 
-fn not_own(given: &str, own: &ExternalJournal) -> Result<JournalPlace> {
-    let wanted = uuid_text(&own.journal_uuid);
-    Err(Error::WrongJournal(format!(
-        "the journal given is {given}, but the volume has journal {wanted}: give that journal. To \
-         give the volume another journal: onejournal set-journal TARGET DEVICE"
-    )))
-}
-
 /// Checks that this journal holds no history. The volume was closed or has been recovered, so such
 /// history would belong to a copy of the volume, and would be lost. Returns the incarnation of the
 /// journal.
@@ -164,11 +145,9 @@ pub(super) fn check_nothing_left(label: &Label, medium: &Medium) -> Result<Optio
     if scan.records.is_empty() && scan.end == End::Tail {
         return Ok(Some(scan.header.incarnation));
     }
-    Err(Error::WrongJournal(
-        "the journal given holds changes that this volume does not wait for: was a copy of the \
-         volume mounted with it? Recover that copy, or give another journal"
-            .into(),
-    ))
+    let why = "the journal given holds changes that this volume does not wait for: was a copy of \
+               the volume mounted with it? Recover that copy, or give another journal";
+    Err(WrongJournal::Other(why.into()).into())
 }
 
 /// The journal as it is, for reading only.
@@ -177,9 +156,10 @@ pub(super) fn to_look_at(found: &FoundVolume, given: Option<&Medium>) -> Result<
         Some(medium) if found.area.journal_in_use().is_none() => {
             match label_of(medium, &found.superblock.s_uuid)? {
                 Some(label) => Ok(label.space(medium)?),
-                None => Err(Error::WrongJournal(
-                    "the journal given is empty: no volume was mounted with it yet".into(),
-                )),
+                None => {
+                    let why = "the journal given is empty: no volume was mounted with it yet";
+                    Err(WrongJournal::Other(why.into()).into())
+                }
             }
         }
         None if !found.area.has_our_bits && found.area.own_journal()?.is_some() => missing(found),
@@ -191,18 +171,14 @@ pub(super) fn to_look_at(found: &FoundVolume, given: Option<&Medium>) -> Result<
 fn label_of(medium: &Medium, volume_uuid: &[u8; 16]) -> Result<Option<Label>> {
     let label = Label::read(medium).map_err(|error| match error {
         JournalError::Incompatible(why) => {
-            Error::WrongJournal(format!("the journal given cannot be used: {why}"))
+            WrongJournal::Other(format!("the journal given cannot be used: {why}")).into()
         }
-        error => error.into(),
+        error => Error::from(error),
     })?;
-    match label {
-        Some(label) if label.volume_uuid != *volume_uuid => Err(Error::WrongJournal(format!(
-            "the journal given belongs to volume {}, not to this one ({}): give another path. If \
-             this is a copy that got another UUID, give it a journal of its own: onejournal \
-             set-journal TARGET DEVICE",
-            uuid_text(&label.volume_uuid),
-            uuid_text(volume_uuid)
-        ))),
-        label => Ok(label),
+    match label.as_ref().map(|label| label.volume_uuid) {
+        Some(of) if of != *volume_uuid => {
+            Err(WrongJournal::OfOtherVolume { of, volume: *volume_uuid }.into())
+        }
+        _ => Ok(label),
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use device::BlockDevice;
 
 use super::found::{FoundVolume, find};
-use super::uuid::uuid_text;
 use crate::{Error, Result};
 
 /// The external journal that a volume records.
@@ -44,25 +43,7 @@ impl RecordedJournal {
 
     /// The refusal of the volume while this journal is not given.
     pub fn missing(&self) -> Error {
-        let name = uuid_text(&self.journal_uuid);
-        let why = if self.holds_changes {
-            format!(
-                "the volume was not closed, and its newest changes are in its journal {name}, \
-                 which is elsewhere: connect its disk. If it is a file or NVRAM, say where it is: \
-                 onejournal mount -o journal=PATH TARGET DIR, or onejournal fsck --journal PATH \
-                 TARGET. If it is lost for good, these changes are lost, too: onejournal fsck -y \
-                 --journal-lost TARGET"
-            )
-        } else {
-            format!(
-                "the journal of the volume, {name}, is elsewhere: connect its disk. If it is a \
-                 file or NVRAM, say where it is: onejournal mount -o journal=PATH TARGET DIR. \
-                 Nothing is lost without it, because the volume holds everything. To mount it once \
-                 with the journal in the volume: onejournal mount -o journal=internal TARGET DIR. \
-                 To give it another journal: onejournal set-journal TARGET DEVICE"
-            )
-        };
         let (journal_uuid, holds_changes) = (self.journal_uuid, self.holds_changes);
-        Error::JournalMissing { journal_uuid, holds_changes, why }
+        Error::JournalMissing { journal_uuid, holds_changes }
     }
 }

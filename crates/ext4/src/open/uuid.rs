@@ -1,4 +1,4 @@
-//! UUIDs of journals: made, and as people write them.
+//! UUIDs of new journals.
 
 /// A random (version 4) UUID.
 pub(super) fn random_uuid(seed: u64) -> [u8; 16] {
@@ -12,10 +12,4 @@ pub(super) fn random_uuid(seed: u64) -> [u8; 16] {
     uuid[6] = uuid[6] & 0x0F | 0x40;
     uuid[8] = uuid[8] & 0x3F | 0x80;
     uuid
-}
-
-/// A UUID as people write it.
-pub fn uuid_text(uuid: &[u8; 16]) -> String {
-    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }

@@ -196,8 +196,10 @@ fn open_as(bytes: &[u8], read_only: bool) -> Result<(), String> {
         Err(error) if device.to_bytes() != bytes => {
             return Err(format!("refused, but written to: {error}"));
         }
-        // There is nothing to run when features are unknown.
-        Err(error @ Error::Incompatible(_)) => return Err(format!("{error} (run: nothing)")),
+        // There is nothing to run when features are unknown, and `cli` has the command for damage.
+        Err(error @ (Error::Incompatible(_) | Error::Corrupt { .. })) => {
+            return Err(format!("{error} (run: nothing, or fsck)"));
+        }
         Err(error) => return Err(error.to_string()),
     };
     let look = || {

@@ -129,10 +129,7 @@ fn a_device_smaller_than_the_volume_is_refused() {
     let mut bytes = image.bytes();
     bytes.truncate(60 << 20);
     let device = Arc::new(MemoryDevice::from_bytes(bytes.clone(), 512));
-    match refused(&device) {
-        Error::Incompatible(why) => assert!(why.contains("truncate -s 67108864 TARGET"), "{why}"),
-        other => panic!("{other}"),
-    }
+    assert!(matches!(refused(&device), Error::EndMissing { needed_bytes: 0x400_0000, .. }));
     // The count itself is damaged.
     bytes[1024 + 5] ^= 1;
     let device = Arc::new(MemoryDevice::from_bytes(bytes, 512));
@@ -153,10 +150,7 @@ fn a_kernel_journal_that_is_not_empty_is_refused() {
 fn a_volume_with_errors_is_refused() {
     let image = Image::new(&[], "64M");
     image.debugfs("ssv state 2");
-    match refused(&image.device()) {
-        Error::NeedsCheck(why) => assert!(why.contains("errors"), "{why}"),
-        other => panic!("{other}"),
-    }
+    assert!(matches!(refused(&image.device()), Error::MarkedAsDamaged));
 }
 
 #[test]

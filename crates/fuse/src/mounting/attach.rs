@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::{MountEntry, Trust, above_standard, own_mounts};
+use host::{MountEntry, Trust, above_standard, link_to, own_mounts};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -190,7 +190,7 @@ impl MountPoint {
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory =
-            above_standard(|| rustix::fs::open(by_descriptor(&reached), flags, Mode::empty()));
+            above_standard(|| rustix::fs::open(link_to(&reached), flags, Mode::empty()));
         let directory = directory.map_err(|errno| failed(errno.into()))?;
         let now = path_of(&directory).map_err(|errno| refuse(errno.to_string()))?;
         Ok(MountPoint { directory, dir: now })
@@ -219,14 +219,9 @@ impl MountPoint {
     }
 }
 
-/// A path that leads to an open file.
-fn by_descriptor(opened: &OwnedFd) -> PathBuf {
-    format!("/proc/self/fd/{}", opened.as_raw_fd()).into()
-}
-
 /// The path that the kernel has for an open directory.
 fn path_of(directory: &OwnedFd) -> Result<PathBuf, Errno> {
-    let path = rustix::fs::readlink(by_descriptor(directory), vec![])?;
+    let path = rustix::fs::readlink(link_to(directory), vec![])?;
     Ok(PathBuf::from(OsString::from_vec(path.into_bytes())))
 }
 
@@ -288,7 +283,7 @@ fn attach_as_root(
         Some(subtype) => format!("{kind}.{subtype}"),
         None => kind.into(),
     };
-    let (target, flags) = (by_descriptor(&place.directory), mount_flags(options));
+    let (target, flags) = (link_to(&place.directory), mount_flags(options));
     rustix::mount::mount(&name, target, kind, flags, data.as_c_str()).map_err(
         |errno| match source {
             Source::BlockDevice(path) if errno == Errno::BUSY => {

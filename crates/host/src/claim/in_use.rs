@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Statx, makedev};
 use rustix::process::geteuid;
@@ -30,51 +30,47 @@ pub(crate) fn describe(path: &Path, disk: &Backing, through: Option<u64>) -> InU
     let mounted = own_mounts().unwrap_or_default().into_iter().find(is_it);
     let process = holder(disk);
     let is_held_by_kernel = through.is_some() && mounted.is_none() && process.is_none();
-    let text = sentence(path, through, (is_it, &users), mounted.as_ref(), process);
-    InUse { path: path.to_owned(), text, is_held_by_kernel }
+    let (text, volume) = sentence(path, through, (is_it, &users), mounted.as_ref(), process);
+    InUse { path: path.to_owned(), text, is_held_by_kernel, volume }
 }
 
 /// The message about a disk at `path` that the kernel uses as swap space, by the name `area`.
 pub(crate) fn describe_swap(path: &Path, area: &Path) -> InUse {
     let area = area.display();
     let text = format!("in use as swap space ({area}); to end that: swapoff {area}");
-    InUse { path: path.to_owned(), text, is_held_by_kernel: false }
+    InUse { path: path.to_owned(), text, is_held_by_kernel: false, volume: None }
 }
 
-/// The message as one sentence. `is_it` finds its mounts, of which those of `users` are believed.
-/// `mounted`: the mount in this namespace. `process`: a process with a lock on the disk.
+/// The message as one sentence, and the path by which a volume is unmounted. `is_it` finds its
+/// mounts, of which those of `users` are believed. `mounted`: the mount in this namespace.
+/// `process`: a process with a lock on the disk.
 fn sentence(
     path: &Path,
     through: Option<u64>,
     (is_it, users): (impl Fn(&MountEntry) -> bool, &[u32]),
     mounted: Option<&MountEntry>,
     process: Option<i32>,
-) -> String {
+) -> (String, Option<PathBuf>) {
     let who = process.map(|id| format!("process {id} ({})", name_of(id)));
     if let Some(entry) = mounted {
-        let dir = entry.dir.display();
-        return match (entry.is_volume(), who) {
-            (true, Some(who)) => {
-                format!("in use: mounted on {dir} by {who}; to unmount it: onejournal umount {dir}")
-            }
-            (true, None) => {
-                format!("in use: mounted on {dir}; to unmount it: onejournal umount {dir}")
-            }
-            (false, _) => {
-                let (kind, node) = (&entry.kind, node_path(entry.device_number()));
-                let node = node.display();
-                format!("in use: mounted on {dir} as {kind} ({node}); to unmount it: umount {dir}")
-            }
-        };
+        let (dir, kind) = (entry.dir.display(), &entry.kind);
+        if entry.is_volume() {
+            let by = who.map(|who| format!(" by {who}")).unwrap_or_default();
+            return (format!("in use: mounted on {dir}{by}"), Some(entry.dir.clone()));
+        }
+        let node = node_path(entry.device_number());
+        let node = node.display();
+        let text =
+            format!("in use: mounted on {dir} as {kind} ({node}); to unmount it: umount {dir}");
+        return (text, None);
     }
     let elsewhere = find_elsewhere(is_it, users).map(|(id, entry)| {
         let dir = entry.dir.display();
         format!("mounted on {dir} in the mount namespace of process {id} ({})", name_of(id))
     });
-    match (elsewhere, who, through) {
-        (Some(place), _, _) => {
-            format!("in use: {place}; to unmount it: onejournal umount {}", path.display())
-        }
+    let volume = elsewhere.is_some().then(|| path.to_owned());
+    let text = match (elsewhere, who, through) {
+        (Some(place), _, _) => format!("in use: {place}"),
         (None, Some(who), _) => format!("in use by {who}"),
         (None, None, Some(device)) => format!(
             "in use: {} is open exclusively, and no process that is visible from here has a lock \
@@ -86,7 +82,8 @@ fn sentence(
                                or on another machine that shares its file system)"
                 .into()
         }
-    }
+    };
+    (text, volume)
 }
 
 /// The users whose mounts say truthfully what was mounted: root, this one, and the disk's owner.

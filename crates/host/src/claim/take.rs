@@ -36,6 +36,7 @@ use crate::descriptor::NUMBER_MIN;
 use crate::error::{InUse, OpenError, Result, errno, refused};
 use crate::files::found::Found;
 use crate::files::trust::Trust;
+use crate::files::trusted_file::Sought;
 
 /// An open, locked disk.
 pub struct Claimed {
@@ -55,22 +56,15 @@ pub struct Claimed {
 
 /// Opens and claims `path`. With `trust`, refuses a file that other users may have made.
 pub fn claim(path: &Path, access: Access, trust: Option<Trust>) -> Result<Claimed> {
-    let last = trust.map(|trust| trust.follow(path)).transpose()?;
-    let (opened, follow) = match &last {
-        Some(last) => (last.path(), OFlags::NOFOLLOW),
-        None => (path.to_owned(), OFlags::empty()),
-    };
-    let found = Found::at(&opened, follow).map_err(|e| errno(path, e))?;
-    let stat = found.stat;
+    let sought = Sought::at(path, trust)?;
+    let (found, stat) = (&sought.found, sought.found.stat);
     let kind = kind_of(path, &stat)?;
     refuse_swap(path, access, &stat)?;
-    let fd = open_direct(&found, access.flags()).map_err(|e| errno(path, e))?;
-    if let (Some(trust), Some(last)) = (trust, &last) {
-        trust.check(path, last, &fd, &stat)?;
-    }
+    let fd = open_direct(found, access.flags()).map_err(|e| errno(path, e))?;
+    sought.check(&fd)?;
     let backing = Backing::of(kind, &stat).map_err(|e| refused(path, e.kind(), e))?;
     let exclusive = match (kind, access) {
-        (DiskKind::Block, Access::ReadWrite) => Some(open_exclusive(path, &found, &backing)?),
+        (DiskKind::Block, Access::ReadWrite) => Some(open_exclusive(path, found, &backing)?),
         _ => None,
     };
     if kind == DiskKind::Block && access == Access::ReadWrite {

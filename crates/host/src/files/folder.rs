@@ -24,7 +24,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Error, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,9 +35,11 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::access::Access;
-use crate::descriptor::above_standard;
+use crate::descriptor::{above_standard, link_to};
+use crate::error::Forgeable;
 use crate::files::as_owner::as_owner;
 use crate::files::parent::open_parent;
+use crate::files::reach::kind_of;
 use crate::files::servers::open_on_same_mount;
 use crate::files::trust::Owner;
 use crate::files::trust::Trust;
@@ -45,28 +47,20 @@ use crate::files::trust::Trust;
 impl Trust {
     /// Refuses a file that another user made or can change.
     fn check_of_log(self, found: &Stat) -> io::Result<()> {
-        let refuse = |why: String| Err(Error::new(ErrorKind::PermissionDenied, why));
-        let mode = found.st_mode & 0o7777;
-        if !self.has(found.st_uid) {
+        let refuse =
+            |text, user| Err(Error::new(ErrorKind::PermissionDenied, Forgeable { text, user }));
+        let (uid, mode) = (found.st_uid, found.st_mode & 0o7777);
+        if !self.has(uid) {
             let me = self.own;
             let whom = match self.owner.filter(|owner| owner.uid != me) {
                 Some(owner) => format!("user {me} or user {}", owner.uid),
                 None => format!("user {me}"),
             };
-            return refuse(format!(
-                "belongs to user {0}, and is used only if it belongs to {whom}: what it holds \
-                 could be forged. If you want that user's log, act as that user: sudo -u '#{0}'. \
-                 If that log is not needed, remove it, or name another log. Several users share a \
-                 log through a daemon only: onejournal logd --dir DIR, and log=DIR/socket",
-                found.st_uid
-            ));
+            let text = format!("belongs to user {uid}, and is used only if it belongs to {whom}");
+            return refuse(text, Some(uid));
         }
         if mode & 0o022 != 0 {
-            return refuse(format!(
-                "can be written by other users (mode {mode:o}): what it holds could be forged. If \
-                 you are sure that it is not: chmod go-w. Several users share a log through a \
-                 daemon only: onejournal logd --dir DIR, and log=DIR/socket"
-            ));
+            return refuse(format!("can be written by other users (mode {mode:o})"), None);
         }
         Ok(())
     }
@@ -157,7 +151,7 @@ impl Folder {
 
     /// Where it is now, as the kernel knows it.
     pub fn real_path(&self) -> io::Result<PathBuf> {
-        std::fs::read_link(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
+        std::fs::read_link(link_to(&*self.directory))
     }
 
     /// The user to whom it belongs.
@@ -457,7 +451,7 @@ fn check_name(name: &str) {
 fn is_link(directory: impl AsFd, name: &OsStr) -> bool {
     let how = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
     let found = statx(directory, name, how, StatxFlags::TYPE);
-    found.is_ok_and(|found| FileType::from_raw_mode(found.stx_mode.into()) == FileType::Symlink)
+    found.is_ok_and(|found| kind_of(&found) == FileType::Symlink)
 }
 
 fn link(error: Errno, path: &Path) -> Error {

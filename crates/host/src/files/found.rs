@@ -5,13 +5,13 @@
 //! is opened. So the path is followed once, to a descriptor without access, and the file is opened
 //! through that descriptor.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, Stat, fstat, open};
 use rustix::io::Result;
 
-use crate::descriptor::above_standard;
+use crate::descriptor::{above_standard, link_to};
 
 /// The file that a path led to.
 pub struct Found {
@@ -35,8 +35,8 @@ impl Found {
 
     /// Opens the file.
     pub fn open(&self, how: OFlags) -> Result<OwnedFd> {
-        let path = format!("/proc/self/fd/{}", self.place.as_raw_fd());
-        above_standard(|| open(&*path, how | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()))
+        let path = link_to(&self.place);
+        above_standard(|| open(&path, how | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()))
     }
 }
 

@@ -128,6 +128,11 @@ pub fn cached_stat(path: &Path) -> rustix::io::Result<Statx> {
     statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS)
 }
 
+/// The kind of the file at `path`, with the same requests.
+pub fn cached_kind(path: &Path) -> rustix::io::Result<FileType> {
+    cached_stat(path).map(|found| kind_of(&found))
+}
+
 /// Type, number and owner of an open file, as the kernel has them cached: its server is not asked.
 /// `None`: its server is another user's, who lets no other user in.
 pub(crate) fn cached_attributes(file: impl AsFd) -> Option<Statx> {
@@ -135,7 +140,7 @@ pub(crate) fn cached_attributes(file: impl AsFd) -> Option<Statx> {
     statx(file, c"", flags, StatxFlags::TYPE | StatxFlags::INO | StatxFlags::UID).ok()
 }
 
-fn kind_of(found: &Statx) -> FileType {
+pub(crate) fn kind_of(found: &Statx) -> FileType {
     FileType::from_raw_mode(found.stx_mode.into())
 }
 

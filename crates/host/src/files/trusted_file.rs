@@ -9,13 +9,13 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, openat};
 use rustix::io::Errno;
 
-use crate::descriptor::above_standard;
+use crate::descriptor::{above_standard, link_to};
 use crate::error::Result;
 use crate::error::{errno, refused};
 use crate::files::found::Found;
@@ -23,7 +23,7 @@ use crate::files::reach::Link;
 use crate::files::trust::Trust;
 
 /// The end of a path: a name in an open directory, which is no symbolic link that is followed.
-pub struct Followed {
+struct Followed {
     directory: OwnedFd,
     name: OsString,
     /// What has the name, opened without access.
@@ -34,8 +34,37 @@ pub struct Followed {
 
 impl Followed {
     /// A path that leads there while this value exists. It has to be opened with `O_NOFOLLOW`.
-    pub fn path(&self) -> PathBuf {
-        Path::new(&format!("/proc/self/fd/{}", self.directory.as_raw_fd())).join(&self.name)
+    fn path(&self) -> PathBuf {
+        link_to(&self.directory).join(&self.name)
+    }
+}
+
+/// The file or device that a path leads to, before it is opened.
+pub struct Sought<'p> {
+    path: &'p Path,
+    last: Option<(Trust, Followed)>,
+    /// What was found.
+    pub found: Found,
+}
+
+impl Sought<'_> {
+    /// Follows `path`. With `trust`, links of other users are refused.
+    pub fn at(path: &Path, trust: Option<Trust>) -> Result<Sought<'_>> {
+        let last = trust.map(|trust| Ok((trust, trust.follow(path)?))).transpose()?;
+        let found = match &last {
+            Some((_, last)) => Found::at(&last.path(), OFlags::NOFOLLOW),
+            None => Found::at(path, OFlags::empty()),
+        };
+        Ok(Sought { path, last, found: found.map_err(|e| errno(path, e))? })
+    }
+
+    /// Refuses the file, open as `fd`, if users who are not trusted may have made it or can write
+    /// to it.
+    pub fn check(&self, fd: impl AsFd) -> Result<()> {
+        match &self.last {
+            Some((trust, last)) => trust.check(self.path, last, fd, &self.found.stat),
+            None => Ok(()),
+        }
     }
 }
 
@@ -80,7 +109,7 @@ impl Trust {
     }
 
     /// Follows the links of `path`. The file itself need not exist.
-    pub fn follow(&self, path: &Path) -> Result<Followed> {
+    fn follow(&self, path: &Path) -> Result<Followed> {
         let mut by = None;
         let reached = self.servers().walk(path, |link| {
             self.check_link(link)?;
@@ -120,7 +149,7 @@ impl Trust {
     /// Refuses an open file of another user, one on a file system that another user serves, and a
     /// regular file that others can write. A block device is accepted: a group of administrators
     /// can often write it.
-    pub fn check(&self, path: &Path, last: &Followed, fd: impl AsFd, stat: &Stat) -> Result<()> {
+    fn check(&self, path: &Path, last: &Followed, fd: impl AsFd, stat: &Stat) -> Result<()> {
         self.check_server_of(path, fd)?;
         self.check_owner(path, last, stat)?;
         let mode = Mode::from_raw_mode(stat.st_mode);

@@ -4,7 +4,6 @@
 //! path below another one. A program that looks at everything in the mount table, as `mke2fs` and
 //! `e2fsck` do, then waits without an end.
 
-use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use rustix::io::Errno;
@@ -13,6 +12,7 @@ use rustix::process::geteuid;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::below::mount_table::{MountEntry, own_mounts};
+use crate::descriptor::link_to;
 use crate::files::trust::Trust;
 
 /// Most times that the mount table is read. Each time the mounts go that were on top. A user can
@@ -58,8 +58,7 @@ fn detach_foreign_servers() {
     let detach = |dir: &Path| {
         // A path of the table has no link, unless a user exchanged a part of it.
         let opened = trust.walk(dir, |_| Err(Errno::LOOP.into()))?.opened()?;
-        let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
-        unmount(path, UnmountFlags::DETACH).map_err(std::io::Error::from)
+        unmount(link_to(&opened), UnmountFlags::DETACH).map_err(std::io::Error::from)
     };
     for _ in 0..PASSES_MAX {
         let detached =

@@ -8,7 +8,7 @@ use crate::engine::redis::Redis;
 use crate::engine::rocksdb::RocksDb;
 use crate::engine::{Engine, postgres};
 
-use super::{Actor, Attach, Database, Hosted, LogPlace, Promise, Scenario, Store};
+use super::{Actor, Attach, Database, Hosted, JournalPlace, LogPlace, Promise, Scenario, Store};
 
 const fn database(
     journal_mode: &'static str,
@@ -60,8 +60,7 @@ const USUAL: Scenario = Scenario {
     attach: Attach::Loop(512),
     promise: Promise::History,
     actors: &[Actor::Tree],
-    second_disk: false,
-    nvram: false,
+    journal: JournalPlace::Volume,
     by_user: false,
     is_killed: false,
     hosted: None,
@@ -169,7 +168,7 @@ pub const SCENARIOS: [Scenario; 54] = [
     },
     Scenario {
         name: "cached-second-disk",
-        second_disk: true,
+        journal: JournalPlace::SecondDisk,
         actors: &[Actor::Tree, Actor::Plain, Actor::Replacer],
         ..CACHED
     },
@@ -196,7 +195,7 @@ pub const SCENARIOS: [Scenario; 54] = [
     },
     Scenario {
         name: "second-disk",
-        second_disk: true,
+        journal: JournalPlace::SecondDisk,
         actors: &[Actor::Tree, Actor::Plain],
         ..USUAL
     },
@@ -257,25 +256,25 @@ pub const SCENARIOS: [Scenario; 54] = [
     },
     Scenario {
         name: "nvram",
-        nvram: true,
+        journal: JournalPlace::Nvram,
         actors: &[Actor::Tree, Actor::Tree, Actor::Mover, Actor::Plain],
         ..USUAL
     },
     Scenario {
         name: "nvram-writers",
-        nvram: true,
+        journal: JournalPlace::Nvram,
         actors: &[Actor::Plain, Actor::Plain, Actor::Dsync, Actor::Sync, Actor::Tree],
         ..USUAL
     },
     Scenario {
         name: "nvram-mapped",
-        nvram: true,
+        journal: JournalPlace::Nvram,
         actors: &[Actor::Mapped, Actor::Uring, Actor::Dsync, Actor::Tree],
         ..USUAL
     },
     Scenario {
         name: "nvram-cached",
-        nvram: true,
+        journal: JournalPlace::Nvram,
         actors: &[Actor::Tree, Actor::Plain, Actor::Mapped, Actor::Replacer],
         ..CACHED
     },

@@ -4,20 +4,21 @@
 //! between two requests, so the next daemon can answer as well as the first.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use device::Durability;
 use device::sync::Mutex;
-use host::Trust;
+use host::{Trust, link_to};
 use rustix::fs::{FileType, fstat};
 use zerocopy::IntoBytes;
 
 use crate::backend::LogBackend;
 use crate::directory::options::{Options, are_sizes};
 use crate::engine::writer::Sizes;
+use crate::error::Refusal;
 use crate::wire::protocol::{
     DATA_BYTES_MAX, Kind, REPLY_BYTES, Reply, Request, accepted, accepted_again,
 };
@@ -204,8 +205,7 @@ fn reach(
     if !owners.contains(&found.st_uid) {
         return foreign(format!("the socket belongs to user {}", found.st_uid));
     }
-    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
-    let connection = transport::connect(Path::new(&path), patience.left()?)?;
+    let connection = transport::connect(&link_to(&place), patience.left()?)?;
     match Peer::of(&connection)?.uid {
         uid if owners.contains(&uid) => Ok(connection),
         uid => foreign(format!("user {uid} listens there")),
@@ -261,25 +261,24 @@ impl Client {
         begin: Instant,
         why: Unanswered,
     ) -> Result<()> {
-        let socket = socket.display();
+        let shown = socket.display();
         match why {
-            Unanswered::Wrong(text) => Err(LogError::Daemon(format!("{socket}: {text}"))),
+            Unanswered::Wrong(text) => Err(LogError::Daemon(format!("{shown}: {text}"))),
             // The last message could take only as long as was left.
             Unanswered::Gone(e) if e.kind() == ErrorKind::WouldBlock && options.limit.is_some() => {
-                Err(LogError::Daemon(format!("{socket}: {TOO_LONG}")))
+                Err(LogError::Daemon(format!("{shown}: {TOO_LONG}")))
             }
             Unanswered::Gone(e) if matches!(e.kind(), ErrorKind::WouldBlock) => {
                 let waited = ANSWER_WAIT.as_secs();
                 let text = format!(
-                    "{socket}: no answer for {waited} s: if the daemon is stopped, let it go on \
+                    "{shown}: no answer for {waited} s: if the daemon is stopped, let it go on \
                      (kill -CONT)"
                 );
                 Err(LogError::Daemon(text))
             }
             Unanswered::Gone(e) if begin.elapsed() >= options.retry => {
-                let waited = options.retry.as_secs_f32();
-                let todo = "start it (onejournal logd), or open its directory";
-                Err(LogError::Daemon(format!("{socket}: gone for {waited} s: {e}: {todo}")))
+                let (socket, waited_s) = (socket.to_owned(), options.retry.as_secs_f32());
+                Err(Refusal::DaemonGone { socket, waited_s, source: e }.into())
             }
             Unanswered::Gone(_) => {
                 std::thread::sleep(Duration::from_millis(20));

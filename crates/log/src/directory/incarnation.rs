@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::directory::room::Room;
 use crate::directory::slots::Slots;
+use crate::error::advised;
 use crate::host::{DirectoryId, Settings};
 use crate::media::files::{
     at, make_directory, parse, remove_if_there, within, write_for_this_boot, write_whole,
@@ -291,7 +292,7 @@ fn own_memory(root: &Folder, memory: &Path) -> Result<Named> {
     match Folder::at_place(place, memory, root.trust()) {
         Ok(folder) if mode & 0o077 == 0 => Ok(Named::Own(folder)),
         Ok(_) => refuse(format!("can be entered by other users (mode {mode:o})")),
-        Err(e) => refuse(e.to_string()),
+        Err(e) => refuse(advised(e).to_string()),
     }
 }
 

@@ -43,6 +43,7 @@ use crate::directory::options::{Options, SETTINGS, settings_of};
 use crate::directory::room::Room;
 use crate::directory::served::{Serving, refuse_if_served};
 use crate::directory::slots::{Lock, OPEN_LIMIT, Slots, USE_LIMIT};
+use crate::error::Refusal;
 use crate::format::chunk::DATA_OFFSET;
 use crate::format::group::newest_header;
 use crate::host::{Host, Settings, StreamMeta};
@@ -337,10 +338,7 @@ impl ServiceDirectory {
             Some(_) => {
                 Err(LogError::Usage("all numbers of streams were used: use another log".into()))
             }
-            None => Err(LogError::Usage(format!(
-                "there are {STREAM_COUNT_MAX} streams, and no log has more: remove one (onejournal \
-                 log rm), or use another log"
-            ))),
+            None => Err(Refusal::TooManyStreams { limit: STREAM_COUNT_MAX }.into()),
         }
     }
 

@@ -8,6 +8,7 @@ use host::{Access, Folder, ForkClosed};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use crate::error::Refusal;
 use crate::media::files::{make_folder, open_or_make, within};
 use crate::words::{CLIENT_COUNT_MAX, Client, Control};
 use crate::{LogError, Result};
@@ -78,11 +79,8 @@ impl Slots {
                 return Ok((control.join(slot), file));
             }
         }
-        let path = self.0.path().display();
-        Err(LogError::Usage(format!(
-            "{CLIENT_COUNT_MAX} processes use {path} already: end one, or let a daemon serve the \
-             log (onejournal logd)"
-        )))
+        let directory = self.0.path().to_owned();
+        Err(Refusal::TooManyProcesses { limit: CLIENT_COUNT_MAX, directory }.into())
     }
 
     /// An error if any process has a slot. `why` says why that is an error.

@@ -27,6 +27,7 @@ use crate::engine::service::Service;
 use crate::engine::stall::{
     LeaderWait, OTHERS_LIMIT, OTHERS_LIMIT_AGAIN, StallTimeout, is_stall, others_limit,
 };
+use crate::error::Refusal;
 use crate::faults::{self, Fault};
 use crate::format::group::{ENTRIES_AT, Piece, RawHeader, encode_entry, table_room, write_header};
 use crate::words::{GroupPosition, after_reads};
@@ -101,11 +102,7 @@ impl Service {
     fn check_group(&self) -> Result<()> {
         match self.control.is_aborted() {
             false => self.control.check(),
-            true => Err(LogError::Aborted(
-                "the group log could not be written. Nothing that was synced is lost: repair the \
-                 disk, end all programs that use the log, then run onejournal log gc"
-                    .into(),
-            )),
+            true => Err(Refusal::GroupLogFailed.into()),
         }
     }
 

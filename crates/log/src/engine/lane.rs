@@ -6,6 +6,7 @@ use device::sync::Mutex;
 use device::{FileStore, Nvram};
 
 use crate::engine::writer::Writer;
+use crate::error::Refusal;
 use crate::format::chunk::parts;
 use crate::format::record::Identity;
 use crate::format::scan::Bytes;
@@ -193,19 +194,15 @@ impl Lane {
 
     /// Refuses a lane that failed, or whose words are lost.
     pub(crate) fn check(&self) -> Result<()> {
-        let why = match self.words.aborted() {
+        let stream = self.name.to_string();
+        Err(match self.words.aborted() {
             None => return self.words.check(),
-            Some(Abort::Io) => {
-                "its log files could not be written. Nothing that was appended is lost: repair the \
-                 disk, then run onejournal log discard-damaged, which brings it to them"
-            }
-            Some(Abort::Removed) => "it was removed: open it again, which makes a new one",
-            Some(Abort::Lane) => {
-                "its writer's memory is damaged. The records in its log files can be read; to \
-                 write it again, run onejournal log discard-damaged, which gives up the rest"
-            }
-        };
-        Err(LogError::Aborted(format!("stream {}: {why}", self.name)))
+            Some(Abort::Io) => Refusal::FilesFailed { stream }.into(),
+            Some(Abort::Lane) => Refusal::MemoryDamaged { stream }.into(),
+            Some(Abort::Removed) => LogError::Aborted(format!(
+                "stream {stream}: it was removed: open it again, which makes a new one"
+            )),
+        })
     }
 
     pub(crate) fn is_removed(&self) -> bool {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use device::sync::Mutex;
 use host::Account;
 
+use crate::error::Refusal;
 use crate::host::StreamMeta;
 use crate::wire::transport::Peer;
 use crate::{LogError, Result, StreamName};
@@ -48,25 +49,19 @@ pub(super) fn check(name: &StreamName, meta: &StreamMeta, peer: &Peer, wish: Wis
     match is_trusted(peer.uid) || allows(meta, peer, wish) {
         true => Ok(()),
         false => {
-            let advice = match wish {
-                Wish::Own => {
-                    ", and only that user, the daemon's user and root may do that".to_owned()
-                }
-                _ => format!(
-                    ". To let a group in, stop the daemon and run: onejournal log permit --dir DIR \
-                     --group GROUP {name}, where DIR is the directory of the log"
-                ),
-            };
+            let (uid, owner) = (peer.uid, meta.uid);
             let doing = match wish {
                 Wish::Read => "reading",
                 Wish::Write => "writing",
                 Wish::Know => "opening",
-                Wish::Own => "removing or repairing",
+                Wish::Own => {
+                    return Err(LogError::Denied(format!(
+                        "stream {name}: removing or repairing, as user {uid}; user {owner} made \
+                         it, and only that user, the daemon's user and root may do that"
+                    )));
+                }
             };
-            Err(LogError::Denied(format!(
-                "stream {name}: {doing}, as user {}; user {} made it{advice}",
-                peer.uid, meta.uid
-            )))
+            Err(Refusal::NotPermitted { stream: name.to_string(), doing, uid, owner }.into())
         }
     }
 }

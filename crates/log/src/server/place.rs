@@ -5,10 +5,10 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use host::{above_standard, open_parent};
+use host::{above_standard, link_to, open_parent};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
@@ -46,8 +46,7 @@ impl Place {
 
     /// Gives `socket` this place. The kernel takes a path only: that of the open directory.
     pub(crate) fn bind(&self, socket: &OwnedFd) -> io::Result<()> {
-        let mut path = OsString::from(format!("/proc/self/fd/{}/", self.directory.as_raw_fd()));
-        path.push(&self.name);
+        let path = link_to(&self.directory).join(&self.name);
         Ok(rustix::net::bind(socket, &SocketAddrUnix::new(path)?)?)
     }
 
@@ -66,8 +65,7 @@ impl Place {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "was replaced"));
         }
         // An open file of this kind has no mode that could be changed through it.
-        let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
-        Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode))?)
+        Ok(rustix::fs::chmod(link_to(&socket), Mode::from_raw_mode(mode))?)
     }
 }
 

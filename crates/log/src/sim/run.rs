@@ -10,7 +10,7 @@ use super::found::FoundStreams;
 use super::host::{Images, Machine, Traces};
 use super::model::Model;
 use super::served::Served;
-use super::workload::{Mix, Process, Workload};
+use super::workload::{Kind, Mix, Process, Workload};
 use crate::Lsn;
 use crate::host::Settings;
 
@@ -31,25 +31,21 @@ pub(super) struct Effort {
     pub(super) mix: Mix,
 }
 
-const MIX: Mix = Mix {
-    payload_bytes_max: 300 << 10,
-    has_faults: false,
-    is_narrow: false,
-    is_served: false,
-    has_stops: false,
-};
+const fn mix(kind: Kind) -> Mix {
+    Mix { payload_bytes_max: 300 << 10, kind }
+}
 
 pub(super) const ANYTHING: Effort =
-    Effort { boot_count: 4, step_count: 70, state_count: 120, mix: MIX };
-pub(super) const FAULTS: Effort = Effort { mix: Mix { has_faults: true, ..MIX }, ..ANYTHING };
-pub(super) const STOPS: Effort = Effort { mix: Mix { has_stops: true, ..MIX }, ..ANYTHING };
+    Effort { boot_count: 4, step_count: 70, state_count: 120, mix: mix(Kind::Anything) };
+pub(super) const FAULTS: Effort = Effort { mix: mix(Kind::Faults), ..ANYTHING };
+pub(super) const STOPS: Effort = Effort { mix: mix(Kind::Stops), ..ANYTHING };
 pub(super) const NARROW: Effort =
-    Effort { boot_count: 8, step_count: 2, state_count: 60, mix: Mix { is_narrow: true, ..MIX } };
+    Effort { boot_count: 8, step_count: 2, state_count: 60, mix: mix(Kind::Narrow) };
 pub(super) const SERVED: Effort = Effort {
     boot_count: 3,
     step_count: 120,
     state_count: 30,
-    mix: Mix { is_served: true, payload_bytes_max: 60 << 10, ..MIX },
+    mix: Mix { payload_bytes_max: 60 << 10, kind: Kind::Served },
 };
 
 /// Small chunks, and the smallest group log.
@@ -121,7 +117,7 @@ fn live(
     rng: Rng,
     effort: &Effort,
 ) -> Result<Model, String> {
-    if effort.mix.is_served {
+    if effort.mix.kind == Kind::Served {
         process.host.die();
         let payload_bytes_max = effort.mix.payload_bytes_max;
         let mut served = Served::new(machine.clone(), known, rng, payload_bytes_max);

@@ -59,15 +59,22 @@ impl Process {
 pub(super) struct Mix {
     /// Longest payload.
     pub(super) payload_bytes_max: usize,
-    /// Whether operations may fail.
-    pub(super) has_faults: bool,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// All operations, which succeed.
+    Anything,
+    /// Operations may fail.
+    Faults,
     /// Only one stream, and batches of records of one length. The bytes that one boot leaves then
     /// look like the bytes that the next boot writes.
-    pub(super) is_narrow: bool,
+    Narrow,
     /// A daemon's clients do all operations.
-    pub(super) is_served: bool,
+    Served,
     /// Records are put aside, as if another process was stopped while it drains them.
-    pub(super) has_stops: bool,
+    Stops,
 }
 
 pub(super) struct Workload {
@@ -94,18 +101,19 @@ impl Workload {
     }
 
     pub(super) fn run(&mut self, step_count: usize) {
+        let has_faults = self.mix.kind == Kind::Faults;
         for _ in 0..step_count {
             let (mut name, mut step) = (NAMES[self.rng.usize(..NAMES.len())], self.rng.u8(..100));
-            if self.mix.is_narrow {
+            if self.mix.kind == Kind::Narrow {
                 (name, step) = (NAMES[0], 45);
             }
-            if self.mix.has_faults {
+            if has_faults {
                 self.maybe_fail();
             }
             let done = self.step(name, step);
-            assert!(done.is_ok() || self.mix.has_faults, "step {step} on {name}: {done:?}");
+            assert!(done.is_ok() || has_faults, "step {step} on {name}: {done:?}");
         }
-        if self.mix.has_faults && !self.fails_for_good {
+        if has_faults && !self.fails_for_good {
             let done = self.go_on_after_full_disk();
             assert!(done.is_ok(), "after a full disk: {done:?}");
         }
@@ -159,7 +167,7 @@ impl Workload {
             }
             95..97 => self.other_process(),
             // A removal that failed leaves nothing that a model could say.
-            97 if !self.mix.has_faults => self.remove(name, &lane),
+            97 if self.mix.kind != Kind::Faults => self.remove(name, &lane),
             _ => {
                 self.process.service.release(&lane);
                 self.drain(name, &lane)
@@ -193,7 +201,7 @@ impl Workload {
 
     fn len_bytes(&mut self) -> usize {
         let most = self.mix.payload_bytes_max;
-        if self.mix.is_narrow {
+        if self.mix.kind == Kind::Narrow {
             return 40;
         }
         match self.rng.u8(..20) {
@@ -260,11 +268,11 @@ impl Workload {
         }
         let service = &self.process.service;
         match self.rng.u8(..3) {
-            0 if self.mix.has_stops => service.sync_aside(lane)?,
+            0 if self.mix.kind == Kind::Stops => service.sync_aside(lane)?,
             _ => service.sync(lane, Lsn(last))?,
         }
         self.acknowledge(name);
-        if self.mix.has_stops && self.rng.u8(..4) == 0 {
+        if self.mix.kind == Kind::Stops && self.rng.u8(..4) == 0 {
             self.process.service.put_synced_aside(lane)?;
         }
         Ok(())

@@ -5,12 +5,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::{BlockDevice, DeviceError, DirectIo, Disk, Metered, Operation, Result};
-use host::above_standard;
+use host::{above_standard, link_to};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -215,7 +215,7 @@ fn set_direct(file: &OwnedFd) -> rustix::io::Result<()> {
 /// An open block device once more, with the page cache.
 fn reopen_buffered(device: &File) -> io::Result<File> {
     // By its descriptor: the path may lead to another device by now.
-    let path = format!("/proc/self/fd/{}", device.as_raw_fd());
+    let path = link_to(device);
     let open = || File::options().read(true).write(true).open(path).map(OwnedFd::from);
     above_standard(open).map(File::from)
 }

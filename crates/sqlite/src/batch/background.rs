@@ -37,7 +37,7 @@ use log::Log;
 
 use crate::abi::opened::Opened;
 use crate::abi::real::Real;
-use crate::counters::COUNTERS;
+use crate::counters::{COUNTERS, count};
 use crate::database::Database;
 use crate::database::background::Job;
 use crate::failure::Failure;
@@ -162,7 +162,7 @@ fn sync(opened: &Opened) -> Result<(), Failure> {
     if faults::is(Fault::SkipsHomeSync) {
         return Ok(());
     }
-    COUNTERS.background_sync();
+    count(&COUNTERS.background_syncs);
     opened.real().sync()
 }
 
@@ -229,7 +229,7 @@ impl Database {
 
     /// Syncs the database for a caller that waits and holds the lease.
     pub(crate) fn sync_home(&self, stream: &Stream, main: &Real) -> Result<(), Failure> {
-        COUNTERS.database_sync();
+        count(&COUNTERS.database_syncs);
         main.sync().inspect_err(|_| {
             if !faults::is(Fault::IgnoresSyncError) {
                 let _ = doubt(stream);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::abi::real::Real;
-use crate::counters::COUNTERS;
+use crate::counters::{COUNTERS, count};
 use crate::database::Database;
 use crate::failure::{Conflict, Damage, Failure};
 use crate::faults::{self, Fault};
@@ -70,7 +70,7 @@ impl Database {
     /// the user asked for it.
     pub fn bring_home(&self, batches: &Batches, main: &Real) -> Result<(), Failure> {
         match replay(batches, main)? {
-            Replayed::Done => COUNTERS.recovery(),
+            Replayed::Done => count(&COUNTERS.recoveries),
             Replayed::Conflict(_) | Replayed::Damaged(_) if self.settings.may_discard => {}
             Replayed::Conflict(conflict) => return Err(self.conflict(conflict)),
             Replayed::Damaged(damage) => return Err(self.unreadable(&damage)),

@@ -15,7 +15,7 @@ use crate::abi::file::Hook;
 use crate::abi::loaded::NAME;
 use crate::checkpoint::own::{Copied, Own};
 use crate::checkpoint::policy::{self, Case, Decision, Pass};
-use crate::counters::COUNTERS;
+use crate::counters::{COUNTERS, count};
 use crate::failure::Failure;
 use crate::known::Known;
 use crate::messages::tell;
@@ -107,7 +107,7 @@ pub fn step() {
 
 /// Runs a pass.
 fn pass(own: Own) -> Ended {
-    COUNTERS.background_checkpoint();
+    count(&COUNTERS.background_checkpoints);
     let copied = own.pass();
     (own, copied)
 }
@@ -147,7 +147,7 @@ impl Background {
         }
         state.copied = 0;
         drop(state);
-        COUNTERS.commit_checkpoint();
+        count(&COUNTERS.commit_checkpoints);
         Maker::Caller
     }
 

@@ -17,7 +17,7 @@ use crate::database::{Database, Service};
 use crate::failure::Failure;
 use crate::faults::{self, Fault};
 use crate::format::database_header::DatabaseHeader;
-use crate::messages::tell;
+use crate::messages::{tell, tell_of_other_file};
 use crate::stream::binding::{Attribute, Binding};
 use crate::stream::live::{Contents, holds_records, read_live};
 use crate::stream::logs;
@@ -493,14 +493,7 @@ impl Database {
         let all = log.stream_names()?;
         for other in all.iter().map(|name| name.as_str()).filter(is_other) {
             if other != first && self.holds_anything(log, other)? {
-                let text = format!(
-                    "{}: the log {} has commits of another file of this name, in the stream \
-                     {other}: onejournal log cat shows it; if that file is gone for good, \
-                     onejournal log rm removes it",
-                    self.path.display(),
-                    self.settings.directory.display(),
-                );
-                tell(SQLITE_WARNING, &text);
+                tell_of_other_file(&self.path, &self.settings.directory, other);
             }
         }
         match all.iter().any(|name| name.as_str() == first) {

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use crate::abi::opened::Opened;
 use crate::abi::real::Real;
-use crate::counters::COUNTERS;
+use crate::counters::{COUNTERS, count};
 use crate::database::Database;
 use crate::failure::{Conflict, Failure};
 use crate::format::base::{Base, Kind};
@@ -134,7 +134,7 @@ impl Database {
             Verdict::RollForward if !may_write => return Err(self.not_home()),
             Verdict::RollForward => {
                 roll_forward(live, &logged, held, main)?;
-                COUNTERS.recovery();
+                count(&COUNTERS.recoveries);
             }
             Verdict::Conflict(_) if self.settings.may_discard && may_write => {}
             Verdict::Conflict(conflict) => return Err(self.conflict(conflict)),

@@ -4,11 +4,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use device::Durability;
-use host::{Folder, Trust, cached_stat};
-use log::Options;
+use host::{Folder, Trust, cached_kind};
+use log::{LogError, Options};
 use rustix::fs::FileType;
 
 use crate::failure::{Failure, is_of_system};
+use crate::messages;
 
 /// Name of the log's directory beside the database.
 const DIRECTORY: &str = ".onejournal";
@@ -198,13 +199,10 @@ impl Settings {
             None if is_missing => Ok(()),
             Some(_) if is_missing && self.is_named() => Ok(()),
             None => Err(log::system_at(&self.directory, refusal).into()),
-            Some(uid) => Err(Failure::CannotOpen(format!(
-                "the log {}: {refusal}. The database belongs to user {uid}, and only that user and \
-                 root can write it with this extension. For several users, let a daemon serve a \
-                 log (onejournal logd --dir DIR, and log=DIR/socket in the URI) and permit them \
-                 the database's stream (docs/how-to/share-a-log.md)",
-                self.directory.display()
-            ))),
+            Some(uid) => {
+                let refusal = LogError::system(self.directory.display().to_string(), refusal);
+                Err(Failure::CannotOpen(messages::of_several_users(&refusal, uid)))
+            }
         }
     }
 
@@ -233,16 +231,12 @@ fn in_real_parent(path: &Path) -> PathBuf {
 
 /// Whether there is a socket, as far as the kernel knows without asking a file system.
 fn is_socket_file(path: &Path) -> bool {
-    kind_of(path) == Some(FileType::Socket)
+    cached_kind(path) == Ok(FileType::Socket)
 }
 
 /// Whether there is such a directory. A relative path begins at the working directory.
 fn is_directory(path: &Path) -> bool {
-    path.as_os_str().is_empty() || kind_of(path) == Some(FileType::Directory)
-}
-
-fn kind_of(path: &Path) -> Option<FileType> {
-    cached_stat(path).ok().map(|found| FileType::from_raw_mode(found.stx_mode.into()))
+    path.as_os_str().is_empty() || cached_kind(path) == Ok(FileType::Directory)
 }
 
 /// Bytes of the group log beside a database. A larger group log is drained less often, and each

@@ -1,9 +1,9 @@
 //! The database as what atomic changes are made to.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use host::above_standard;
+use host::{above_standard, link_to};
 use rustix::fs::{Mode, OFlags};
 use volume_client::{RANGES_XATTR, Range, RangeError};
 
@@ -22,7 +22,7 @@ impl Target {
     pub fn new(path: &Path, main: &Real) -> Option<Target> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = above_standard(|| rustix::fs::open(path, flags, Mode::empty())).ok()?;
-        let target = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let target = link_to(&file);
         // A volume that does not know the attribute would store it.
         volume_client::virtual_attribute(&target, RANGES_XATTR).ok()?;
         let [found, named] = [rustix::fs::fstat(&file).ok()?, rustix::fs::stat(path).ok()?];

@@ -3,7 +3,7 @@
 
 use crate::abi::ffi::SQLITE_IOERR_FSYNC;
 use crate::abi::real::Real;
-use crate::counters::COUNTERS;
+use crate::counters::{COUNTERS, count};
 use crate::failure::Failure;
 use crate::format::base::{Base, Kind, encode_base};
 use crate::format::wal::{self, HEADER_BYTES, Header};
@@ -89,7 +89,7 @@ pub fn sync_header(wal: &Real) -> Result<(), Failure> {
 }
 
 pub fn real_sync(wal: &Real) -> Result<(), Failure> {
-    COUNTERS.real_sync();
+    count(&COUNTERS.real_syncs);
     wal.sync()
 }
 

@@ -22,7 +22,7 @@ use crate::mention;
 use crate::output::plain_path;
 use crate::target::{ON_STDIN, cannot_start, in_sbin, on_stdin};
 use crate::units::size;
-use crate::{CliError, FsckArgs, Result, journal_path, journal_search, target};
+use crate::{CliError, FsckArgs, Result, advice, journal_path, journal_search, target};
 
 pub fn run(args: FsckArgs) -> Result<u8> {
     let args = &FsckArgs { target: target::find(&args.target)?, ..args };
@@ -140,7 +140,7 @@ fn look(args: &FsckArgs) -> Result<u8> {
     let e2fsck = || e2fsck(Subject::Volume(&disk), path, "-n").map(|checked| checked.code);
     let survey = match Survey::take(&device, journal.as_ref()) {
         Err(ext4::Error::Corrupt { .. }) if is_for_e2fsck(&device) => return e2fsck(),
-        survey => survey.map_err(|error| CliError::at(path, error))?,
+        survey => survey.map_err(|error| advice::at_volume(path, &error))?,
     };
     match (survey.is_torn, survey.needs_recovery) {
         (true, _) => mention!("{}: its superblock was torn by a power cut", plain_path(path)),
@@ -172,9 +172,9 @@ fn preview(
     discard_damaged: bool,
 ) -> Result<Recovery> {
     let options = RecoverOptions { discard_damaged, dry_run: true, ..RecoverOptions::default() };
-    let space = survey.space.as_ref().map_err(|error| CliError::at(path, error))?;
+    let space = survey.space.as_ref().map_err(|error| advice::at_volume(path, error))?;
     journal::recover(device, space, &survey.uuid, &options).map_err(|error| {
-        let what_to_do = claimant::what_to_do(&error);
+        let what_to_do = advice::of_journal(&error);
         CliError { code: UNCORRECTED, ..CliError::at(path, format!("{error}{what_to_do}")) }
     })
 }
@@ -237,7 +237,7 @@ fn repair(args: &FsckArgs, device: &Arc<dyn BlockDevice>) -> Result<u8> {
     let claim = claimant::claimant(args.takeover, 0)?.claim;
     let had_no_journal_elsewhere = matches!(ext4::recorded_journal(device), Ok(None));
     let applied = ext4::apply_repair(device, &repaired, &view.changed(), Some(&claim));
-    applied.map_err(|error| CliError::at(path, error))?;
+    applied.map_err(|error| advice::at_volume(path, &error))?;
     if !had_no_journal_elsewhere {
         mention_lost_journal(path, device);
     }

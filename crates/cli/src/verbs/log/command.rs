@@ -288,8 +288,8 @@ fn explained(error: LogError, place: &str) -> CliError {
 }
 
 fn open(place: &Where) -> Result<Opened> {
-    let named = [&place.socket, &place.memory].into_iter().flatten();
-    named.into_iter().try_for_each(|path| target::check_way(path))?;
+    let mut named = [&place.socket, &place.memory].into_iter().flatten();
+    named.try_for_each(|path| target::check_way(path))?;
     if let Some(socket) = &place.socket {
         let log = Log::connect(socket).map_err(failed)?;
         return Ok(Opened { log, place: format!("--socket {}", plain_path(socket)) });
