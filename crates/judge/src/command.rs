@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use device::sync::RwLock;
 use onejournal_testing::spawn_without_files;
+use servers::Host;
 
 /// Locked exclusively while a program is started, and shared by threads that have files open on a
 /// mount that must not be busy later. A child has all open files of this process until its exec has
@@ -41,6 +42,20 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     let _alone = STARTING.write();
     spawn_without_files(command)
 }
+
+/// The judge, which starts servers and their clients.
+pub enum Judge {}
+
+impl Host for Judge {
+    type Error = String;
+
+    fn spawn(command: &mut Command) -> io::Result<Child> {
+        spawn(command)
+    }
+}
+
+/// A server or a client.
+pub type Program = servers::Program<Judge>;
 
 /// Runs `work`, which opens files that no child may inherit. It must not start a program.
 pub fn without_children<T>(work: impl FnOnce() -> T) -> T {

@@ -19,19 +19,17 @@ pub mod rocksdb;
 
 use std::fmt::Debug;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 
 use device::sync::Mutex;
 use onejournal_testing::Image;
-use rustix::process::{Pid, Signal, kill_process};
+use servers::Child;
 use tempfile::TempDir;
 
-use crate::command::{run, spawn, tool};
-use crate::notices::Notices;
+use crate::command::{Judge, Program, run, tool};
 use crate::rig::{Loop, USER, Volume, command, open_to_all};
 use crate::space::{Door, ROOT, Space};
 
@@ -41,8 +39,6 @@ pub const SESSION_COUNT_MAX: usize = 4;
 pub const DISK_BYTES: u64 = 96 << 20;
 /// The directory of an engine's files.
 const DATA: &str = "data";
-/// What a server prints, beside its sockets.
-const LOG: &str = "server.log";
 
 /// A database engine with its settings.
 pub trait Engine: Debug + Sync {
@@ -62,7 +58,9 @@ pub trait Engine: Debug + Sync {
     fn make(&self, place: &Place) -> Result<(), String>;
 
     /// Starts the server. Returns when it is ready. `None`: sessions open the files themselves.
-    fn start(&self, place: &Place) -> Result<Option<Server>, String>;
+    fn start(&self, _place: &Place) -> Result<Option<Server>, String> {
+        Ok(None)
+    }
 
     /// Begins session number `actor`.
     fn open(&self, place: &Place, actor: usize) -> io::Result<Box<dyn Session>>;
@@ -84,7 +82,7 @@ pub trait Session: Send {
 #[derive(Debug, Clone)]
 pub struct Place {
     pub data: PathBuf,
-    /// A directory on another file system, for sockets and messages.
+    /// A directory on another file system, for sockets.
     pub sockets: PathBuf,
     /// If the files are in another mount namespace, the way into it.
     door: Option<Door>,
@@ -121,136 +119,51 @@ impl Place {
 }
 
 /// A server; killed when dropped.
-pub struct Server {
-    child: Child,
-    /// The signal that ends it after the sessions, and the one that ends it at once.
-    signals: [Signal; 2],
-}
+pub type Server = Child<Judge>;
 
-impl Server {
-    /// Starts a server, and returns when it has notified that it is ready. The first of `signals`
-    /// stops it in order; the second kills it.
-    pub fn start(place: &Place, server: Command, signals: [Signal; 2]) -> Result<Server, String> {
-        Server::start_unless(place, server, signals, &[])
-    }
-
-    /// The same for a server that has failed, but may run on, when it has said one of `failures`.
-    pub fn start_unless(
-        place: &Place,
-        mut server: Command,
-        signals: [Signal; 2],
-        failures: &[&str],
-    ) -> Result<Server, String> {
-        let log = place.sockets.join(LOG);
-        let file = File::create(&log).map_err(|e| e.to_string())?;
-        let copy = file.try_clone().map_err(|e| e.to_string())?;
-        let notices = Notices::new()?;
-        notices.apply(&mut server);
-        server.stdin(Stdio::null()).stdout(copy).stderr(file);
-        let child = spawn(&mut server).map_err(|e| format!("{server:?}: {e}"))?;
-        let mut started = Server { child, signals };
-        let said = || String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
-        let has_failed = || {
-            let is_any_said = |said: String| failures.iter().any(|failure| said.contains(failure));
-            !failures.is_empty() && is_any_said(said())
-        };
-        let ready = notices.wait(&mut started.child, has_failed);
-        ready.map_err(|why| format!("the server {why}:\n{}", said()))?;
-        Ok(started)
-    }
-
-    /// Stops it in order.
-    pub fn stop(mut self) -> Result<(), String> {
-        let told = kill_process(Pid::from_child(&self.child), self.signals[0]);
-        told.map_err(|e| e.to_string())?;
-        let status = self.child.wait().map_err(|e| e.to_string())?;
-        // etcd, having stopped, sends the signal to itself.
-        let is_told = status.signal() == Some(self.signals[0].as_raw());
-        match status.success() || is_told {
-            true => Ok(()),
-            false => Err(format!("the server ended with {status}")),
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = kill_process(Pid::from_child(&self.child), self.signals[1]);
-            let _ = self.child.wait();
-        }
-    }
-}
-
-/// A client program that reads commands from a pipe, and answers in lines.
-pub struct Client {
-    child: Child,
-    input: Option<ChildStdin>,
-    answers: BufReader<Box<dyn Read + Send>>,
-}
-
-/// Where a client program prints its answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answers {
-    Output,
-    /// What it prints as errors.
-    Errors,
-}
+/// A client program that reads commands from a pipe, and answers in lines. The end of its input
+/// ends it.
+pub struct Client(Option<Child<Judge>>);
 
 impl Client {
     /// Starts it.
-    pub fn start(mut client: Command, answers: Answers) -> io::Result<Client> {
-        client.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        if answers == Answers::Output {
-            client.stdout(Stdio::piped()).stderr(Stdio::inherit());
-        }
-        let mut child = spawn(&mut client)?;
-        let input = child.stdin.take();
-        let answers: Box<dyn Read + Send> = match answers {
-            Answers::Output => Box::new(child.stdout.take().expect("it was asked for")),
-            Answers::Errors => Box::new(child.stderr.take().expect("it was asked for")),
-        };
-        Ok(Client { child, input, answers: BufReader::new(answers) })
+    pub fn start(client: Command) -> io::Result<Client> {
+        Program::of(client).start().map(|client| Client(Some(client))).map_err(io::Error::other)
     }
 
     /// The lines that it prints before the line `last`.
     pub fn read_until(&mut self, last: &str) -> io::Result<Vec<String>> {
         let mut lines = Vec::new();
-        for line in self.answers.by_ref().lines() {
-            let line = line?;
-            if line == last {
-                return Ok(lines);
+        loop {
+            match self.child().read_line().map_err(io::Error::other)? {
+                line if line == last => return Ok(lines),
+                line => lines.push(line),
             }
-            lines.push(line);
         }
-        Err(io::Error::other(format!("it ended before it printed {last:?}")))
-    }
-
-    /// Ends it, by the end of its input. An error if it has failed.
-    pub fn end(mut self) -> Result<(), String> {
-        drop(self.input.take());
-        let status = self.child.wait().map_err(|e| e.to_string())?;
-        if status.success() { Ok(()) } else { Err(format!("a program ended with {status}")) }
     }
 
     /// Sends `commands`. The next line of the answer must be `expected`.
     pub fn ask(&mut self, commands: &str, expected: &str) -> io::Result<()> {
-        let input = self.input.as_mut().expect("it is open until the end");
-        input.write_all(commands.as_bytes())?;
-        input.flush()?;
-        let mut line = String::new();
-        self.answers.read_line(&mut line)?;
+        let line = self.child().ask(commands.trim_end()).map_err(io::Error::other)?;
         match line.trim_end() == expected {
             true => Ok(()),
             false => Err(io::Error::other(format!("{expected:?} was expected, not {line:?}"))),
         }
     }
+
+    /// Ends it. An error if it has failed.
+    pub fn end(mut self) -> Result<(), String> {
+        self.0.take().map_or(Ok(()), |client| client.finish().map(drop))
+    }
+
+    fn child(&mut self) -> &mut Child<Judge> {
+        self.0.as_mut().expect("it is there until the end")
+    }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        drop(self.input.take()); // The end of its input ends it.
-        let _ = self.child.wait();
+        let _ = self.0.take().map(Child::finish);
     }
 }
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use servers::Notices;
 
 use crate::case::How;
 use crate::command::spawn;
 use crate::history::Survivor;
-use crate::notices::Notices;
 use crate::scenario::{LogPlace, Scenario};
 use crate::space::{SOCKET, Space};
 use crate::worker::{self, Hand, Worker, log_dir};

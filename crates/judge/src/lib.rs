@@ -42,7 +42,7 @@
 //!   case engine                the name of an image; database engines
 //!   crash rig served space     images from a trace; disks and mounts; namespaces
 //!   open_fuse
-//!   command contents mark memory notices ram slots streams
+//!   command contents mark memory ram slots streams
 //! ```
 
 #![allow(missing_docs, reason = "fields are named after what they are")]
@@ -61,7 +61,6 @@ pub mod history;
 pub mod host;
 mod mark;
 mod memory;
-mod notices;
 pub mod obstacle;
 pub mod open_fuse;
 mod paths;

@@ -12,11 +12,12 @@
 //! process unmounts a FUSE mount.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 
-use crate::command::{COPYING, in_namespace, spawn, tool};
+use servers::Child;
+
+use crate::command::{COPYING, Judge, Program, in_namespace, tool};
 
 /// Where the disk is mounted.
 pub const ROOT: &str = "/dev/shm/volume";
@@ -60,10 +61,10 @@ pub struct Door {
     holder: u32,
 }
 
-/// The namespace. A process keeps it alive until the end.
+/// The namespace. A process keeps it alive until the end: with its last process the namespace goes,
+/// and what is mounted in it.
 pub struct Space {
-    holder: Child,
-    output: BufReader<ChildStdout>,
+    holder: Child<Judge>,
 }
 
 impl Door {
@@ -94,19 +95,15 @@ impl Space {
     pub fn start(device: &Path) -> Result<Space, String> {
         let mut unshare = in_namespace(SCRIPT);
         unshare.arg(device);
-        unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let _nobody_unmounts = COPYING.write();
-        let mut holder = spawn(&mut unshare).map_err(|e| format!("unshare: {e}"))?;
-        let output = BufReader::new(holder.stdout.take().expect("it was asked for"));
-        let mut space = Space { holder, output };
-        let mut line = String::new();
-        space.output.read_line(&mut line).map_err(|e| e.to_string())?;
-        if line == "ready\n" { Ok(space) } else { Err(format!("mounting: {}", space.complaint())) }
+        let mut holder = Program::of(unshare).start()?;
+        holder.wait_until_ready().map_err(|why| format!("mounting: {why}"))?;
+        Ok(Space { holder })
     }
 
     /// The way into it.
     pub fn door(&self) -> Door {
-        Door { holder: self.holder.id() }
+        Door { holder: self.holder.pid() }
     }
 
     /// A program that will run in it.
@@ -124,34 +121,13 @@ impl Space {
     /// The path at which this process sees [`ROOT`].
     pub fn root(&self) -> PathBuf {
         let inside = ROOT.trim_start_matches('/');
-        PathBuf::from(format!("/proc/{}/root", self.holder.id())).join(inside)
+        PathBuf::from(format!("/proc/{}/root", self.holder.pid())).join(inside)
     }
 
     /// Unmounts. All programs must have ended.
     pub fn umount(mut self) -> Result<(), String> {
-        let told = self.holder.stdin.take().expect("until here").write_all(b"umount\n");
-        told.map_err(|e| e.to_string())?;
-        let text = self.complaint();
-        let status = self.holder.wait().map_err(|e| e.to_string())?;
-        if status.success() { Ok(()) } else { Err(format!("unmounting: {text}")) }
-    }
-
-    /// What the process that keeps the namespace alive prints until its end.
-    fn complaint(&mut self) -> String {
-        let mut text = String::new();
-        if let Some(mut stderr) = self.holder.stderr.take() {
-            let _ = stderr.read_to_string(&mut text);
-        }
-        text.trim_end().to_owned()
-    }
-}
-
-impl Drop for Space {
-    fn drop(&mut self) {
-        // At its end already, or the run has failed: with its last process the namespace goes, and
-        // what is mounted in it.
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
+        self.holder.send("umount")?;
+        self.holder.finish().map(drop).map_err(|why| format!("unmounting: {why}"))
     }
 }
 

@@ -7,8 +7,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::engine::Client;
 use crate::engine::load::{count_records, record};
-use crate::engine::{Answers, Client};
 use crate::scenario::Store;
 
 /// What the program prints after the records that it has found.
@@ -48,7 +48,7 @@ impl Writer {
             session.arg("--log").arg(log);
         }
         let context = |error: &dyn std::fmt::Display| format!("{}: {error}", dir.display());
-        let mut client = Client::start(session, Answers::Output).map_err(|e| context(&e))?;
+        let mut client = Client::start(session).map_err(|e| context(&e))?;
         let lines = client.read_until(END).map_err(|e| context(&e))?;
         let (total, records) = lines.split_first().ok_or_else(|| context(&"no total"))?;
         let records: Vec<&str> = records.iter().map(String::as_str).collect();

@@ -11,9 +11,6 @@ pub enum Error {
     /// An error of the system.
     #[error("{what}: {source}")]
     Io { what: String, source: std::io::Error },
-    /// A program failed; contains its output.
-    #[error("{command} {how}{output}")]
-    Program { command: String, how: String, output: String },
     /// An error of a database.
     #[error("SQLite: {0}")]
     Sqlite(#[from] rusqlite::Error),
@@ -27,6 +24,12 @@ pub enum Error {
 
 /// The result of everything here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<String> for Error {
+    fn from(text: String) -> Error {
+        Error::Other(text)
+    }
+}
 
 impl Error {
     /// An error with this sentence.

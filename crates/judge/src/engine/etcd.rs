@@ -3,15 +3,16 @@
 //! Each transaction is an `etcdctl txn`, which adds a key and counts the keys. The server makes
 //! snapshots all the time, and then deletes old files.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use rustix::process::Signal;
+use servers::SIGNALS;
+use servers::etcd::etcd;
 
 use super::load::{count_records, record};
 use super::{Engine, Place, Server, Session};
-use crate::command::{run, spawn};
+use crate::command::{Program, run};
 
 const SERVER: &str = "/usr/bin/etcd";
 const CLIENT: &str = "/usr/bin/etcdctl";
@@ -42,14 +43,11 @@ impl Engine for Etcd {
     }
 
     fn start(&self, place: &Place) -> Result<Option<Server>, String> {
-        let mut server = place.program(SERVER);
-        server.current_dir(&place.sockets).arg("--data-dir").arg(place.data.join("etcd"));
-        server.args(["--listen-client-urls", CLIENTS, "--advertise-client-urls", CLIENTS]);
-        server.args(["--listen-peer-urls", PEERS, "--initial-advertise-peer-urls", PEERS]);
-        server.args(["--initial-cluster", &format!("default={PEERS}")]);
+        let data = place.data.join("etcd");
+        let mut server = etcd(place.program(SERVER), &data, [CLIENTS, PEERS]);
+        server.current_dir(&place.sockets).args(["--log-level", "warn"]);
         server.args(["--snapshot-count", "50", "--max-wals", "1", "--max-snapshots", "1"]);
-        server.args(["--logger", "zap", "--log-level", "warn"]);
-        Server::start(place, server, [Signal::TERM, Signal::KILL]).map(Some)
+        Program::of(server).serve(SIGNALS, &[]).map(Some)
     }
 
     fn open(&self, place: &Place, actor: usize) -> io::Result<Box<dyn Session>> {
@@ -100,18 +98,19 @@ struct Transactions {
 impl Session for Transactions {
     fn commit(&mut self, number: u64) -> io::Result<()> {
         let mut client = client(&self.place);
-        client.arg("txn").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = spawn(&mut client)?;
+        client.arg("txn");
         let (actor, record) = (self.actor, record(number));
         // No conditions, what is done, and what is done otherwise.
         let puts = format!("put record{actor}/{number:06} {record}\nput total{actor} {number}");
-        let mut input = child.stdin.take().expect("it was asked for");
-        input.write_all(format!("\n{puts}\n\n\n").as_bytes())?;
-        drop(input);
-        let output = child.wait_with_output()?;
-        match output.status.success() && output.stdout.starts_with(b"SUCCESS") {
+        let transact = || {
+            let mut client = Program::of(client).start()?;
+            client.send(&format!("\n{puts}\n\n"))?;
+            client.finish()
+        };
+        let answer = transact().map_err(io::Error::other)?;
+        match answer.first().is_some_and(|line| line.starts_with("SUCCESS")) {
             true => Ok(()),
-            false => Err(io::Error::other(format!("etcdctl says {output:?}"))),
+            false => Err(io::Error::other(format!("etcdctl says {answer:?}"))),
         }
     }
 }

@@ -10,11 +10,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::Signal;
+use servers::SIGNALS;
+use servers::mariadb::{INSTALL, mariadb, mariadbd, option};
 
 use super::load::{Counts, REPEAT_COUNT, ROW_COUNT, changed_rows};
-use super::{Answers, Client, DISK_BYTES, Engine, Place, SESSION_COUNT_MAX, Server, Session};
-use crate::command::{outcome, run};
+use super::{Client, DISK_BYTES, Engine, Place, SESSION_COUNT_MAX, Server, Session};
+use crate::command::{Program, outcome, run};
 use crate::rig::{USER, command};
 
 const CHECKSUM: &str = "/usr/bin/innochecksum";
@@ -31,16 +32,13 @@ const FORMAT: [&str; 6] = [
     "--innodb-use-native-aio=OFF",
 ];
 /// More settings of each server.
-const SETTINGS: [&str; 9] = [
-    "--skip-networking",
-    "--skip-log-bin",
+const SETTINGS: [&str; 6] = [
     "--performance-schema=OFF",
     "--innodb-flush-log-at-trx-commit=1",
     "--innodb-flush-neighbors=0",
     "--innodb-max-dirty-pages-pct=0",
     "--innodb-max-dirty-pages-pct-lwm=0",
     "--innodb-io-capacity=2000",
-    "--innodb-buffer-pool-dump-at-shutdown=OFF",
 ];
 /// A session asks that all changed pages of its tables are written after so many transactions.
 const EXPORT_EVERY: u64 = 12;
@@ -63,7 +61,7 @@ pub struct InnoDb {
     server: &'static str,
     client: &'static str,
     /// The program that makes the files, and its arguments.
-    install: &'static [&'static str],
+    install: (&'static str, &'static [&'static str]),
     /// Settings beside [`FORMAT`] and [`SETTINGS`].
     own_settings: &'static [&'static str],
     /// Files with pages that are not in the directory of the database.
@@ -79,13 +77,7 @@ pub const MARIADB: InnoDb = InnoDb {
     product: "MariaDB",
     server: "/usr/sbin/mariadbd",
     client: "/usr/bin/mariadb",
-    install: &[
-        "/usr/bin/mariadb-install-db",
-        "--no-defaults",
-        "--auth-root-authentication-method=normal",
-        "--skip-test-db",
-        "--skip-name-resolve",
-    ],
+    install: ("/usr/bin/mariadb-install-db", &INSTALL),
     own_settings: &[
         "--innodb-log-file-size=4M",
         "--innodb-undo-tablespaces=0",
@@ -102,7 +94,7 @@ pub const MYSQL: InnoDb = InnoDb {
     product: "MySQL",
     server: "/usr/sbin/mysqld",
     client: "/usr/bin/mysql",
-    install: &["/usr/sbin/mysqld", "--no-defaults", "--initialize-insecure"],
+    install: ("/usr/sbin/mysqld", &["--no-defaults", "--initialize-insecure"]),
     own_settings: &[
         "--innodb-redo-log-capacity=8M",
         "--loose-mysqlx=OFF",
@@ -124,7 +116,7 @@ impl Engine for InnoDb {
 
     fn obstacle(&self) -> Option<String> {
         let product = self.product;
-        let programs = [self.server, self.client, self.install[0], CHECKSUM];
+        let programs = [self.server, self.client, self.install.0, CHECKSUM];
         if let Some(missing) = programs.iter().find(|path| !Path::new(path).exists()) {
             return Some(format!("needs {product} ({missing})"));
         }
@@ -137,8 +129,8 @@ impl Engine for InnoDb {
     }
 
     fn make(&self, place: &Place) -> Result<(), String> {
-        let mut install = place.program(self.install[0]);
-        install.args(&self.install[1..]).args(FORMAT).args(self.own_settings);
+        let mut install = place.program(self.install.0);
+        install.args(self.install.1).args(FORMAT).args(self.own_settings);
         run(install.arg(option("datadir", &place.data)))?;
         let server = self.start(place)?;
         run(self.client(place).arg("--execute").arg(schema()))?;
@@ -146,18 +138,16 @@ impl Engine for InnoDb {
     }
 
     fn start(&self, place: &Place) -> Result<Option<Server>, String> {
-        let mut server = place.program(self.server);
-        server.arg("--no-defaults").args(FORMAT).args(SETTINGS).args(self.own_settings);
-        server.arg(option("datadir", &place.data)).arg(option("socket", &socket(place)));
-        server.arg(option("pid-file", &place.sockets.join("pid")));
-        Server::start_unless(place, server, [Signal::TERM, Signal::KILL], self.endless).map(Some)
+        let mut server = mariadbd(place.program(self.server), &place.data, &place.sockets);
+        server.args(FORMAT).args(SETTINGS).args(self.own_settings);
+        Program::of(server).serve(SIGNALS, self.endless).map(Some)
     }
 
     fn open(&self, place: &Place, actor: usize) -> io::Result<Box<dyn Session>> {
         assert!(actor < SESSION_COUNT_MAX, "there are tables for so many sessions only");
         let mut client = self.client(place);
         client.arg("--unbuffered").arg(NAME);
-        Ok(Box::new(Sql { client: Client::start(client, Answers::Output)?, actor }))
+        Ok(Box::new(Sql { client: Client::start(client)?, actor }))
     }
 
     fn count_all(&self, place: &Place, session_count: usize) -> Result<Vec<u64>, String> {
@@ -175,19 +165,10 @@ impl Engine for InnoDb {
     }
 }
 
-fn option(name: &str, path: &Path) -> String {
-    format!("--{name}={}", path.display())
-}
-
-fn socket(place: &Place) -> PathBuf {
-    place.sockets.join("socket")
-}
-
 impl InnoDb {
     fn client(&self, place: &Place) -> Command {
-        let mut client = place.program(self.client);
-        client.args(["--no-defaults", "--user=root", "--batch", "--skip-column-names"]);
-        client.arg("--skip-reconnect").arg(option("socket", &socket(place)));
+        let mut client = mariadb(place.program(self.client), &place.sockets);
+        client.arg("--skip-reconnect");
         client
     }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::process::Command;
 
 use super::load::{Program, count_printed};
-use super::{Engine, Place, Server, Session};
+use super::{Engine, Place, Session};
 use crate::command::{outcome, run};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -59,10 +59,6 @@ impl Engine for Lmdb {
 
     fn make(&self, place: &Place) -> Result<(), String> {
         run(python(place, MAKE).arg(&place.data)).map(drop)
-    }
-
-    fn start(&self, _place: &Place) -> Result<Option<Server>, String> {
-        Ok(None)
     }
 
     fn open(&self, place: &Place, actor: usize) -> io::Result<Box<dyn Session>> {

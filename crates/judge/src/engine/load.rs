@@ -12,7 +12,7 @@
 use std::io;
 use std::process::Command;
 
-use super::{Answers, Client, Engine, Place, Server, Session};
+use super::{Client, Engine, Place, Server, Session};
 use crate::command::run;
 
 /// Rows of the table.
@@ -102,7 +102,7 @@ pub struct Program(Client);
 
 impl Program {
     pub fn start(program: Command) -> io::Result<Box<dyn Session>> {
-        Ok(Box::new(Program(Client::start(program, Answers::Output)?)))
+        Ok(Box::new(Program(Client::start(program)?)))
     }
 }
 

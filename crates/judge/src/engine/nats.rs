@@ -8,12 +8,12 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
 use serde_json::{Value, json};
+use servers::SIGNALS;
 
 use super::load::{count_records, count_through_server, record};
 use super::{Engine, Place, SESSION_COUNT_MAX, Server, Session};
-use crate::command::outcome;
+use crate::command::{Program, outcome};
 use crate::rig::command;
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -88,7 +88,7 @@ impl Engine for Nats {
         fs::write(&config, settings).map_err(|e| e.to_string())?;
         let mut starter = place.program(PYTHON);
         starter.args(["-I", "-c", START, server]).arg(config).arg(port_file(place));
-        Server::start(place, starter, [Signal::TERM, Signal::KILL]).map(Some)
+        Program::of(starter).serve(SIGNALS, &[]).map(Some)
     }
 
     fn open(&self, place: &Place, actor: usize) -> io::Result<Box<dyn Session>> {

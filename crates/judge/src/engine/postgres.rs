@@ -10,24 +10,19 @@
 //! first reader of a new row marks it as committed, and PostgreSQL logs a whole page for that if
 //! checksums are on and the page was not logged since the last checkpoint.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use rustix::process::Signal;
+use servers::postgres::{self, program};
 
 use super::load::{Counts, REPEAT_COUNT, ROW_COUNT, changed_rows};
-use super::{Answers, Client, Engine, Place, SESSION_COUNT_MAX, Server, Session};
-use crate::command::{outcome, run, spawn};
+use super::{Client, Engine, Place, SESSION_COUNT_MAX, Server, Session};
+use crate::command::{Program, outcome, run};
 use crate::rig::{USER, command};
 
-/// On Debian, a directory for each version that is installed.
-const VERSIONS: &str = "/usr/lib/postgresql";
 const NAME: &str = "judge";
 /// The settings of each server.
-const SETTINGS: [&str; 8] = [
-    "listen_addresses=",
+const SETTINGS: [&str; 7] = [
     "shared_buffers=1MB",
     "max_connections=12",
     "min_wal_size=2MB",
@@ -58,56 +53,46 @@ impl Engine for Postgres {
 
     fn obstacle(&self) -> Option<String> {
         for name in ["initdb", "postgres", "psql", "pg_amcheck", "pg_checksums"] {
-            if !bin(name).exists() {
-                return Some(format!("needs PostgreSQL ({})", bin(name).display()));
+            if !program(name).exists() {
+                return Some(format!("needs PostgreSQL ({})", program(name).display()));
             }
         }
-        match outcome(command(&bin("postgres"), true).arg("--version")) {
+        match outcome(command(&program("postgres"), true).arg("--version")) {
             Ok((0, _)) => None,
             Ok((_, text)) | Err(text) => Some(format!("user {USER} cannot run PostgreSQL: {text}")),
         }
     }
 
     fn make(&self, place: &Place) -> Result<(), String> {
-        let mut initdb = place.program(bin("initdb"));
-        initdb.args(["--username", NAME, "--auth", "trust", "--wal-segsize", "1", "--no-sync"]);
-        initdb.args(["--locale", "C", "--encoding", "UTF8", "--no-instructions"]);
+        let mut initdb = postgres::initdb(place.program(program("initdb")), NAME, &place.data);
+        initdb.args(["--wal-segsize", "1", "--no-sync", "--no-instructions"]);
         if self.is_untorn {
             initdb.arg("--data-checksums");
         }
-        run(initdb.arg("--pgdata").arg(&place.data))?;
-        let mut single = place.program(bin("postgres"));
+        run(&mut initdb)?;
+        let mut single = place.program(program("postgres"));
         single.args(["--single", "-j", "-c", "exit_on_error=on", "-D"]).arg(&place.data);
-        single.arg("postgres").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut single = spawn(&mut single).map_err(|e| e.to_string())?;
-        let input = single.stdin.take().expect("it was asked for");
-        io::Write::write_all(&mut &input, self.schema().as_bytes()).map_err(|e| e.to_string())?;
-        drop(input);
-        let status = single.wait().map_err(|e| e.to_string())?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("postgres --single ended with {status}"))
-        }
+        single.arg("postgres");
+        let mut single = Program::of(single).start()?;
+        single.send(&self.schema())?;
+        single.finish().map(drop)
     }
 
     fn start(&self, place: &Place) -> Result<Option<Server>, String> {
-        let mut postgres = place.program(bin("postgres"));
-        postgres.arg("-D").arg(&place.data).arg("-k").arg(&place.sockets);
-        for setting in SETTINGS {
-            postgres.args(["-c", setting]);
-        }
+        let server = place.program(program("postgres"));
+        let mut server = postgres::postgres(server, &place.data, &place.sockets, &SETTINGS);
         if self.is_untorn {
-            postgres.args(["-c", "full_page_writes=off"]);
+            server.args(["-c", "full_page_writes=off"]);
         }
-        // It does not wait for sessions. When it is killed, its shared memory goes.
-        Server::start(place, postgres, [Signal::INT, Signal::QUIT]).map(Some)
+        Program::of(server).serve(postgres::SIGNALS, &[]).map(Some)
     }
 
     fn open(&self, place: &Place, actor: usize) -> io::Result<Box<dyn Session>> {
         assert!(actor < SESSION_COUNT_MAX, "there are tables for so many sessions only");
         // What `\warn` says is not held back, and so are errors.
-        let client = Client::start(psql(place), Answers::Errors)?;
+        let mut sh = place.program("/bin/sh");
+        sh.args(["-c", "exec \"$@\" 2>&1 >/dev/null", "sh"]).arg(program("psql"));
+        let client = Client::start(postgres::psql(sh, NAME, &place.sockets))?;
         Ok(Box::new(Sql { client, actor, is_untorn: self.is_untorn }))
     }
 
@@ -115,13 +100,13 @@ impl Engine for Postgres {
         let server = self.start(place)?;
         let counts = (0..session_count).map(|actor| self.count(place, actor));
         let counts = counts.collect::<Result<_, _>>()?;
-        let mut amcheck = place.program(bin("pg_amcheck"));
+        let mut amcheck = place.program(program("pg_amcheck"));
         amcheck.args(["-U", NAME, "-d", "postgres", "--heapallindexed", "--parent-check", "-h"]);
         run(amcheck.arg(&place.sockets))?;
         server.map_or(Ok(()), Server::stop)?;
         if self.is_untorn {
             // It reads the pages of a cluster that was stopped in order only.
-            run(place.program(bin("pg_checksums")).args(["--check", "-D"]).arg(&place.data))?;
+            run(place.program(program("pg_checksums")).args(["--check", "-D"]).arg(&place.data))?;
         }
         Ok(counts)
     }
@@ -133,18 +118,8 @@ impl Engine for Postgres {
     }
 }
 
-/// A program of the newest version.
-fn bin(name: &str) -> PathBuf {
-    let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
-    let versions = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    Path::new(VERSIONS).join(versions.max().unwrap_or(0).to_string()).join("bin").join(name)
-}
-
 fn psql(place: &Place) -> Command {
-    let mut psql = place.program(bin("psql"));
-    psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", NAME, "-d", "postgres"]);
-    psql.arg("-h").arg(&place.sockets);
-    psql
+    postgres::psql(place.program(program("psql")), NAME, &place.sockets)
 }
 
 impl Postgres {

@@ -8,11 +8,11 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Signal;
+use servers::SIGNALS;
 
 use super::load::{count_records, count_through_server, record};
 use super::{Engine, Place, Server, Session};
-use crate::command::run;
+use crate::command::{Program, run};
 
 const SERVER: &str = "/usr/bin/redis-server";
 const CHECK: &str = "/usr/bin/redis-check-aof";
@@ -51,7 +51,7 @@ impl Engine for Redis {
         let mut server = place.program(SERVER);
         server.args(SETTINGS.iter().flat_map(|setting| setting.split(' ')).map(unquoted));
         server.arg("--dir").arg(&place.data).arg("--unixsocket").arg(socket(place));
-        Server::start(place, server, [Signal::TERM, Signal::KILL]).map(Some)
+        Program::of(server).serve(SIGNALS, &[]).map(Some)
     }
 
     fn open(&self, place: &Place, actor: usize) -> io::Result<Box<dyn Session>> {

@@ -9,7 +9,7 @@ use std::io;
 use std::process::Command;
 
 use super::load::{Program, count_printed};
-use super::{Engine, Place, SESSION_COUNT_MAX, Server, Session};
+use super::{Engine, Place, SESSION_COUNT_MAX, Session};
 use crate::command::{outcome, run};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -103,10 +103,6 @@ impl Engine for RocksDb {
 
     fn make(&self, place: &Place) -> Result<(), String> {
         (0..SESSION_COUNT_MAX).try_for_each(|actor| run(&mut python(place, READ, actor)).map(drop))
-    }
-
-    fn start(&self, _place: &Place) -> Result<Option<Server>, String> {
-        Ok(None)
     }
 
     fn open(&self, place: &Place, actor: usize) -> io::Result<Box<dyn Session>> {

@@ -70,7 +70,7 @@ struct Bench<'a> {
 }
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    let has_postgres = is_part_there(section, "PostgreSQL", crate::programs::pgbench::need());
+    let has_postgres = is_part_there(section, "PostgreSQL", crate::programs::postgres::need_it());
     let mut etcd = ["etcd", "fio"].into_iter().zip(["etcd-server", "fio"]);
     let need = |(program, package): (&str, &str)| crate::programs::need(program, package);
     let has_etcd = is_part_there(section, "etcd", etcd.try_for_each(need));

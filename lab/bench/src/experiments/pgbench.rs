@@ -50,7 +50,7 @@ fn recipes() -> Vec<Box<dyn System>> {
 }
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    if !programs::is_there(section, crate::programs::pgbench::need()) {
+    if !programs::is_there(section, crate::programs::postgres::need_it()) {
         return Ok(());
     }
     let clients = scale.pick(vec![4], vec![1, 16, 64]);

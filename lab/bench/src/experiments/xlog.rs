@@ -176,6 +176,6 @@ impl<'a> LogPlace<'a> {
 
     /// Ends the daemon.
     pub fn stop(mut self) {
-        self.daemon.take().into_iter().for_each(Child::stop);
+        drop(self.daemon.take());
     }
 }

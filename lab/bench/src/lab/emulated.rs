@@ -56,7 +56,7 @@ impl EmulatedDisk {
         }
         // Ends when it is unmounted, which SIGTERM does.
         teardown.push(format!("ending the disk {}", dir.display()), move || {
-            child.stop();
+            drop(child);
             Ok(())
         });
         Ok(EmulatedDisk { dir, settings: settings.to_owned() })

@@ -8,11 +8,12 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+use servers::{SIGNALS, etcd};
 
 use super::fio::{self, FioArgs, FioResult, Pattern, Sync};
 use super::http::Connection;
@@ -85,9 +86,6 @@ pub struct CheckPerf {
     pub slowest_s: f64,
 }
 
-const READY_LIMIT: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-
 /// The whole result.
 pub fn run(args: &EtcdArgs) -> Result<EtcdResult> {
     let disk = disk_benchmark(&args.dir, args.disk_kib, &args.environment)?;
@@ -127,36 +125,11 @@ impl Member {
         need("etcd", "etcd-server")?;
         let data = dir.join("etcd");
         let [client, peer] = free_addresses()?;
-        let url = |address: SocketAddr| format!("http://{address}");
-        let server = Variable::add(environment, Program::new("etcd"))
-            .args(["--name", "bench", "--data-dir"])
-            .arg(&data)
-            .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
-            .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
-            .args(["--initial-cluster", &format!("bench={}", url(peer))])
-            .args(["--logger", "zap", "--log-level", "error"])
-            .start()?;
-        let mut member = Member { data, client, server };
-        member.wait_until_ready()?;
-        Ok(member)
-    }
-
-    fn wait_until_ready(&mut self) -> Result<()> {
-        let deadline = Instant::now() + READY_LIMIT;
-        let is_ready = |client| {
-            let health = Connection::open(client).and_then(|mut server| server.get("/health"));
-            health.is_ok_and(|health| health.contains("true"))
-        };
-        while !is_ready(self.client) {
-            self.server.must_run()?;
-            interrupt::check()?;
-            if Instant::now() > deadline {
-                let text = format!("etcd was not ready within {} s", READY_LIMIT.as_secs());
-                return Err(Error::other(text));
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        Ok(())
+        let [clients, peers] = [client, peer].map(|address| format!("http://{address}"));
+        let server = etcd::etcd(Command::new("etcd"), &data, [&clients, &peers]);
+        let server = Variable::add(environment, Program::of(server)).args(["--log-level", "error"]);
+        let server = server.serve(SIGNALS, &[])?;
+        Ok(Member { data, client, server })
     }
 
     fn wal_histogram(&self) -> Result<Histogram> {
@@ -183,7 +156,7 @@ impl Member {
 
     /// Stops it.
     pub fn stop(self) -> Result<Data> {
-        self.server.end_by(Signal::TERM)?;
+        self.server.stop()?;
         Ok(Data(self.data))
     }
 }

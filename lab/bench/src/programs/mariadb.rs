@@ -11,11 +11,13 @@
 use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+use servers::SIGNALS;
+use servers::mariadb::{INSTALL, mariadb, mariadbd, option};
 use tempfile::TempDir;
 
 use super::latency::Latency;
@@ -26,24 +28,14 @@ use crate::lab::{Child, Program, interrupt, is_installed};
 /// The user that Debian's package makes.
 const USER: &str = "mysql";
 const DATABASE: &str = "bench";
-const READY_LIMIT: Duration = Duration::from_secs(60);
-const STOP_LIMIT: Duration = Duration::from_secs(300);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const STATEMENT_LIMIT: Duration = Duration::from_secs(300);
 /// Enough for all tables of an experiment: reads with `O_DIRECT` would go to the disk on some file
 /// systems and to a cache on others.
 const BUFFERS: &str = "--innodb-buffer-pool-size=128M";
 /// Small, so that InnoDB always has to write pages to make room in it.
 const LOG: &str = "--innodb-log-file-size=4M";
-/// No setting but these of `/etc` or of a home directory.
-const SERVER: [&str; 7] = [
-    "--skip-networking",
-    "--skip-name-resolve",
-    "--skip-log-bin",
-    BUFFERS,
-    "--innodb-buffer-pool-dump-at-shutdown=OFF",
-    "--innodb-buffer-pool-load-at-startup=OFF",
-    LOG,
-];
+const SERVER: [&str; 4] =
+    ["--skip-name-resolve", BUFFERS, "--innodb-buffer-pool-load-at-startup=OFF", LOG];
 const TABLES: [&str; 4] = [
     "CREATE DATABASE bench",
     "CREATE TABLE bench.account(id INT PRIMARY KEY, balance INT NOT NULL, \
@@ -127,11 +119,8 @@ impl Template {
         let data = tempfile::Builder::new().prefix("mariadb-template").tempdir_in(dir);
         let data = data.map_err(Error::at(dir))?;
         server::give_to(USER, data.path())?;
-        server::as_user(USER, "mariadb-install-db")
-            .args(["--no-defaults", "--auth-root-authentication-method=normal"])
-            .args(["--skip-test-db", "--skip-name-resolve"])
-            .arg(format!("--datadir={}", data.path().display()))
-            .run()?;
+        let install = Program::of(server::as_user(USER, "mariadb-install-db")).args(INSTALL);
+        install.arg(option("datadir", data.path())).run()?;
         let server = Server::start(data.path(), &["--innodb-flush-log-at-trx-commit=0"], &[])?;
         for statement in TABLES {
             server.execute(statement)?;
@@ -155,46 +144,21 @@ impl Server {
     fn start(data: &Path, settings: &[&str], environment: &[Variable]) -> Result<Server> {
         let socket = TempDir::new().map_err(Error::io("a temporary folder"))?;
         server::give_to(USER, socket.path())?;
-        let folder = socket.path().display();
-        let server = Variable::add(environment, server::as_user(USER, "mariadbd"))
-            .arg("--no-defaults")
-            .arg(format!("--datadir={}", data.display()))
-            .args([format!("--socket={folder}/socket"), format!("--pid-file={folder}/pid")])
-            .arg(format!("--tmpdir={folder}"))
-            .args(SERVER)
-            .args(settings)
-            .time_limit(STOP_LIMIT)
-            .start()?;
-        let mut server = Server { socket, server };
-        server.wait_until_ready()?;
-        Ok(server)
+        let server = mariadbd(server::as_user(USER, "mariadbd"), data, socket.path());
+        let server = Variable::add(environment, Program::of(server)).args(SERVER).args(settings);
+        let server = server.arg(option("tmpdir", socket.path())).serve(SIGNALS, &[])?;
+        Ok(Server { socket, server })
     }
 
-    fn wait_until_ready(&mut self) -> Result<()> {
-        let deadline = Instant::now() + READY_LIMIT;
-        while self.execute("SELECT 1").is_err() {
-            self.server.must_run()?;
-            interrupt::check()?;
-            if Instant::now() > deadline {
-                let text = format!("mariadbd was not ready within {} s", READY_LIMIT.as_secs());
-                return Err(Error::other(text));
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        Ok(())
-    }
-
-    /// The command-line client: no names of columns, tabs between columns.
+    /// The command-line client.
     fn client(&self) -> Program {
-        let socket = self.socket.path().join("socket");
-        let client = Program::new("mariadb").args(["--no-defaults", "--user=root", "-N", "-B"]);
-        client.arg(format!("--socket={}", socket.display()))
+        Program::of(mariadb(Command::new("mariadb"), self.socket.path()))
     }
 
     /// Executes one statement. Returns its rows.
     fn execute(&self, statement: &str) -> Result<String> {
         // A procedure's body has semicolons.
-        self.client().args(["--delimiter=//", "-e", statement]).time_limit(STOP_LIMIT).run()
+        self.client().args(["--delimiter=//", "-e", statement]).time_limit(STATEMENT_LIMIT).run()
     }
 
     /// The only row of a query, its columns as numbers.
@@ -213,7 +177,7 @@ impl Server {
     }
 
     fn stop(self) -> Result<()> {
-        self.server.end_by(Signal::TERM)
+        self.server.stop()
     }
 }
 

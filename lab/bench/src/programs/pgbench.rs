@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::latency::Latency;
-use super::postgres::{Cluster, ClusterSettings, Stopped, program_dir};
+use super::postgres::{Cluster, ClusterSettings, Stopped};
 use super::{Variable, pace, unparsable};
 use crate::error::{Error, Result};
 use crate::lab::interrupt;
@@ -107,11 +107,6 @@ pub struct PgbenchResult {
     /// Transactions of the slowest quarter of a second, as a part of the median quarter's. `None`
     /// of a short round.
     pub slowest_window: Option<f64>,
-}
-
-/// An error when PostgreSQL is not installed.
-pub fn need() -> Result<()> {
-    program_dir().map(drop)
 }
 
 /// A cluster with pgbench's tables, for any number of rounds.

@@ -3,23 +3,22 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::fs::{Gid, Uid, chown};
 use rustix::process::geteuid;
 
 use crate::error::{Error, Result};
-use crate::lab::Program;
 
 /// A program that runs as `user` if this process is root, and as the present user otherwise.
-pub fn as_user(user: &str, program: impl AsRef<Path>) -> Program {
+pub fn as_user(user: &str, program: impl AsRef<Path>) -> Command {
     if !geteuid().is_root() {
-        return Program::new(program.as_ref());
+        return Command::new(program.as_ref());
     }
-    Program::new("setpriv")
-        .args(["--reuid", user, "--regid", user, "--clear-groups", "--"])
-        .arg(program.as_ref())
-        .env("HOME", "/")
-        .current_dir(Path::new("/"))
+    let mut setpriv = Command::new("setpriv");
+    setpriv.args(["--reuid", user, "--regid", user, "--clear-groups", "--"]);
+    setpriv.arg(program.as_ref()).env("HOME", "/").current_dir("/");
+    setpriv
 }
 
 /// Gives a file to `user` if this process is root.

@@ -117,7 +117,7 @@ fn way_name(system: &str, is_double: bool) -> String {
 }
 
 fn run(lab: &Lab, scale: &Scale, section: &mut Section, samples: &mut Samples) -> Result<()> {
-    let has_postgres = is_part_there(section, "PostgreSQL", crate::programs::pgbench::need());
+    let has_postgres = is_part_there(section, "PostgreSQL", crate::programs::postgres::need_it());
     let has_mariadb = is_part_there(section, "MariaDB", crate::programs::mariadb::need_it());
     if !has_postgres && !has_mariadb {
         return Ok(());

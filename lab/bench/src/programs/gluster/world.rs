@@ -44,7 +44,7 @@ pub fn run(args: &GlusterArgs) -> Result<FioResult> {
         Program::new("umount").arg(mount).run()?;
     }
     gluster(&["volume", "stop", VOLUME, "force"])?;
-    daemon.stop();
+    drop(daemon);
     fs::remove_dir_all(&brick).map_err(Error::at(&brick))?;
     Ok(result)
 }

@@ -21,7 +21,7 @@ impl Notices {
     pub fn new() -> Result<Notices, String> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("onejournal-judge-{}-{number}", std::process::id());
+        let name = format!("onejournal-servers-{}-{number}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).map_err(|e| e.to_string())?;
         let socket = UnixDatagram::bind_addr(&address).map_err(|e| e.to_string())?;
         socket.set_read_timeout(Some(Duration::from_millis(50))).map_err(|e| e.to_string())?;
