@@ -15,7 +15,7 @@ use onejournal_testing::{
     SimDevice, SimFiles, SimMedium, SimNvram, Survival, Traces as MediaTraces,
 };
 
-use super::media::{ChunkFile, Directory, Disk};
+use super::media::{ChunkFile, Directory, Disk, Lie};
 use crate::format::chunk::DATA_OFFSET;
 use crate::host::{Host, Settings, StreamMeta};
 use crate::words::client_copy::{RemoteWords, leases_in, make_remote_words};
@@ -300,7 +300,7 @@ impl SimHost {
     }
 
     fn directory(&self, name: &str) -> impl FileStore + use<> {
-        Directory(self.machine.files.directory(name))
+        Directory::new(self.machine.files.directory(name))
     }
 }
 
@@ -418,6 +418,9 @@ impl Host for SimHost {
     }
 
     fn keep_stream(&self, name: &StreamName) -> Result<()> {
+        if fault::is(Lie::FoundStreamNotKept) {
+            return Ok(());
+        }
         let store = self.directory("streams");
         if store.names()?.iter().any(|found| found == name.as_str()) {
             store.open(name.as_str())?.sync()?;
@@ -439,7 +442,7 @@ impl Host for SimHost {
     }
 
     fn store(&self, name: &StreamName) -> Result<Arc<dyn FileStore>> {
-        Ok(Arc::new(self.directory(name.as_str())))
+        Ok(Arc::new(Directory::of_stream(self.machine.files.directory(name.as_str()))))
     }
 
     fn usn_limit(&self) -> Result<u64> {
@@ -448,6 +451,9 @@ impl Host for SimHost {
     }
 
     fn keep_usn_limit(&self, limit: u64) -> Result<()> {
+        if fault::is(Lie::UsnLimitNotKept) {
+            return Ok(());
+        }
         let store = self.directory("root");
         sync_text(&store, &*write_text(&store, "usn-limit", &limit.to_string())?)
     }
