@@ -17,13 +17,13 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use fastrand::Rng;
-use onejournal_testing::Image;
-use onejournal_testing::drive::record::{Data, Event};
+use onejournal_testing::drive::record::Event;
+use onejournal_testing::{Image, Pending, Piece, Unit};
 
-use crate::memory::{FIRST_THREAD, WORD_BYTES};
+use crate::memory::FIRST_THREAD;
 
-/// The unit that survives whole or not at all.
-pub const SECTOR_BYTES: u64 = 512;
+/// The unit of a disk that survives whole or not at all.
+const SECTOR_BYTES: u64 = 512;
 
 /// What the disks were asked to do, and what they held before.
 #[derive(Clone)]
@@ -38,6 +38,31 @@ pub struct Trace {
     /// mounted and unmounted, and cannot be mounted if that write is torn. So the two sectors of
     /// the superblock survive together.
     pub has_kernel_ext4: bool,
+}
+
+impl Trace {
+    fn is_nvram(&self, disk: u8) -> bool {
+        self.has_nvram && disk >= FIRST_THREAD
+    }
+
+    /// The index of the image for a disk of the record.
+    fn medium(&self, disk: u8) -> usize {
+        if self.is_nvram(disk) { 1 } else { usize::from(disk) }
+    }
+
+    /// The parts of a write to this disk that survive whole or not at all.
+    fn units(&self, piece: &Piece, disk: u8) -> Vec<Piece> {
+        if self.is_nvram(disk) {
+            return Unit::Word.split(piece);
+        }
+        if !self.has_kernel_ext4 || disk != 0 {
+            return Unit::Sector.split(piece);
+        }
+        let [before, superblock, after] = piece.around(SUPERBLOCK);
+        let superblock = Some(superblock).filter(|piece| !piece.bytes().is_empty());
+        let before = Unit::Sector.split(&before).into_iter().chain(superblock);
+        before.chain(Unit::Sector.split(&after)).collect()
+    }
 }
 
 /// The place of the superblock of the kernel's ext4.
@@ -101,15 +126,13 @@ impl FromStr for Survival {
 
 /// A write that is not durable yet.
 #[derive(Clone)]
-struct Pending<'t> {
+struct Write {
     request: u64,
     disk: u8,
-    offset: u64,
-    data: &'t Data,
-    /// The places in `data` that later durable stores have not replaced.
-    parts: Vec<Range<u64>>,
     is_durable: bool,
     has_ended: bool,
+    /// When it is durable, the bytes after this place of the disk are lost.
+    kept_end: u64,
 }
 
 /// Replays a trace, forwards only.
@@ -118,7 +141,7 @@ pub struct Cursor<'t> {
     fault: Fault,
     place: usize,
     durable: Vec<Image>,
-    pending: Vec<Pending<'t>>,
+    pending: Pending<Write>,
     /// For each flush that is under way, the writes that it covers.
     flushes: HashMap<u64, Vec<u64>>,
 }
@@ -126,7 +149,7 @@ pub struct Cursor<'t> {
 impl<'t> Cursor<'t> {
     /// At the beginning.
     pub fn new(trace: &'t Trace, fault: Fault) -> Cursor<'t> {
-        let (durable, pending, flushes) = (trace.bases.clone(), Vec::new(), HashMap::new());
+        let (durable, pending, flushes) = (trace.bases.clone(), Pending::default(), HashMap::new());
         Cursor { trace, fault, place: 0, durable, pending, flushes }
     }
 
@@ -139,26 +162,26 @@ impl<'t> Cursor<'t> {
         self.place = cut;
     }
 
-    fn step(&mut self, event: &'t Event) {
+    fn step(&mut self, event: &Event) {
         match event {
             Event::Write { request, disk, offset, data, is_durable } => {
-                self.pending.push(Pending {
+                let kept_end = offset + self.kept_bytes(*request, data.len_bytes());
+                let write = Write {
                     request: *request,
                     disk: *disk,
-                    offset: *offset,
-                    data,
-                    parts: std::iter::once(0..data.len_bytes()).collect(),
                     is_durable: *is_durable,
                     has_ended: false,
-                });
+                    kept_end,
+                };
+                self.pending.push(Piece::new(*offset, data.bytes()), write);
             }
             Event::Flush { request, disk } => {
-                let covered =
-                    self.pending.iter().filter(|write| write.has_ended && write.disk == *disk);
+                let writes = self.pending.iter().map(|(_, write)| write);
+                let covered = writes.filter(|write| write.has_ended && write.disk == *disk);
                 let covered = covered.map(|write| write.request).collect();
                 let drops = match self.fault {
                     Fault::DropsFlushes => true,
-                    Fault::DropsFences => self.is_nvram(*disk),
+                    Fault::DropsFences => self.trace.is_nvram(*disk),
                     Fault::Honest | Fault::TearsDurable => false,
                 };
                 let is_dropped = drops && Rng::with_seed(*request ^ 0xf1u64).u8(..3) == 0;
@@ -167,10 +190,13 @@ impl<'t> Cursor<'t> {
             Event::End(request) => match self.flushes.remove(request) {
                 Some(covered) => self.settle(|write| covered.binary_search(&write.request).is_ok()),
                 None => {
-                    let ended = self.pending.iter_mut().find(|write| write.request == *request);
-                    let ended = ended.expect("only what began ends");
-                    ended.has_ended = true;
-                    if ended.is_durable {
+                    let writes = self.pending.iter_mut().map(|(_, write)| write);
+                    let mut ended = writes.filter(|write| write.request == *request);
+                    let first = ended.next().expect("only what began ends");
+                    first.has_ended = true;
+                    let is_durable = first.is_durable;
+                    ended.for_each(|write| write.has_ended = true);
+                    if is_durable {
                         self.settle(|write| write.request == *request);
                     }
                 }
@@ -179,129 +205,44 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    fn is_nvram(&self, disk: u8) -> bool {
-        self.trace.has_nvram && disk >= FIRST_THREAD
-    }
-
-    /// The index of the image for a disk of the record.
-    fn medium(&self, disk: u8) -> usize {
-        if self.is_nvram(disk) { 1 } else { usize::from(disk) }
-    }
-
     /// Makes these writes durable. Bytes in NVRAM that a durable store has replaced do not come
     /// back.
-    fn settle(&mut self, is_settled: impl Fn(&Pending<'_>) -> bool) {
-        let mut others: Vec<Pending<'t>> = Vec::new();
-        for write in std::mem::take(&mut self.pending) {
-            if !is_settled(&write) {
-                others.push(write);
-                continue;
-            }
-            let kept_bytes = self.kept_bytes(&write);
-            let (medium, is_nvram) = (self.medium(write.disk), self.is_nvram(write.disk));
-            for part in &write.parts {
-                let end = part.end.min(kept_bytes).max(part.start);
-                put(&mut self.durable[medium], write.offset, write.data, part.start, end);
-            }
-            if is_nvram {
-                let older = others.iter_mut().filter(|older| self.is_nvram(older.disk));
-                older.for_each(|older| older.give_way(&write));
-            }
+    fn settle(&mut self, is_settled: impl Fn(&Write) -> bool) {
+        let trace = self.trace;
+        let gives_way =
+            |older: &Write, newer: &Write| trace.is_nvram(older.disk) && trace.is_nvram(newer.disk);
+        for (piece, write) in self.pending.take(is_settled, gives_way) {
+            let [kept, ..] = piece.around(write.kept_end..u64::MAX);
+            kept.write_to(&mut self.durable[trace.medium(write.disk)]);
         }
-        self.pending = others;
     }
 
-    /// How many bytes of a durable write are kept.
-    fn kept_bytes(&self, write: &Pending<'_>) -> u64 {
-        let len_bytes = write.data.len_bytes();
+    /// How many bytes of a write are kept when it is durable.
+    fn kept_bytes(&self, request: u64, len_bytes: u64) -> u64 {
         let is_torn = self.fault == Fault::TearsDurable
             && len_bytes > SECTOR_BYTES
-            && Rng::with_seed(write.request).u8(..4) == 0;
+            && Rng::with_seed(request).u8(..4) == 0;
         if is_torn { len_bytes / 2 / SECTOR_BYTES * SECTOR_BYTES } else { len_bytes }
     }
 
-    /// Writes that are not durable now.
+    /// Number of writes that are not durable now.
     pub fn pending_count(&self) -> usize {
-        self.pending.len()
+        self.pending.iter().count()
     }
 
     /// The content of the disks after a power cut at this moment.
     pub fn crash(&self, survival: Survival) -> Vec<Image> {
         let mut images = self.durable.clone();
         let mut rng = Rng::with_seed(survival.seed);
-        for write in &self.pending {
-            let is_nvram = self.is_nvram(write.disk);
-            let whole = (self.trace.has_kernel_ext4 && write.disk == 0).then_some(SUPERBLOCK);
-            for unit in write.units(survival.by_sector, is_nvram, whole) {
-                if rng.u8(..100) < survival.percent {
-                    let medium = self.medium(write.disk);
-                    put(&mut images[medium], write.offset, write.data, unit.start, unit.end);
-                }
-            }
+        for (piece, Write { disk, .. }) in self.pending.iter() {
+            let units = match survival.by_sector {
+                true => self.trace.units(piece, *disk),
+                false => vec![piece.clone()],
+            };
+            let survivors = units.iter().filter(|_| rng.u8(..100) < survival.percent);
+            survivors.for_each(|unit| unit.write_to(&mut images[self.trace.medium(*disk)]));
         }
         images
-    }
-}
-
-impl Pending<'_> {
-    /// Removes the bytes that a newer, durable store has replaced.
-    fn give_way(&mut self, newer: &Pending<'_>) {
-        for taken in &newer.parts {
-            let place = |at: u64| (newer.offset + at).saturating_sub(self.offset);
-            let taken = place(taken.start)..place(taken.end);
-            let outside = |part: Range<u64>| {
-                let before = part.start..part.end.min(taken.start);
-                let after = part.start.max(taken.end)..part.end;
-                [before, after].into_iter().filter(|rest| !rest.is_empty())
-            };
-            self.parts = std::mem::take(&mut self.parts).into_iter().flat_map(outside).collect();
-        }
-    }
-
-    /// The units that survive whole or not at all, as places in the data. `whole` is a range of the
-    /// disk that is not torn.
-    fn units(&self, by_sector: bool, is_nvram: bool, whole: Option<Range<u64>>) -> Vec<Range<u64>> {
-        if !by_sector {
-            return self.parts.clone();
-        }
-        let mut units = Vec::new();
-        for part in &self.parts {
-            let mut start = part.start;
-            while start < part.end {
-                let place = self.offset + start;
-                let unit_bytes = if let Some(whole) = whole.as_ref().filter(|w| w.contains(&place))
-                {
-                    whole.end - place
-                } else if !is_nvram {
-                    SECTOR_BYTES
-                } else if place.is_multiple_of(WORD_BYTES) && part.end - start >= WORD_BYTES {
-                    WORD_BYTES
-                } else {
-                    1
-                };
-                let end = (start + unit_bytes).min(part.end);
-                units.push(start..end);
-                start = end;
-            }
-        }
-        units
-    }
-}
-
-/// Writes the bytes `start..end` of `data`, which begins at `offset`.
-fn put(image: &mut Image, offset: u64, data: &Data, start: u64, end: u64) {
-    const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
-    let index = |at: u64| usize::try_from(at).expect("the data of a write are in memory");
-    match data {
-        Data::Bytes(bytes) => image.write(offset + start, &bytes[index(start)..index(end)]),
-        Data::Zeros(_) => {
-            let mut at = start;
-            while at < end {
-                let len_bytes = (end - at).min(ZEROS.len() as u64);
-                image.write(offset + at, &ZEROS[..index(len_bytes)]);
-                at += len_bytes;
-            }
-        }
     }
 }
 

@@ -15,8 +15,6 @@ use onejournal_testing::drive::record::Data;
 
 /// Number in the record of the memory's first thread. Smaller numbers are disks.
 pub const FIRST_THREAD: u8 = 1;
-/// The unit that is stored whole or not at all.
-pub const WORD_BYTES: u64 = 8;
 
 struct RamState {
     /// What loads see.

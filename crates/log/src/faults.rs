@@ -1,5 +1,6 @@
 //! The faults of the engine that a test can switch on. The crash enumeration must find each of
-//! them. Only unit tests of this crate can switch them on.
+//! them. Only unit tests of this crate can switch them on. A mistake that a medium can make as
+//! well, such as a sync that does nothing, is a lie of the simulated media (`sim::media::Lie`).
 
 /// A mistake of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,34 +14,20 @@ pub(crate) enum Fault {
     /// A chunk counts from the beginning of its span, even if the log files hold the first part of
     /// it.
     ChunkCountsFromItsBegin,
-    /// A process that waits for a group commit is told that it is done before the entry is written.
-    ToldBeforeWritten,
     /// No record carries the flag which says that it follows unsynced records.
     NeverFollowsUnsynced,
     /// Every record carries that flag.
     AlwaysFollowsUnsynced,
-    /// The limit of USNs is not stored.
-    UsnLimitNotKept,
     /// The clock is a year ahead of that of other processes.
     ClockAhead,
     /// The clock shows less than that of other processes.
     ClockBehind,
-    /// Files are removed before the stored head is durable.
-    HeadNotDurable,
-    /// A batch on NVRAM is published without its fence.
-    BatchNotPersisted,
     /// A lease ends although its client lives.
     LivingLeaseEnded,
     /// The daemon does not take over what a client appended just before it ended.
     LastWordsNotTaken,
     /// The chunks of a client that has ended are freed before they are drained.
     DeadClientsChunksFreed,
-    /// A process that finds a stream does not make it durable first.
-    FoundStreamNotKept,
-    /// A process that finds a log file does not make it durable first.
-    FoundFileNotSettled,
-    /// Records are not written to the quarantine when they are put aside.
-    AsideNotWritten,
     /// A piece of the group log is not thrown away when its chunk was freed meanwhile.
     PieceOfFreedChunk,
     /// A file of shared memory that was removed is made again, while processes use the old one.

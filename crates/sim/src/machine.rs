@@ -10,8 +10,8 @@ use device::{BlockDevice, MemoryDevice, Nvram};
 use ext4::NewJournal;
 use journal::{Journal, Label, Medium, Options};
 use onejournal_testing::{
-    Cursor, Event, Image, NvramCursor, NvramEvent, NvramTrace, SimClock, SimDevice, SimNvram,
-    Survival, Trace,
+    Cursors as MediaCursors, Event, Image, SimClock, SimDevice, SimMedium, SimNvram, Survival,
+    Trace, Traces as MediaTraces,
 };
 
 use crate::case::{Case, JournalOn};
@@ -68,6 +68,11 @@ impl Images {
             }
             JournalOn::Device => with_own_journal(formatted, region_count),
         }
+    }
+
+    /// The images of the volume's device, and of the journal's medium if it has one.
+    fn of(mut images: impl Iterator<Item = Image>, on: JournalOn) -> Images {
+        Images { device: images.next().expect("the volume's device"), own: images.next(), on }
     }
 
     /// A volume whose journal is in the volume.
@@ -148,80 +153,61 @@ impl Machine {
         })
     }
 
+    /// The media, the volume's device first.
+    fn media(&self) -> impl Iterator<Item = &SimMedium> {
+        let own = self.own.as_ref().map(|own| match own {
+            Own::Nvram(nvram) => &***nvram,
+            Own::Device(device) => &***device,
+        });
+        std::iter::once(&**self.device).chain(own)
+    }
+
     /// Begins to record what is done to the media.
     pub fn start_trace(&self) {
-        self.device.start_trace();
-        match &self.own {
-            None => {}
-            Some(Own::Nvram(nvram)) => nvram.start_trace(),
-            Some(Own::Device(device)) => device.start_trace(),
-        }
+        self.media().for_each(SimMedium::start_trace);
     }
 
     /// Ends the recording.
     pub fn take_trace(&self) -> Traces {
-        let own = self.own.as_ref().map(|own| match own {
-            Own::Nvram(nvram) => OwnTrace::Nvram(nvram.take_trace()),
-            Own::Device(device) => OwnTrace::Device(device.take_trace()),
-        });
-        Traces::new(self.device.take_trace(), own)
+        Traces::new(self.media().map(SimMedium::take_trace).collect(), self.on())
     }
 
     /// Number of writes and flushes so far.
     pub fn event_count(&self) -> u64 {
-        let own = self.own.as_ref().map_or(0, |own| match own {
-            Own::Nvram(nvram) => nvram.event_count(),
-            Own::Device(device) => device.event_count(),
-        });
-        self.device.event_count() + own
+        self.media().map(SimMedium::event_count).sum()
     }
 
     /// The content after a power cut between two operations.
     pub fn crash(&self, survival: Survival) -> Images {
-        let (own, on) = match &self.own {
-            None => (None, JournalOn::Volume),
-            Some(Own::Nvram(nvram)) => (Some(nvram.crash(survival)), JournalOn::Nvram),
-            Some(Own::Device(device)) => (Some(device.crash(survival)), JournalOn::Device),
-        };
-        Images { device: self.device.crash(survival), own, on }
+        Images::of(self.media().map(|medium| medium.crash(survival)), self.on())
     }
-}
 
-enum OwnTrace {
-    Nvram(NvramTrace),
-    Device(Trace),
-}
-
-enum OwnCursor<'a> {
-    Nvram(NvramCursor<'a>),
-    Device(Cursor<'a>),
+    fn on(&self) -> JournalOn {
+        match &self.own {
+            None => JournalOn::Volume,
+            Some(Own::Nvram(_)) => JournalOn::Nvram,
+            Some(Own::Device(_)) => JournalOn::Device,
+        }
+    }
 }
 
 /// Records of what was done to the media, so that the run can be cut at every event.
 pub struct Traces {
-    device: Trace,
-    own: Option<OwnTrace>,
+    media: MediaTraces,
+    on: JournalOn,
     /// The time of each event, in order, and whether it is a mark.
     events: Vec<(u64, bool)>,
 }
 
 impl Traces {
-    fn new(device: Trace, own: Option<OwnTrace>) -> Traces {
+    fn new(media: Vec<Trace>, on: JournalOn) -> Traces {
         let is_mark = |event: &Event| matches!(event, Event::Mark(_));
         let of = |trace: &Trace| -> Vec<(u64, bool)> {
             trace.times.iter().copied().zip(trace.events.iter().map(is_mark)).collect()
         };
-        let mut events = of(&device);
-        match &own {
-            None => {}
-            Some(OwnTrace::Device(trace)) => events.extend(of(trace)),
-            Some(OwnTrace::Nvram(trace)) => {
-                let marks = trace.events.iter().map(|e| matches!(e, NvramEvent::Mark(_)));
-                events.extend(trace.times.iter().copied().zip(marks));
-            }
-        }
+        let mut events: Vec<_> = media.iter().flat_map(of).collect();
         events.sort_unstable();
-        Traces { device, own, events }
+        Traces { media: MediaTraces(media), on, events }
     }
 
     /// Number of events.
@@ -240,8 +226,7 @@ impl Traces {
 
     /// The marks among the first `cut` events, oldest first.
     pub fn marks_before(&self, cut: usize) -> impl DoubleEndedIterator<Item = u64> {
-        let moment = self.moment(cut);
-        self.device.marks_before(self.device.times.partition_point(|time| *time < moment))
+        self.media.marks_before(self.moment(cut))
     }
 
     /// The content after a power cut at `cut`. For many cuts use [`Traces::cursor`].
@@ -253,11 +238,7 @@ impl Traces {
 
     /// A cursor at cut 0.
     pub fn cursor(&self) -> Cursors<'_> {
-        let own = self.own.as_ref().map(|own| match own {
-            OwnTrace::Nvram(trace) => OwnCursor::Nvram(trace.cursor()),
-            OwnTrace::Device(trace) => OwnCursor::Device(trace.cursor()),
-        });
-        let mut cursors = Cursors { traces: self, cut: 0, device: self.device.cursor(), own };
+        let mut cursors = Cursors { traces: self, cut: 0, media: self.media.cursor() };
         cursors.advance_to(0);
         cursors
     }
@@ -267,8 +248,7 @@ impl Traces {
 pub struct Cursors<'a> {
     traces: &'a Traces,
     cut: usize,
-    device: Cursor<'a>,
-    own: Option<OwnCursor<'a>>,
+    media: MediaCursors<'a>,
 }
 
 impl Cursors<'_> {
@@ -280,23 +260,11 @@ impl Cursors<'_> {
     /// Continues to `cut`. Panics if that is earlier than the present cut.
     pub fn advance_to(&mut self, cut: usize) {
         self.cut = cut;
-        let moment = self.traces.moment(cut);
-        self.device.advance_to_moment(moment);
-        match &mut self.own {
-            None => {}
-            Some(OwnCursor::Nvram(cursor)) => cursor.advance_to_moment(moment),
-            Some(OwnCursor::Device(cursor)) => cursor.advance_to_moment(moment),
-        }
+        self.media.advance_to_moment(self.traces.moment(cut));
     }
 
     /// The content after a power cut at this point.
     pub fn crash(&self, survival: Survival) -> Images {
-        let device = self.device.crash(survival);
-        let (own, on) = match &self.own {
-            None => (None, JournalOn::Volume),
-            Some(OwnCursor::Nvram(cursor)) => (Some(cursor.crash(survival)), JournalOn::Nvram),
-            Some(OwnCursor::Device(cursor)) => (Some(cursor.crash(survival)), JournalOn::Device),
-        };
-        Images { device, own, on }
+        Images::of(self.media.crash(survival).into_iter(), self.traces.on)
     }
 }

@@ -50,7 +50,7 @@ pub use abilities::{
     is_root, python_with_extensions,
 };
 pub use again::{again, again_words, close_standard_descriptors, is_alone, name_of};
-pub use block::{Cursor, Event, Layer, Layered, SimDevice, Trace};
+pub use block::{Layer, Layered, SimDevice};
 pub use child::spawn_without_files;
 pub use files::{FilesCursor, FilesImage, FilesTrace, SimDirectory, SimFiles};
 pub use format_page::{Fields, FormatPage};
@@ -58,8 +58,11 @@ pub use kernel::{are_syncs_told, is_linux_since};
 pub use memory_group::MemoryGroup;
 pub use modules::{has_module, module_paths};
 pub use noise::noise_and_copies;
-pub use nvram::{NvramCursor, NvramEvent, NvramTrace, SimNvram};
-pub use power_cut::{CursorOf, Fault, Image, SimClock, Survival, TraceOf, Volatile};
+pub use nvram::SimNvram;
+pub use power_cut::{
+    Cursor, Cursors, Event, Fault, Image, Pending, Piece, SimClock, SimMedium, Survival, Trace,
+    Traces, Unit,
+};
 pub use service_directories::{ServiceDirectories, lose_memory};
 pub use skip::{Need, skip};
 pub use sparse::{read_sparse, save_device, write_sparse};

@@ -9,7 +9,7 @@ use device::{BlockDevice, MappedNvram, MemoryDevice, Nvram};
 use journal::format::{LABEL_BYTES, RawHeader};
 use journal::{JournalError, Medium};
 use onejournal_ext4::{Error, InodeNo, JournalChoice, OpenOptions, RootVolume, Survey};
-use onejournal_testing::{SimClock, SimDevice, SimNvram, Survival};
+use onejournal_testing::{SimClock, SimDevice, SimNvram, Survival, Traces};
 use zerocopy::{FromBytes, IntoBytes};
 
 const JOURNAL_BYTES: u64 = 4 << 20;
@@ -343,17 +343,14 @@ impl Machine {
         self.device.start_trace();
         self.nvram.start_trace();
         run(self);
-        let (at_home, in_journal) = (self.device.take_trace(), self.nvram.take_trace());
-        let mut moments: Vec<u64> = at_home.moments().chain(in_journal.moments()).collect();
-        moments.sort_unstable();
-        moments.dedup();
-        let (mut home, mut memory) = (at_home.cursor(), in_journal.cursor());
-        for moment in moments {
-            home.advance_to_moment(moment);
-            memory.advance_to_moment(moment);
-            let is_marked = at_home.marks_before(home.cut()).next().is_some();
+        let traces = Traces(vec![self.device.take_trace(), self.nvram.take_trace()]);
+        let mut cursor = traces.cursor();
+        for moment in traces.moments() {
+            cursor.advance_to_moment(moment);
+            let is_marked = traces.marks_before(moment).next().is_some();
             for survival in survivals {
-                let left = Machine::new(&home.crash(*survival), &memory.crash(*survival));
+                let left = cursor.crash(*survival);
+                let left = Machine::new(&left[0], &left[1]);
                 each(is_marked, &left, &format!("moment {moment}, {survival:?}"));
             }
         }

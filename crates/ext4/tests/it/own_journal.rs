@@ -13,7 +13,7 @@ use onejournal_ext4::{
     Error, JournalChoice, NewJournal, NoVolume, OpenOptions, RecordedJournal, RootVolume, Survey,
     WrongJournal, change_journal, recorded_journal,
 };
-use onejournal_testing::{SimClock, SimDevice, Survival, Trace, can_mount_ext4};
+use onejournal_testing::{SimClock, SimDevice, Survival, Traces, can_mount_ext4};
 use zerocopy::FromBytes;
 
 const JOURNAL_BYTES: usize = 2 << 20;
@@ -363,16 +363,13 @@ impl Machine {
     ) -> Result<usize, String> {
         self.all().into_iter().for_each(|device| device.start_trace());
         run(self);
-        let traces: [Trace; 3] = self.all().map(|device| device.take_trace());
-        let mut moments: Vec<u64> = traces.iter().flat_map(|trace| trace.moments()).collect();
-        moments.sort_unstable();
-        moments.dedup();
-        let mut cursors = traces.each_ref().map(|trace| trace.cursor());
+        let traces = Traces(self.all().map(|device| device.take_trace()).into());
+        let mut cursor = traces.cursor();
         let mut seen: Vec<Images> = Vec::new();
-        for moment in moments {
-            cursors.iter_mut().for_each(|cursor| cursor.advance_to_moment(moment));
+        for moment in traces.moments() {
+            cursor.advance_to_moment(moment);
             for survival in Survival::EXTREMES.into_iter().chain((0..4).map(Survival::Random)) {
-                let left = cursors.each_ref().map(|cursor| cursor.crash(survival));
+                let left = cursor.crash(survival).try_into().expect("three media");
                 if !seen.contains(&left) {
                     judge(&left).map_err(|why| format!("moment {moment}, {survival:?}: {why}"))?;
                     seen.push(left);

@@ -119,9 +119,10 @@ fn ordered_data_is_home_and_flushed_before_the_record_is_written() {
         scope.spawn(|| journal.sync(tid).unwrap());
         gate.wait_for(1);
         let events = rig.home_sim().take_trace().events;
-        assert!(
-            matches!(&events[..], [Event::Write { data, .. }, Event::Flush] if data.len() == 8192)
-        );
+        let [Event::Write { data, .. }, Event::Flush { .. }] = &events[..] else {
+            panic!("not a write and a flush: {events:?}")
+        };
+        assert_eq!(data.len(), 8192);
         gate.open();
     });
     assert_eq!(journal.stats().logged_blocks, 1);

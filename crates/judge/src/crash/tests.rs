@@ -2,6 +2,7 @@
 
 use super::*;
 use onejournal_testing::drive::Recorder;
+use onejournal_testing::drive::record::Data;
 
 const NOTHING: Survival = Survival { percent: 0, by_sector: true, seed: 1 };
 const EVERYTHING: Survival = Survival { percent: 100, ..NOTHING };

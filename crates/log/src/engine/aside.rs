@@ -19,7 +19,6 @@ use crate::engine::lane::Lane;
 use crate::engine::service::Service;
 use crate::engine::stall::{is_stall, others_limit};
 use crate::error::{LogError, Result};
-use crate::faults::{self, Fault};
 use crate::format::group::Piece;
 use crate::format::quarantine::{self, PIECE_BYTES_MAX};
 use crate::types::Lsn;
@@ -71,13 +70,11 @@ impl Service {
             }
             let Some(bytes) = copy_undrained(lane, lsn, end)? else { continue };
             let piece = Piece { stream: identity.stream, lsn, bytes };
-            if !faults::is(Fault::AsideNotWritten) {
-                self.remove_drained(lane)?;
-                let at = words.aside_bytes();
-                words.check()?;
-                let at = quarantine::append(&*lane.store, identity, &piece, at)?;
-                words.set_aside_bytes(at);
-            }
+            self.remove_drained(lane)?;
+            let at = words.aside_bytes();
+            words.check()?;
+            let at = quarantine::append(&*lane.store, identity, &piece, at)?;
+            words.set_aside_bytes(at);
             words.set_aside_end(lsn + piece.bytes.len() as u64);
         }
     }

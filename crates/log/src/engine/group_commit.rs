@@ -133,9 +133,7 @@ impl Service {
             return Ok(());
         }
         let begin = Instant::now();
-        if !faults::is(Fault::ToldBeforeWritten) {
-            self.write_entry(&pieces)?;
-        }
+        self.write_entry(&pieces)?;
         self.gathered(pieces.len(), begin);
         for (lane, piece) in lanes.iter().zip(&pieces) {
             let end = piece.lsn + piece.bytes.len() as u64;

@@ -49,9 +49,7 @@ pub(crate) fn recover_service(service: &Service) -> Result<()> {
     let next = limit
         .checked_add(crate::engine::service::USN_STEP)
         .ok_or_else(|| LogError::Incompatible(format!("no USN is left behind {limit}")))?;
-    if !faults::is(Fault::UsnLimitNotKept) {
-        host.keep_usn_limit(next)?;
-    }
+    host.keep_usn_limit(next)?;
     control.set_usn_limit(next);
     let streams = host.streams()?;
     let next_stream = streams.iter().map(|(_, meta)| u64::from(meta.id) + 1).max().unwrap_or(0);
@@ -151,9 +149,7 @@ impl Service {
                 what: "its chunks contradict each other".into(),
             });
         }
-        if !faults::is(Fault::FoundStreamNotKept) {
-            self.host.keep_stream(&lane.name)?;
-        }
+        self.host.keep_stream(&lane.name)?;
         let mut files = lane.files.lock();
         let segments = &mut files.segments;
         segments.reload()?;

@@ -102,7 +102,7 @@ impl Writer {
             self.store(at, &header, payload, is_alone)?;
             at += record_bytes(payload.len()) as u64;
         }
-        if self.is_nvram && !is_alone && !faults::is(Fault::BatchNotPersisted) {
+        if self.is_nvram && !is_alone {
             for chunk in &self.chunks {
                 chunk.memory.persist()?;
             }

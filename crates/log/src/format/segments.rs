@@ -17,7 +17,6 @@ use device::{FileStore, StoredFile};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::faults::{self, Fault};
 use crate::format::record::Identity;
 use crate::format::scan::Bytes;
 use crate::{LogError, Result};
@@ -335,7 +334,7 @@ impl Segments {
     pub(crate) fn sync(&mut self) -> Result<()> {
         let Some(last) = self.list.last() else { return Ok(()) };
         last.file.sync()?;
-        if !self.is_last_durable && !faults::is(Fault::FoundFileNotSettled) {
+        if !self.is_last_durable {
             self.store.sync_names()?;
         }
         self.is_last_durable = true;
@@ -421,9 +420,7 @@ impl Segments {
             self.keep_head(head)?;
             return Ok(());
         }
-        if !faults::is(Fault::HeadNotDurable) {
-            self.keep_head_durably(head)?;
-        }
+        self.keep_head_durably(head)?;
         if !self.is_last_durable {
             self.sync()?;
         }

@@ -11,11 +11,11 @@ use device::sync::Mutex;
 use device::{BlockDevice, Durability, FileStore, Nvram, SharedWords, StoredFile};
 use host::{Folder, Trust};
 use onejournal_testing::{
-    Fault, FilesCursor, FilesImage, FilesTrace, Image, NvramCursor, NvramTrace, SimClock,
-    SimDevice, SimFiles, SimNvram, Survival, Trace,
+    Cursors as MediaCursors, Fault, FilesCursor, FilesImage, FilesTrace, Image, SimClock,
+    SimDevice, SimFiles, SimMedium, SimNvram, Survival, Traces as MediaTraces,
 };
 
-use super::media::{ChunkFile, Directory, Disk};
+use super::media::{ChunkFile, Directory, Disk, Lie};
 use crate::format::chunk::DATA_OFFSET;
 use crate::host::{Host, Settings, StreamMeta};
 use crate::words::client_copy::{RemoteWords, leases_in, make_remote_words};
@@ -100,17 +100,22 @@ impl Machine {
         })
     }
 
+    /// The medium beside the files.
+    fn medium(&self) -> Option<&SimMedium> {
+        let group = self.group.as_ref().map(|group| &*group.0);
+        self.nvram.as_ref().map(|nvram| &***nvram).or(group)
+    }
+
     pub(super) fn start_trace(&self) {
         self.files.start_trace();
-        self.nvram.iter().for_each(|nvram| nvram.start_trace());
-        self.group.iter().for_each(|group| group.0.start_trace());
+        self.medium().into_iter().for_each(SimMedium::start_trace);
     }
 
     pub(super) fn take_trace(&self) -> Traces {
         Traces {
             files: self.files.take_trace(),
-            nvram: self.nvram.as_ref().map(|nvram| nvram.take_trace()),
-            group: self.group.as_ref().map(|group| group.0.take_trace()),
+            medium: MediaTraces(self.medium().into_iter().map(SimMedium::take_trace).collect()),
+            is_nvram: self.nvram.is_some(),
         }
     }
 
@@ -197,16 +202,16 @@ impl Machine {
 /// Traces of all operations on all media.
 pub(super) struct Traces {
     files: FilesTrace,
-    nvram: Option<NvramTrace>,
-    group: Option<Trace>,
+    /// The trace of the NVRAM, or of the group log's device.
+    medium: MediaTraces,
+    is_nvram: bool,
 }
 
 impl Traces {
     /// The moments at which the media differ, in ascending order.
     pub(super) fn moments(&self) -> Vec<u64> {
-        let mut moments: Vec<u64> = self.files.moments().collect();
-        moments.extend(self.nvram.iter().flat_map(NvramTrace::moments));
-        moments.extend(self.group.iter().flat_map(Trace::moments));
+        let mut moments = self.medium.moments();
+        moments.extend(self.files.moments());
         moments.sort_unstable();
         moments.dedup();
         moments
@@ -215,8 +220,8 @@ impl Traces {
     pub(super) fn cursor(&self) -> Cursors<'_> {
         Cursors {
             files: self.files.cursor(),
-            nvram: self.nvram.as_ref().map(NvramTrace::cursor),
-            group: self.group.as_ref().map(Trace::cursor),
+            medium: self.medium.cursor(),
+            is_nvram: self.is_nvram,
         }
     }
 }
@@ -224,23 +229,20 @@ impl Traces {
 /// All media at one moment.
 pub(super) struct Cursors<'a> {
     files: FilesCursor<'a>,
-    nvram: Option<NvramCursor<'a>>,
-    group: Option<onejournal_testing::Cursor<'a>>,
+    medium: MediaCursors<'a>,
+    is_nvram: bool,
 }
 
 impl Cursors<'_> {
     pub(super) fn advance_to(&mut self, moment: u64) {
         self.files.advance_to_moment(moment);
-        self.nvram.iter_mut().for_each(|cursor| cursor.advance_to_moment(moment));
-        self.group.iter_mut().for_each(|cursor| cursor.advance_to_moment(moment));
+        self.medium.advance_to_moment(moment);
     }
 
     pub(super) fn crash(&self, survival: Survival) -> Images {
-        Images {
-            files: self.files.crash(survival),
-            nvram: self.nvram.as_ref().map(|cursor| cursor.crash(survival)),
-            group: self.group.as_ref().map(|cursor| cursor.crash(survival)),
-        }
+        let medium = self.medium.crash(survival).pop();
+        let (nvram, group) = if self.is_nvram { (medium, None) } else { (None, medium) };
+        Images { files: self.files.crash(survival), nvram, group }
     }
 }
 
@@ -298,7 +300,7 @@ impl SimHost {
     }
 
     fn directory(&self, name: &str) -> impl FileStore + use<> {
-        Directory(self.machine.files.directory(name))
+        Directory::new(self.machine.files.directory(name))
     }
 }
 
@@ -416,6 +418,9 @@ impl Host for SimHost {
     }
 
     fn keep_stream(&self, name: &StreamName) -> Result<()> {
+        if fault::is(Lie::FoundStreamNotKept) {
+            return Ok(());
+        }
         let store = self.directory("streams");
         if store.names()?.iter().any(|found| found == name.as_str()) {
             store.open(name.as_str())?.sync()?;
@@ -437,7 +442,7 @@ impl Host for SimHost {
     }
 
     fn store(&self, name: &StreamName) -> Result<Arc<dyn FileStore>> {
-        Ok(Arc::new(self.directory(name.as_str())))
+        Ok(Arc::new(Directory::of_stream(self.machine.files.directory(name.as_str()))))
     }
 
     fn usn_limit(&self) -> Result<u64> {
@@ -446,6 +451,9 @@ impl Host for SimHost {
     }
 
     fn keep_usn_limit(&self, limit: u64) -> Result<()> {
+        if fault::is(Lie::UsnLimitNotKept) {
+            return Ok(());
+        }
         let store = self.directory("root");
         sync_text(&store, &*write_text(&store, "usn-limit", &limit.to_string())?)
     }

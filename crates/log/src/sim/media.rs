@@ -9,6 +9,36 @@ use onejournal_testing::{SimDevice, SimNvram};
 
 use fault::crash;
 
+/// A promise that the machine breaks. The checks of crash states must find each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lie {
+    /// Syncs of the stored head do nothing.
+    HeadNotSynced,
+    /// Syncs of the quarantine do nothing.
+    QuarantineNotSynced,
+    /// The names of a stream's files are made durable only for the process that changed one.
+    FoundNamesNotSynced,
+    /// A stream that a process finds is not made durable for it.
+    FoundStreamNotKept,
+    /// The limit of USNs is not stored.
+    UsnLimitNotKept,
+    /// A durable write to the group log's device is only in its cache.
+    GroupWritesCached,
+    /// Fences do nothing.
+    FencesIgnored,
+}
+
+impl Lie {
+    /// Whether syncs of the file with this name do nothing.
+    fn ignores_sync_of(name: &str) -> bool {
+        match name {
+            "head" => fault::is(Lie::HeadNotSynced),
+            "quarantine" => fault::is(Lie::QuarantineNotSynced),
+            _ => false,
+        }
+    }
+}
+
 /// Stores `data`. If the process dies in the middle, only the first half is stored.
 fn store_or_crash(data: &[u8], store: impl Fn(&[u8]) -> Result<()>) -> Result<()> {
     if crash::crashes_here() {
@@ -20,56 +50,79 @@ fn store_or_crash(data: &[u8], store: impl Fn(&[u8]) -> Result<()>) -> Result<()
 }
 
 /// A directory.
-pub(super) struct Directory<S>(pub(super) S);
+pub(super) struct Directory<S> {
+    store: S,
+    /// Whether it makes names durable in spite of [`Lie::FoundNamesNotSynced`].
+    syncs_names: AtomicBool,
+}
+
+impl<S: FileStore> Directory<S> {
+    pub(super) fn new(store: S) -> Directory<S> {
+        Directory { store, syncs_names: AtomicBool::new(true) }
+    }
+
+    pub(super) fn of_stream(store: S) -> Directory<S> {
+        Directory { store, syncs_names: AtomicBool::new(false) }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&S) -> Result<T>) -> Result<T> {
+        crash::crash_point();
+        self.syncs_names.store(true, Ordering::Relaxed);
+        let changed = change(&self.store)?;
+        crash::crash_point();
+        Ok(changed)
+    }
+}
 
 impl<S: FileStore> FileStore for Directory<S> {
     fn names(&self) -> Result<Vec<String>> {
-        self.0.names()
+        self.store.names()
     }
 
     fn create(&self, name: &str, len_bytes: u64) -> Result<Box<dyn StoredFile>> {
-        crash::crash_point();
-        let file = self.0.create(name, len_bytes)?;
-        crash::crash_point();
-        Ok(Box::new(File(file)))
+        let file = self.change(|store| store.create(name, len_bytes))?;
+        Ok(Box::new(File { name: name.to_owned(), file }))
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn StoredFile>> {
-        Ok(Box::new(File(self.0.open(name)?)))
+        Ok(Box::new(File { name: name.to_owned(), file: self.store.open(name)? }))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        crash::crash_point();
-        self.0.remove(name)?;
-        crash::crash_point();
-        Ok(())
+        self.change(|store| store.remove(name))
     }
 
     fn sync_names(&self) -> Result<()> {
         crash::crash_point();
-        self.0.sync_names()
+        if fault::is(Lie::FoundNamesNotSynced) && !self.syncs_names.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.store.sync_names()
     }
 }
 
-struct File(Box<dyn StoredFile>);
+struct File {
+    name: String,
+    file: Box<dyn StoredFile>,
+}
 
 impl StoredFile for File {
     fn len_bytes(&self) -> Result<u64> {
-        self.0.len_bytes()
+        self.file.len_bytes()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.0.read(offset, buf)
+        self.file.read(offset, buf)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         crash::crash_point();
-        self.0.write(offset, data)
+        self.file.write(offset, data)
     }
 
     fn sync(&self) -> Result<()> {
         crash::crash_point();
-        self.0.sync()
+        if Lie::ignores_sync_of(&self.name) { Ok(()) } else { self.file.sync() }
     }
 }
 
@@ -100,7 +153,10 @@ impl BlockDevice for Disk {
 
     fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
         crash::crash_point();
-        self.0.write_durable(offset, data)?;
+        match fault::is(Lie::GroupWritesCached) {
+            true => self.0.write(offset, data)?,
+            false => self.0.write_durable(offset, data)?,
+        }
         crash::crash_point();
         Ok(())
     }
@@ -183,6 +239,9 @@ impl Nvram for ChunkFile {
 
     fn persist(&self) -> Result<()> {
         crash::crash_point();
+        if fault::is(Lie::FencesIgnored) {
+            return Ok(());
+        }
         match &self.bytes {
             Bytes::Part { all, .. } => all.persist(),
             Bytes::Own(own) => own.persist(),

@@ -121,12 +121,12 @@ mod tests {
         let passed = events(Transparent);
         assert!(matches!(
             passed[..],
-            [Event::Write { .. }, Event::DurableWrite { offset: 512, .. }, Event::Flush]
+            [Event::Write { .. }, Event::DurableWrite { offset: 512, .. }, Event::Flush { .. }]
         ));
         let changed = events(NeverDurable);
         assert!(matches!(
             changed[..],
-            [Event::Write { .. }, Event::Write { offset: 512, .. }, Event::Flush]
+            [Event::Write { .. }, Event::Write { offset: 512, .. }, Event::Flush { .. }]
         ));
     }
 }

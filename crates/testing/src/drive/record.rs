@@ -26,6 +26,17 @@ impl Data {
             Data::Zeros(len_bytes) => *len_bytes,
         }
     }
+
+    /// All of its bytes.
+    pub fn bytes(&self) -> Arc<[u8]> {
+        match self {
+            Data::Bytes(bytes) => bytes.clone(),
+            Data::Zeros(len_bytes) => {
+                let len_bytes = usize::try_from(*len_bytes).expect("a write fits into memory");
+                vec![0; len_bytes].into()
+            }
+        }
+    }
 }
 
 /// One event. The number of a request is unique in the record.

@@ -31,7 +31,6 @@ struct FilesState {
     clock: SimClock,
     trace: Option<FilesTrace>,
     faults: Faults,
-    capacity_bytes: u64,
     file_bytes_max: u64,
 }
 
@@ -55,7 +54,6 @@ impl SimFiles {
             clock: clock.clone(),
             trace: None,
             faults: Faults::default(),
-            capacity_bytes: u64::MAX,
             file_bytes_max: image.file_bytes_max,
         };
         for (name, (bytes, len_bytes)) in image.files {
@@ -95,14 +93,12 @@ impl SimFiles {
 
     /// Removes all faults, and the limit of the capacity.
     pub fn clear_faults(&self) {
-        let mut state = self.state.lock();
-        state.faults.clear();
-        state.capacity_bytes = u64::MAX;
+        self.state.lock().faults = Faults::default();
     }
 
     /// Limits the space for all files together.
     pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
-        self.state.lock().capacity_bytes = capacity_bytes;
+        self.state.lock().faults.capacity_bytes = capacity_bytes;
     }
 
     /// Bytes that are reserved for all files.
@@ -130,7 +126,7 @@ impl FilesState {
     }
 
     fn check_room(&self, operation: Operation, more_bytes: u64) -> Result<()> {
-        match self.used_bytes() + more_bytes > self.capacity_bytes {
+        match self.used_bytes() + more_bytes > self.faults.capacity_bytes {
             true => Err(failed(operation, ErrorKind::StorageFull)),
             false => Ok(()),
         }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 
-use crate::block::{Cursor, Trace};
-use crate::power_cut::{Image, Survival, mix};
+use crate::power_cut::{Cursor, Image, Survival, Trace, mix};
 
 /// A change of names or lengths. Changes of bytes are in the files' own traces.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use rustix::io::Errno;
 
 use super::SimNvram;
-use crate::{Fault, Image, SimClock, SimDevice, Survival};
+use crate::{Fault, Image, SimClock, SimDevice, Survival, Traces};
 
 const LEN_BYTES: u64 = 4096;
 
@@ -122,15 +122,13 @@ fn finds_home_ahead(log: Write) -> bool {
         home.write_durable(0, &[number; 512]).expect("home");
     }
     let (journal, home) = (journal.take_trace(), home.take_trace());
-    let mut moments: Vec<_> = journal.moments().chain(home.moments()).collect();
-    moments.sort();
-    let (mut journal, mut home) = (journal.cursor(), home.cursor());
-    moments.into_iter().any(|moment| {
-        journal.advance_to_moment(moment);
-        home.advance_to_moment(moment);
-        let homes = Survival::EXTREMES.map(|survival| home.crash(survival).to_bytes()[0]);
+    let (mut journal_at, mut home_at) = (journal.cursor(), home.cursor());
+    Traces(vec![journal.clone(), home.clone()]).moments().into_iter().any(|moment| {
+        journal_at.advance_to_moment(moment);
+        home_at.advance_to_moment(moment);
+        let homes = Survival::EXTREMES.map(|survival| home_at.crash(survival).to_bytes()[0]);
         let home = homes.into_iter().max().expect("four");
-        journal.crashes(100).any(|image| image.to_bytes()[0] < home)
+        journal_at.crashes(100).any(|image| image.to_bytes()[0] < home)
     })
 }
 

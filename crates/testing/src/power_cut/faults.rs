@@ -1,14 +1,18 @@
 //! Operations that will fail.
 
-use device::Operation;
+use std::collections::BTreeSet;
+
+use device::{LINE_BYTES, Operation, line_count};
 
 /// An operation that will fail with EIO.
 ///
-/// A failed write has written any subset of its sectors. After a failed flush, any subset of the
-/// unflushed sectors is durable, and no later flush makes the others durable.
+/// A failed write has written any subset of its sectors or words. After a failed flush of a device,
+/// any subset of the unflushed sectors is durable, and no later flush makes the others durable. A
+/// failed fence has made nothing more durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// The kind of operation. `Write` includes durable writes.
+    /// The kind of operation. `Write` includes durable writes and stores, `Flush` includes fences.
+    /// A durable write to NVRAM is both.
     pub operation: Operation,
     /// The number of such operations that succeed before.
     pub skip_count: u64,
@@ -16,25 +20,43 @@ pub struct Fault {
     pub forever: bool,
 }
 
-/// The faults that have not happened yet.
-#[derive(Default)]
-pub(crate) struct Faults(Vec<Fault>);
+/// Why operations of a medium fail.
+pub(crate) struct Faults {
+    /// The faults that have not happened yet.
+    due: Vec<Fault>,
+    /// Writes that end after this offset find no space.
+    pub(crate) capacity_bytes: u64,
+    /// Lines that cannot be loaded.
+    poisoned: BTreeSet<u64>,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Faults { due: Vec::new(), capacity_bytes: u64::MAX, poisoned: BTreeSet::new() }
+    }
+}
 
 impl Faults {
     /// Adds a fault. Each fault counts operations for itself.
     pub(crate) fn add(&mut self, fault: Fault) {
-        self.0.push(fault);
+        self.due.push(fault);
     }
 
-    /// Removes all faults.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
+    /// Makes loads of the line of `offset` fail.
+    pub(crate) fn poison(&mut self, offset: u64) {
+        self.poisoned.insert(offset / LINE_BYTES as u64);
+    }
+
+    /// Whether a load meets a line that is poisoned.
+    pub(crate) fn is_poisoned(&self, offset: u64, len_bytes: usize) -> bool {
+        let first = offset / LINE_BYTES as u64;
+        self.poisoned.range(first..first + line_count(offset, len_bytes)).next().is_some()
     }
 
     /// Counts an operation. Returns whether it has to fail.
     pub(crate) fn strike(&mut self, operation: Operation) -> bool {
         let mut struck = false;
-        self.0.retain_mut(|fault| {
+        self.due.retain_mut(|fault| {
             if fault.operation != operation {
                 return true;
             }

@@ -71,6 +71,13 @@ impl Image {
         }
     }
 
+    /// Flips bit `bit` (0 to 7) of the byte at `offset`.
+    pub(crate) fn flip_bit(&mut self, offset: u64, bit: u8) {
+        let mut byte = [0];
+        self.read(offset, &mut byte);
+        self.write(offset, &[byte[0] ^ (1 << bit)]);
+    }
+
     /// All bytes, in one vector.
     pub fn to_bytes(&self) -> Vec<u8> {
         let size_bytes = usize::try_from(self.size_bytes).expect("an image fits into memory");

@@ -1,72 +1,56 @@
 //! Records what was done to a simulated medium, so that one run can be cut at every event.
 
-use std::fmt::Debug;
-
+use super::cache::Cache;
+use super::event::Event;
 use super::image::Image;
 use super::survival::Survival;
-
-/// The volatile cache of a simulated medium, together with the medium. Each kind of medium has one.
-/// The trait is sealed: it cannot be named outside of this crate.
-pub trait Volatile: Clone {
-    /// An operation on the medium.
-    type Event: Clone + Debug;
-
-    /// Applies an event that has ended.
-    fn apply(&mut self, event: &Self::Event);
-
-    /// The content after a power cut during the event `in_flight`.
-    fn crash(&self, survival: Survival, in_flight: Option<&Self::Event>) -> Image;
-
-    /// The label, if the event is a mark of the workload.
-    fn mark_of(event: &Self::Event) -> Option<u64>;
-}
 
 /// The image with which a run began, and its events in order.
 ///
 /// A *cut* is the number of events that had ended when the power failed. `events[cut]`, if it
 /// exists, was in flight.
 #[derive(Debug, Clone)]
-pub struct TraceOf<C: Volatile> {
+pub struct Trace {
     /// The durable content at the start.
-    start: C,
+    start: Cache,
     /// The events.
-    pub events: Vec<C::Event>,
+    pub events: Vec<Event>,
     /// The time of each event, by the clock of the medium, ascending.
     pub times: Vec<u64>,
 }
 
-impl<C: Volatile> TraceOf<C> {
+impl Trace {
     /// A trace that begins with `events` on top of `start`. They are older than all later events.
-    pub(crate) fn new(start: C, events: Vec<C::Event>) -> Self {
+    pub(crate) fn new(start: Cache, events: Vec<Event>) -> Self {
         let times = vec![0; events.len()];
-        TraceOf { start, events, times }
+        Trace { start, events, times }
     }
 
     /// Adds an event with this time.
-    pub(crate) fn push(&mut self, event: C::Event, time: u64) {
+    pub(crate) fn push(&mut self, event: Event, time: u64) {
         self.events.push(event);
         self.times.push(time);
     }
 
     /// The cuts that differ: before each event that is not a mark, and after the last event.
     pub fn cuts(&self) -> impl Iterator<Item = usize> {
-        let is_mark = |&cut: &usize| self.events.get(cut).and_then(C::mark_of).is_some();
+        let is_mark = |&cut: &usize| self.events.get(cut).and_then(Event::mark).is_some();
         (0..=self.events.len()).filter(move |cut| !is_mark(cut))
     }
 
     /// The marks among the first `cut` events, oldest first.
     pub fn marks_before(&self, cut: usize) -> impl DoubleEndedIterator<Item = u64> {
-        self.events[..cut].iter().filter_map(C::mark_of)
+        self.events[..cut].iter().filter_map(Event::mark)
     }
 
-    /// The content after a power cut at `cut`. For many cuts use a [`CursorOf`].
+    /// The content after a power cut at `cut`. For many cuts use a [`Cursor`].
     pub fn crash(&self, cut: usize, survival: Survival) -> Image {
         let mut cursor = self.cursor();
         cursor.advance_to(cut);
         cursor.crash(survival)
     }
 
-    /// The moments that differ, for [`CursorOf::advance_to_moment`]: those of the events that are
+    /// The moments that differ, for [`Cursor::advance_to_moment`]: those of the events that are
     /// not marks, and one after the last event.
     pub fn moments(&self) -> impl Iterator<Item = u64> {
         let cuts = self.cuts();
@@ -74,29 +58,24 @@ impl<C: Volatile> TraceOf<C> {
     }
 
     /// A cursor at cut 0.
-    pub fn cursor(&self) -> CursorOf<'_, C> {
+    pub fn cursor(&self) -> Cursor<'_> {
         let cache = self.start.clone();
-        CursorOf { trace: self, cut: 0, in_flight: self.events.first(), cache }
+        Cursor { trace: self, cut: 0, in_flight: self.events.first(), cache }
     }
 }
 
 /// Goes forwards through the cuts of a trace.
-pub struct CursorOf<'a, C: Volatile> {
-    trace: &'a TraceOf<C>,
+pub struct Cursor<'a> {
+    trace: &'a Trace,
     cut: usize,
-    in_flight: Option<&'a C::Event>,
-    cache: C,
+    in_flight: Option<&'a Event>,
+    cache: Cache,
 }
 
-impl<'a, C: Volatile> CursorOf<'a, C> {
+impl Cursor<'_> {
     /// The number of events so far.
     pub fn cut(&self) -> usize {
         self.cut
-    }
-
-    /// The state of the cache at this point, and the event in flight.
-    pub(crate) fn state(&self) -> (&C, Option<&'a C::Event>) {
-        (&self.cache, self.in_flight)
     }
 
     /// Applies the events up to `cut`. Panics if `cut` is before the present one, or after the last
@@ -132,6 +111,33 @@ impl<'a, C: Volatile> CursorOf<'a, C> {
             extreme => extreme,
         };
         self.cache.crash(survival, self.in_flight)
+    }
+
+    /// The number of units that a power cut here keeps or loses.
+    pub fn choice_count(&self) -> usize {
+        self.cache.units(self.in_flight).len()
+    }
+
+    /// The content after a power cut at this point. A unit is kept if it is one of the first 64 and
+    /// its bit in `kept` is 1. All others are lost.
+    pub fn crash_keeping(&self, kept: u64) -> Image {
+        let mut image = self.cache.durable().clone();
+        let bits = (0..u64::BITS).map(|bit| kept >> bit & 1 == 1);
+        let units = self.cache.units(self.in_flight).into_iter().zip(bits);
+        units.filter(|(_, keeps)| *keeps).for_each(|(unit, _)| unit.write_to(&mut image));
+        image
+    }
+
+    /// Everything that a power cut at this point can leave, if that is at most `limit_count`
+    /// images. Otherwise the extremes and random images, `limit_count` in all.
+    pub fn crashes(&self, limit_count: usize) -> impl Iterator<Item = Image> + '_ {
+        let all = u32::try_from(self.choice_count()).ok().and_then(|n| 1_u64.checked_shl(n));
+        let all = all.filter(|&all| all <= limit_count as u64);
+        let extremes = Survival::EXTREMES.into_iter();
+        let some = extremes.chain((0..).map(Survival::Random));
+        let some = some.take(if all.is_some() { 0 } else { limit_count });
+        let subsets = (0..all.unwrap_or(0)).map(|kept| self.crash_keeping(kept));
+        subsets.chain(some.map(|survival| self.crash(survival)))
     }
 }
 

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use device::BlockDevice;
 use onejournal_journal::{Medium, Space};
-use onejournal_testing::{
-    Cursor, Image, NvramCursor, NvramTrace, SimClock, SimDevice, SimNvram, Survival, Trace,
-};
+use onejournal_testing::{Cursors as MediaCursors, Image, SimClock, SimDevice, SimMedium};
+use onejournal_testing::{SimNvram, Survival, Traces as MediaTraces};
 
 /// Where the journal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,15 +90,17 @@ impl Media {
         space.expect("it lies on the medium")
     }
 
+    fn all(&self) -> impl Iterator<Item = &SimMedium> {
+        std::iter::once(&**self.device).chain(self.nvram.as_ref().map(|nvram| &***nvram))
+    }
+
     pub fn start_trace(&self) {
-        self.device.start_trace();
-        self.nvram.iter().for_each(|nvram| nvram.start_trace());
+        self.all().for_each(SimMedium::start_trace);
     }
 
     pub fn take_trace(&self) -> Traces {
         Traces {
-            device: self.device.take_trace(),
-            nvram: self.nvram.as_ref().map(|nvram| nvram.take_trace()),
+            media: MediaTraces(self.all().map(SimMedium::take_trace).collect()),
             home_bytes: self.home_bytes,
             sector_bytes: self.device.sector_bytes(),
         }
@@ -133,8 +134,8 @@ impl Images {
 
 /// What was done to all media.
 pub struct Traces {
-    pub device: Trace,
-    pub nvram: Option<NvramTrace>,
+    /// The device, then the NVRAM if there is one.
+    pub media: MediaTraces,
     home_bytes: u64,
     sector_bytes: usize,
 }
@@ -142,44 +143,37 @@ pub struct Traces {
 impl Traces {
     /// The moments at which power cuts differ, ascending.
     pub fn moments(&self) -> Vec<u64> {
-        let mut moments: Vec<u64> = self.device.moments().collect();
-        moments.extend(self.nvram.iter().flat_map(|trace| trace.moments()));
-        moments.sort_unstable();
-        moments.dedup();
-        moments
+        self.media.moments()
     }
 
     pub fn cursor(&self) -> Cursors<'_> {
-        Cursors {
-            traces: self,
-            device: self.device.cursor(),
-            nvram: self.nvram.as_ref().map(|trace| trace.cursor()),
-        }
+        Cursors { traces: self, moment: 0, media: self.media.cursor() }
     }
 }
 
 /// Walks over the moments, forwards.
 pub struct Cursors<'a> {
     traces: &'a Traces,
-    device: Cursor<'a>,
-    nvram: Option<NvramCursor<'a>>,
+    moment: u64,
+    media: MediaCursors<'a>,
 }
 
 impl Cursors<'_> {
     pub fn advance_to(&mut self, moment: u64) {
-        self.device.advance_to_moment(moment);
-        self.nvram.iter_mut().for_each(|cursor| cursor.advance_to_moment(moment));
+        self.moment = moment;
+        self.media.advance_to_moment(moment);
     }
 
-    /// The newest mark on the device so far; 0: there is none.
+    /// The newest mark so far; 0: there is none.
     pub fn newest_mark(&self) -> u64 {
-        self.traces.device.marks_before(self.device.cut()).max().unwrap_or(0)
+        self.traces.media.marks_before(self.moment).max().unwrap_or(0)
     }
 
     pub fn crash(&self, survival: Survival) -> Images {
+        let mut images = self.media.crash(survival).into_iter();
         Images {
-            device: self.device.crash(survival),
-            nvram: self.nvram.as_ref().map(|cursor| cursor.crash(survival)),
+            device: images.next().expect("the device"),
+            nvram: images.next(),
             home_bytes: self.traces.home_bytes,
             sector_bytes: self.traces.sector_bytes,
         }

@@ -1,20 +1,19 @@
 //! Tests of traces and cursors, on the trace of a block device.
 
 use super::cache::Cache;
-use super::{Event, Trace};
-use crate::{Image, Survival};
+use super::{Event, Image, Survival, Trace, Unit};
 
 fn trace() -> Trace {
-    let write = |offset, byte| Event::Write { offset, data: vec![byte; 1024].into() };
+    let write = |offset, byte| Event::Write { offset, data: vec![byte; 1024].into(), thread: 0 };
     let events = vec![
         write(0, 1),
         Event::Mark(7),
         write(1024, 2),
-        Event::Flush,
+        Event::Flush { thread: 0 },
         Event::Mark(8),
         write(0, 3),
     ];
-    let mut trace = Trace::new(Cache::new(Image::zeroed(4096)), Vec::new());
+    let mut trace = Trace::new(Cache::new(Image::zeroed(4096), Unit::Sector), Vec::new());
     events.into_iter().zip((10..).step_by(10)).for_each(|(event, time)| trace.push(event, time));
     trace
 }
