@@ -58,6 +58,14 @@ impl JournalOn {
             JournalOn::Device => "device",
         }
     }
+
+    /// As of a mount.
+    fn usual_codec(self) -> DeltaCodec {
+        match self {
+            JournalOn::Volume | JournalOn::Device => DeltaCodec::Copies,
+            JournalOn::Nvram => DeltaCodec::Runs,
+        }
+    }
 }
 
 /// The place of a journal, its encoding of deltas, and when its regions go home.
@@ -75,15 +83,15 @@ impl Default for JournalKind {
     fn default() -> Self {
         JournalKind {
             on: JournalOn::default(),
-            codec: DeltaCodec::Runs,
+            codec: DeltaCodec::Copies,
             checkpoint: CheckpointPolicy::Late,
         }
     }
 }
 
 const CODECS: [(DeltaCodec, &str); 4] = [
-    (DeltaCodec::Runs, "runs"),
     (DeltaCodec::Copies, "copies"),
+    (DeltaCodec::Runs, "runs"),
     (DeltaCodec::XorLzo, "xor-lzo"),
     (DeltaCodec::Whole, "whole"),
 ];
@@ -103,13 +111,13 @@ impl JournalKind {
         JournalOn::ALL.into_iter().flat_map(on).collect()
     }
 
-    /// Sets the place, the codec or the policy from a word of an id.
+    /// Sets the place with its usual codec, the codec, or the policy from a word of an id.
     fn with(self, word: &str) -> Result<JournalKind, String> {
         if word == EARLY {
             return Ok(JournalKind { checkpoint: CheckpointPolicy::Early, ..self });
         }
         if let Some(on) = JournalOn::ALL.into_iter().find(|on| on.name() == word) {
-            return Ok(JournalKind { on, ..self });
+            return Ok(JournalKind { on, codec: on.usual_codec(), ..self });
         }
         match CODECS.into_iter().find(|(_, name)| *name == word) {
             Some((codec, _)) => Ok(JournalKind { codec, ..self }),
@@ -267,7 +275,7 @@ mod tests {
             assert_eq!(text.parse::<Id>().expect("parses").to_string(), text);
         }
         let short = "random:1:2:journal:device".parse::<Id>().expect("parses");
-        assert_eq!(short.to_string(), "random:1:2:journal:device:runs");
+        assert_eq!(short.to_string(), "random:1:2:journal:device:copies");
         for text in [
             "random",
             "random:1:2",

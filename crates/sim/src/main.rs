@@ -31,7 +31,7 @@ struct Arguments {
     #[arg(long, value_parser = mode_of)]
     mode: Option<DataMode>,
     /// Only these journals: volume, nvram or device, each with a codec of deltas if it is not
-    /// runs: nvram,nvram:xor-lzo
+    /// the usual one: nvram,nvram:xor-lzo
     #[arg(long, value_delimiter = ',')]
     journal: Vec<JournalKind>,
     /// Operations in each run, instead of the usual number for the workload

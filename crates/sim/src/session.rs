@@ -32,7 +32,7 @@ pub struct Setup {
 impl Setup {
     /// A volume with its journal inside.
     pub fn new(data_mode: DataMode, seed: u64) -> Setup {
-        let (codec, checkpoint) = (DeltaCodec::Runs, CheckpointPolicy::Late);
+        let (codec, checkpoint) = (DeltaCodec::Copies, CheckpointPolicy::Late);
         Setup { data_mode, seed, codec, checkpoint, journal: None }
     }
 

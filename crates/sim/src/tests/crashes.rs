@@ -108,12 +108,13 @@ crashes! {
     nvram_rounds_delta: Rounds, Delta, "nvram:xor-lzo", 1;
     nvram_pages_auto: Pages, Auto, "nvram", 2;
     device_pages_auto: Pages, Auto, "device", 2;
-    copies_pages_delta: Pages, Delta, "volume:copies", 2;
+    runs_pages_delta: Pages, Delta, "volume:runs", 2;
     device_random_auto: Random, Auto, "device:xor-lzo", 2;
-    device_writers_ordered: Writers, Ordered, "device", 2;
-    copies_random_delta: Random, Delta, "volume:copies", 2;
+    device_writers_ordered: Writers, Ordered, "device:runs", 2;
+    runs_random_delta: Random, Delta, "volume:runs", 2;
     copies_sqlite_auto: Sqlite, Auto, "nvram:copies", 2;
-    copies_rounds_delta: Rounds, Delta, "device:copies", 1;
+    runs_sqlite_auto: Sqlite, Auto, "volume:runs", 2;
+    device_rounds_delta: Rounds, Delta, "device", 1;
     djfs_random_delta: Random, Delta, "nvram:xor-lzo:early", 2;
     djfs_rounds_delta: Rounds, Delta, "volume:xor-lzo:early", 1;
     djfs_writers_journal: Writers, Journal, "nvram:xor-lzo:early", 2;
