@@ -49,8 +49,6 @@ const SIZE_MIB: u32 = 768;
 const ROWS: usize = 20_000;
 const OPERATIONS: [&str; 2] = ["insert", "update"];
 const VALUES: [&str; 2] = ["random", "text"];
-/// The journal of OneJournal with copies: large enough that the pages of a database are in it.
-const COPIES_JOURNAL_MIB: u32 = 128;
 const OURS: &str = "OneJournal";
 
 /// A state of SQLite's journal.
@@ -119,14 +117,13 @@ fn until_wal_is_in_use() -> Vec<String> {
 }
 
 fn recipes() -> [Box<dyn System>; 8] {
-    let copies = OneJournal::new().option("delta=copies").journal_size_mib(COPIES_JOURNAL_MIB);
     [
         Box::new(Ext4::ordered()),
         Box::new(Ext4::journal()),
         Box::new(Xfs),
         Box::new(Btrfs),
         Box::new(OneJournal::new()),
-        Box::new(copies),
+        Box::new(OneJournal::new().option("delta=runs")),
         Box::new(SqliteExtension(Box::new(Ext4::ordered()), Log::BesideDatabase)),
         Box::new(SqliteExtension(Box::new(OneJournal::new()), Log::BesideDatabase)),
     ]

@@ -69,12 +69,10 @@ const EMMC_GROWING: Place = cases("emmc: WAL, 1 op/txn", "insert");
 const SSD_GROWING: Place = cases("ssd311: WAL, 1 op/txn", "insert");
 const ATOMIC_EMMC: Place = Place::time("atomic-writes", "emmc: DELETE", "update");
 const PGBENCH: Place = clients("16");
-const COPIES: &str = "OneJournal, journal of 128 MiB, delta=copies";
-const ALL: &[&str] = &[EXT4, XFS, VOLUME, COPIES, EXTENSION, BOTH];
+const ALL: &[&str] = &[EXT4, XFS, VOLUME, EXTENSION, BOTH];
 const THREE_AND_BOTH: &[&str] = &[EXT4, XFS, VOLUME, BOTH];
 const THREE: &[&str] = &[EXT4, XFS, VOLUME];
 const FOUR: &[&str] = &[EXT4, XFS, VOLUME, EXTENSION];
-const FIVE: &[&str] = &[EXT4, XFS, VOLUME, COPIES, EXTENSION];
 const NO_EXTENSION: &[&str] = &[EXT4, XFS, VOLUME, NONE];
 const MANY: Place = Place::writers("ssd311", "8 processes, 64 databases");
 const ONE_ON_SSD: Place = Place::writers("ssd311", "1 writer");
@@ -199,14 +197,7 @@ const TABLES: &[Quoted] = &[
     },
     Quoted {
         name: "sqlite-bytes",
-        columns: &[
-            "kernel ext4",
-            "XFS",
-            "volume",
-            "volume, `delta=copies`",
-            "extension on ext4",
-            "both",
-        ],
+        columns: &["kernel ext4", "XFS", "volume", "extension on ext4", "both"],
         rows: &[
             line("WAL, insert", WAL_INSERT, ALL),
             line("the same, a commit every 0.25 s", PACED, ALL),
@@ -289,22 +280,16 @@ const TABLES: &[Quoted] = &[
     },
     Quoted {
         name: "sd-card-bytes",
-        columns: &[
-            "kernel ext4",
-            "XFS",
-            "volume",
-            "volume, `delta=copies`",
-            "SQLite extension on ext4",
-        ],
+        columns: &["kernel ext4", "XFS", "volume", "SQLite extension on ext4"],
         rows: &[
-            line("WAL, insert of one row", WAL_INSERT, FIVE),
-            line("the same, a commit every 0.25 s", PACED, FIVE),
-            line("WAL, update of a random row", WAL_UPDATE, FIVE),
-            line("the same, a commit every 0.25 s", PACED_UPDATE, FIVE),
-            line("DELETE, update of a random row", DELETE_UPDATE, FIVE),
-            line("WAL, insert of one row, English words", WAL_INSERT_TEXT, FIVE),
-            line("WAL, update of a random row, English words", WAL_UPDATE_TEXT, FIVE),
-            line("DELETE, update of a random row, English words", DELETE_UPDATE_TEXT, FIVE),
+            line("WAL, insert of one row", WAL_INSERT, FOUR),
+            line("the same, a commit every 0.25 s", PACED, FOUR),
+            line("WAL, update of a random row", WAL_UPDATE, FOUR),
+            line("the same, a commit every 0.25 s", PACED_UPDATE, FOUR),
+            line("DELETE, update of a random row", DELETE_UPDATE, FOUR),
+            line("WAL, insert of one row, English words", WAL_INSERT_TEXT, FOUR),
+            line("WAL, update of a random row, English words", WAL_UPDATE_TEXT, FOUR),
+            line("DELETE, update of a random row, English words", DELETE_UPDATE_TEXT, FOUR),
         ],
     },
     Quoted {
