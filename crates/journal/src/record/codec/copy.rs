@@ -28,6 +28,7 @@
 //! **Search.** The encoder compares the block with its previous version and with the source that it
 //! used last. Where neither goes on, it looks up *anchors* in the window (`codec/window.rs`).
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use super::CodecError;
@@ -143,8 +144,9 @@ pub(crate) struct Search<'a> {
     newest: Option<Source>,
     /// Where bytes begin that the newest version may have in their place.
     in_newest: Offsets,
-    /// The anchors whose bytes a block of the window has.
-    anchors: Offsets,
+    /// The anchors whose bytes a block of the window may have. One that was looked up in vain is
+    /// taken out.
+    anchors: RefCell<Offsets>,
 }
 
 impl<'a> Search<'a> {
@@ -155,11 +157,8 @@ impl<'a> Search<'a> {
         (home, block): (HomeBlock, &BlockBytes),
         is_wide: bool,
     ) -> Search<'a> {
-        let mut anchors = Offsets::NONE;
-        if is_wide && !window.is_empty() {
-            anchors = anchors_of(block);
-            anchors.retain(|anchor| window.find(block, anchor).is_some());
-        }
+        let is_wide = is_wide && !window.is_empty();
+        let anchors = RefCell::new(if is_wide { anchors_of(block) } else { Offsets::NONE });
         let newest = Source::newest(window, home);
         let in_newest = newest.map_or(Offsets::NONE, |newest| newest.runs(window, block));
         Search { window, newest, in_newest, anchors }
@@ -175,10 +174,13 @@ impl<'a> Search<'a> {
     /// The source of the bytes at an anchor, and how many bytes from `made` on before it, and from
     /// it on, are the same.
     fn find(&self, block: &BlockBytes, made: usize, at: usize) -> Option<(Source, usize, usize)> {
-        if !self.anchors.has(at) {
+        if !self.anchors.borrow().has(at) {
             return None;
         }
-        let (distance, from) = self.window.find(block, at)?;
+        let Some((distance, from)) = self.window.find(block, at) else {
+            self.anchors.borrow_mut().remove(at);
+            return None;
+        };
         let len = self.window.equal_from(distance, Some(from), &block[at..]);
         let before = self.window.equal_before(distance, from, &block[made..at]);
         let source = Source { distance, shift: from as isize - at as isize };
@@ -212,9 +214,10 @@ impl<'a> Places<'a> {
     /// The first one of the range. The next piece after a copy is often near, so the bytes there
     /// are compared one by one.
     fn next(&mut self, source: Option<Source>, mut range: Range<usize>) -> Option<usize> {
+        let anchors = self.search.anchors.borrow();
         if self.in_source.is_none() {
             let near = range.start..range.end.min(range.start + NEAR_BYTES);
-            let sets = [&self.in_base, &Offsets::NONE, &self.search.anchors];
+            let sets = [&self.in_base, &Offsets::NONE, &*anchors];
             let next = Offsets::first_of_any(sets, near.clone());
             let before = near.start..next.unwrap_or(near.end);
             let next = source.and_then(|source| self.first_in(source, before)).or(next);
@@ -225,7 +228,7 @@ impl<'a> Places<'a> {
         }
         let runs = || source.map_or(Offsets::NONE, |it| it.runs(self.search.window, self.block));
         let in_source = self.in_source.get_or_insert_with(runs);
-        Offsets::first_of_any([&self.in_base, in_source, &self.search.anchors], range)
+        Offsets::first_of_any([&self.in_base, in_source, &*anchors], range)
     }
 
     /// The first offset of the range at which the source has the same byte.
