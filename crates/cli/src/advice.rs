@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ext4::{Error, NoVolume, WrongJournal, uuid_text};
 use journal::JournalError;
-use mount::MountError;
+use mount::{MountError, SessionError};
 
 use crate::error::CliError;
 
@@ -17,6 +17,17 @@ pub fn of_mount(error: &MountError) -> CliError {
     match error {
         MountError::DaemonGone(dir) => CliError::at(dir, DAEMON_GONE),
         error => CliError::new(error.to_string()),
+    }
+}
+
+/// The error of a session with the volume `TARGET`.
+pub fn of_session(error: &SessionError) -> String {
+    match error {
+        SessionError::Close(why) => {
+            let why = of_volume(why);
+            format!("closing the volume: {why}; it will be recovered at the next mount")
+        }
+        SessionError::Connection(_) | SessionError::MayTear(_) => error.to_string(),
     }
 }
 

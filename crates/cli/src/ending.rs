@@ -8,7 +8,7 @@ use signal_hook::iterator::Signals;
 
 use crate::output::plain;
 use crate::service_manager::notify;
-use crate::{CliError, Result, error, users};
+use crate::{CliError, Result, advice, error, users};
 
 /// Handles the signals in a thread of its own. Each message for the waiting user is passed to
 /// `tell`.
@@ -56,7 +56,7 @@ fn close_and_end(closer: &Closer) {
     match closer.close() {
         Some(Ok(())) => std::process::exit(0),
         Some(Err(error)) => {
-            tracing::error!("{error}");
+            tracing::error!("{}", advice::of_session(&error));
             std::process::exit(error::OPERATIONAL.into())
         }
         None => {}

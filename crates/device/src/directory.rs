@@ -23,7 +23,7 @@ use host::{Access, Folder};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::error::{DeviceError, Operation, Result, refused};
+use crate::error::{DeviceError, Operation, Result, refused_in};
 
 /// A flat directory of files.
 pub trait FileStore: Send + Sync {
@@ -86,7 +86,7 @@ impl Directory {
             None => Ok(self.folder.clone()),
             Some(name) => {
                 let path = self.folder.at(name);
-                self.folder.folder(name).map_err(|e| refused(&path, e.kind(), e))
+                self.folder.folder(name).map_err(|e| refused_in(&path, e))
             }
         }
     }
@@ -95,19 +95,19 @@ impl Directory {
 impl FileStore for Directory {
     fn names(&self) -> Result<Vec<String>> {
         let folder = self.open_folder()?;
-        folder.names().map_err(|e| refused(folder.path(), e.kind(), e))
+        folder.names().map_err(|e| refused_in(folder.path(), e))
     }
 
     fn create(&self, name: &str, len_bytes: u64) -> Result<Box<dyn StoredFile>> {
         let folder = self.open_folder()?;
         let path = folder.at(name);
-        let file = folder.new_file(name, self.mode).map_err(|e| refused(&path, e.kind(), e))?;
+        let file = folder.new_file(name, self.mode).map_err(|e| refused_in(&path, e))?;
         match reserve(&file, len_bytes) {
             Ok(()) => Ok(Box::new(NamedFile { file, path })),
             Err(e) => {
                 // The error to report is the one there is already.
                 let _ = folder.remove(name);
-                Err(refused(&path, e.kind(), e))
+                Err(refused_in(&path, e))
             }
         }
     }
@@ -122,13 +122,13 @@ impl FileStore for Directory {
             }
             opened => opened,
         };
-        let file = opened.map_err(|e| refused(&path, e.kind(), e))?;
+        let file = opened.map_err(|e| refused_in(&path, e))?;
         Ok(Box::new(NamedFile { file, path }))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
         let folder = self.open_folder()?;
-        folder.remove(name).map_err(|e| refused(&folder.at(name), e.kind(), e))
+        folder.remove(name).map_err(|e| refused_in(&folder.at(name), e))
     }
 
     fn sync_names(&self) -> Result<()> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use host::{InUse, OpenError};
+use host::{Forgeable, InUse, OpenError};
 use rustix::io::Errno;
 
 /// Result of a device operation.
@@ -104,6 +104,11 @@ impl From<OpenError> for DeviceError {
 pub(crate) fn refused(path: &Path, kind: io::ErrorKind, why: impl fmt::Display) -> DeviceError {
     let why = format!("{}: {why}", path.display());
     DeviceError::new(Operation::Open, 0, 0, io::Error::new(kind, why))
+}
+
+/// An error of the file at `path`, which may be a [`Forgeable`].
+pub(crate) fn refused_in(path: &Path, error: io::Error) -> DeviceError {
+    DeviceError::new(Operation::Open, 0, 0, Forgeable::at(path, error))
 }
 
 /// An error while opening `path` that the system reported.

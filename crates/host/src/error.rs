@@ -40,6 +40,20 @@ pub struct Forgeable {
     pub user: Option<u32>,
 }
 
+impl Forgeable {
+    /// The error of the file at `path`, which it names. It stays a [`Forgeable`] if it is one.
+    pub fn at(path: &Path, error: io::Error) -> io::Error {
+        let kind = error.kind();
+        let named = |text: &dyn fmt::Display| format!("{}: {text}", path.display());
+        match error.get_ref().and_then(|why| why.downcast_ref::<Forgeable>()) {
+            Some(Forgeable { text, user }) => {
+                io::Error::new(kind, Forgeable { text: named(text), user: *user })
+            }
+            None => io::Error::new(kind, named(&error)),
+        }
+    }
+}
+
 /// An error while opening `path`.
 pub(crate) fn refused(path: &Path, kind: io::ErrorKind, why: impl fmt::Display) -> OpenError {
     OpenError { source: io::Error::new(kind, format!("{}: {why}", path.display())) }

@@ -87,7 +87,7 @@ fn every_canary_is_caught() {
 fn every_lie_of_the_machine_is_caught() {
     use Lie::*;
     let lies = [
-        (Medium::Memory, ANYTHING, GroupWritesCached, 1),
+        (Medium::Memory, ANYTHING, GroupEntriesCached, 1),
         (Medium::Memory, ANYTHING, UsnLimitNotKept, 1),
         (Medium::Nvram, ANYTHING, UsnLimitNotKept, 1),
         (Medium::Memory, ANYTHING, HeadNotSynced, 3),

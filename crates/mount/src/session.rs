@@ -116,13 +116,14 @@ impl Session {
 
     /// A volume that was opened read-only may become writable, with this journal and these options
     /// of the mount ([`crate::MAKE_WRITABLE_XATTR`]).
-    pub fn allow_writing(
-        &mut self,
-        journal: JournalChoice,
-        options: &SessionOptions,
-        in_words: InWords,
-    ) {
-        self.adapter.allow_writing(journal, options, in_words);
+    pub fn allow_writing(&mut self, journal: JournalChoice, options: &SessionOptions) {
+        self.adapter.allow_writing(journal, options);
+    }
+
+    /// How errors of the volume are told to people: as the last error, and as the answer to a
+    /// refused remount. Once.
+    pub fn speak(&self, in_words: InWords) {
+        self.adapter.counters.in_words.get_or_init(|| in_words);
     }
 
     /// The mount. Any thread can unmount it, which ends [`Session::run`].

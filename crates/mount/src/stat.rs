@@ -8,14 +8,14 @@
 //! A regular file also has `user.onejournal.file`: its own counters, as JSON. The attributes are
 //! not listed and cannot be set.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use device::sync::Mutex;
 use journal::Distribution;
 
-use crate::session_options::Order;
+use crate::session_options::{InWords, Order};
 
 /// The attribute that holds the counters.
 pub const STAT_XATTR: &[u8] = b"user.onejournal.stat";
@@ -77,6 +77,19 @@ pub(crate) struct AdapterCounters {
     pub(crate) atomic_aborts: AtomicU64,
     pub(crate) opening: Opening,
     pub(crate) last_error: Mutex<Option<String>>,
+    /// As [`crate::Session::speak`] says.
+    pub(crate) in_words: OnceLock<InWords>,
+}
+
+impl AdapterCounters {
+    /// A grave error.
+    pub(crate) fn note_error(&self, error: &ext4::Error) {
+        *self.last_error.lock() = Some(self.in_words(error));
+    }
+
+    pub(crate) fn in_words(&self, error: &ext4::Error) -> String {
+        self.in_words.get().map_or_else(|| error.to_string(), |in_words| in_words(error))
+    }
 }
 
 /// What had been done when the volume was ready: recovery, and the zeros of a new journal.

@@ -135,8 +135,9 @@ fn serve(args: &MountArgs, parsed: Parsed, place: MountPoint) -> Result<u8> {
     if read_only && is_writable {
         let mount = MountOptions { read_only: false, ..options.mount.clone() };
         let options = SessionOptions { mount, ..options };
-        session.allow_writing(journal, &options, advice::of_volume);
+        session.allow_writing(journal, &options);
     }
+    session.speak(advice::of_volume);
     session.guarded_by(Arc::new(guard::ByProcess::default()));
     if let Some(device) = session.handle().device() {
         session.write_pages_by(Arc::new(page_writer::ByProcess::of(device)));
@@ -146,8 +147,9 @@ fn serve(args: &MountArgs, parsed: Parsed, place: MountPoint) -> Result<u8> {
         return Err(error);
     }
     session.run().map_err(|error| {
-        tracing::error!("{error}");
-        CliError::at(&path, error)
+        let text = advice::of_session(&error);
+        tracing::error!("{text}");
+        CliError::at(&path, text)
     })?;
     tell_of(&outlet)("unmounted, and closed");
     Ok(0)
@@ -275,7 +277,7 @@ fn mount_volume(
     let session = session.map_err(|error| match error {
         SessionError::MayTear(why) => CliError::at(path, why),
         SessionError::Connection(error) => advice::of_mount(&error),
-        SessionError::Close(_) => CliError::new(error.to_string()),
+        SessionError::Close(_) => CliError::at(path, advice::of_session(&error)),
     })?;
     drop((attached, place));
     match check_source(session.handle().device(), number, path) {
@@ -525,7 +527,7 @@ fn mount_source(path: &Path, disk: &Disk) -> (Source, Option<File>) {
 /// Unmounts a volume before anybody learns that it is mounted.
 fn take_back(session: Session) {
     if let Err(error) = session.take_back() {
-        tracing::error!("{error}");
+        tracing::error!("{}", advice::of_session(&error));
     }
 }
 

@@ -194,12 +194,12 @@ impl Lane {
 
     /// Refuses a lane that failed, or whose words are lost.
     pub(crate) fn check(&self) -> Result<()> {
+        let Some(abort) = self.words.aborted() else { return self.words.check() };
         let stream = self.name.to_string();
-        Err(match self.words.aborted() {
-            None => return self.words.check(),
-            Some(Abort::Io) => Refusal::FilesFailed { stream }.into(),
-            Some(Abort::Lane) => Refusal::MemoryDamaged { stream }.into(),
-            Some(Abort::Removed) => LogError::Aborted(format!(
+        Err(match abort {
+            Abort::Io => Refusal::FilesFailed { stream }.into(),
+            Abort::Lane => Refusal::MemoryDamaged { stream }.into(),
+            Abort::Removed => LogError::Aborted(format!(
                 "stream {stream}: it was removed: open it again, which makes a new one"
             )),
         })

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use device::{BlockDevice, Durability, FileStore, MappedNvram, Nvram, Result, StoredFile};
 use onejournal_testing::{SimDevice, SimNvram};
 
+use crate::format::group::ENTRIES_AT;
+
 use fault::crash;
 
 /// A promise that the machine breaks. The checks of crash states must find each.
@@ -22,9 +24,9 @@ pub(super) enum Lie {
     FoundStreamNotKept,
     /// The limit of USNs is not stored.
     UsnLimitNotKept,
-    /// A durable write to the group log's device is only in its cache.
-    GroupWritesCached,
-    /// Fences do nothing.
+    /// An entry of the group log is only in its device's cache.
+    GroupEntriesCached,
+    /// What is to be persisted in a chunk's memory is not fenced.
     FencesIgnored,
 }
 
@@ -153,7 +155,7 @@ impl BlockDevice for Disk {
 
     fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
         crash::crash_point();
-        match fault::is(Lie::GroupWritesCached) {
+        match offset >= ENTRIES_AT && fault::is(Lie::GroupEntriesCached) {
             true => self.0.write(offset, data)?,
             false => self.0.write_durable(offset, data)?,
         }

@@ -1,6 +1,9 @@
 //! A service without a daemon: what was appended is read back, also after the processes, the
 //! machine or a writer went away.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use crate::common;
 
 use common::{
@@ -546,6 +549,26 @@ fn a_damaged_stream_is_refused_alone_whatever_the_group_log_holds_of_it() {
     bytes[64 + 5 * 124 + 30] ^= 1;
     std::fs::write(&path, &bytes).expect("repair");
     assert_eq!(records(&test_dir.open().stream("d").expect("sound")).len(), 25);
+}
+
+#[test]
+fn a_file_that_others_can_write_is_refused_with_its_path_and_what_to_do() {
+    let test_dir = &TestDirectory::new(false);
+    let stream = test_dir.open().stream("d").expect("stream");
+    stream.sync(stream.append(b"a record").expect("append")).expect("sync");
+    drop(stream);
+    test_dir.reboot();
+    // Brings the record from the group log to the stream's file.
+    drop(test_dir.open().stream("d").expect("stream"));
+    let path = test_dir.root.path().join("streams/d/0000000000000000.seg");
+    let permit = |mode| std::fs::set_permissions(&path, Permissions::from_mode(mode));
+    permit(0o664).expect("chmod");
+    let error = test_dir.open().stream("d").err().expect("it could be forged").to_string();
+    for part in [path.to_str().expect("text"), "could be forged", "chmod go-w", "onejournal logd"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    permit(0o600).expect("chmod");
+    test_dir.open().stream("d").expect("its files are safe again");
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl Adapter {
             Failure::Volume(error) => {
                 if is_grave(&error) {
                     tracing::error!(?opcode, node = header.nodeid, %error, "a failed operation");
-                    *self.counters.last_error.lock() = Some(error.to_string());
+                    self.counters.note_error(&error);
                 }
                 errno(&error)
             }

@@ -18,7 +18,7 @@ use crate::adapter::lost_writes::LostWrites;
 use crate::adapter::privileges::Privileges;
 use crate::adapter::range_parts::RangeParts;
 use crate::page_writer::PageWriter;
-use crate::session_options::{InWords, Order, SessionOptions};
+use crate::session_options::{Order, SessionOptions};
 use crate::stat::{AdapterCounters, Opening, Seen, StatSource};
 use crate::tables::volume_page;
 
@@ -29,7 +29,7 @@ pub(crate) struct Adapter {
     pub(super) writing: Writing,
     /// How closing went, once it was tried.
     pub(super) close_result: Mutex<Option<ext4::Result<()>>>,
-    pub(super) counters: AdapterCounters,
+    pub(crate) counters: AdapterCounters,
     pub(super) forgets: Forgets,
     pub(super) privileges: Privileges,
     pub(super) notifier: Option<Arc<Notifier>>,
@@ -60,7 +60,7 @@ pub(crate) struct Adapter {
 #[derive(Default)]
 pub(super) struct Writing {
     /// The journal and the options of the mount. `None`: nothing can be written.
-    pub(super) allowed: Option<(JournalChoice, SessionOptions, InWords)>,
+    pub(super) allowed: Option<(JournalChoice, SessionOptions)>,
     /// Why the last attempt failed, for the request that has made it. Lock: a leaf.
     pub(super) refusal: Mutex<Option<String>>,
 }
@@ -102,13 +102,8 @@ impl Adapter {
     }
 
     /// See [`crate::Session::allow_writing`].
-    pub(crate) fn allow_writing(
-        &mut self,
-        journal: JournalChoice,
-        options: &SessionOptions,
-        in_words: InWords,
-    ) {
-        self.writing.allowed = Some((journal, options.clone(), in_words));
+    pub(crate) fn allow_writing(&mut self, journal: JournalChoice, options: &SessionOptions) {
+        self.writing.allowed = Some((journal, options.clone()));
     }
 
     pub(crate) fn write_pages_by(&mut self, writer: Arc<dyn PageWriter>) {

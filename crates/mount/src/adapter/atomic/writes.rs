@@ -270,7 +270,7 @@ impl AtomicWrites {
         result.map_err(|error| {
             if is_grave(&error) {
                 tracing::error!(%ino, %error, "committing an atomic write");
-                *counters.last_error.lock() = Some(error.to_string());
+                counters.note_error(&error);
             }
             errno(&error)
         })

@@ -82,7 +82,7 @@ impl Call<'_, '_> {
         // Also where the volume says something else: the change was made.
         synced.map_err(|error| {
             tracing::error!(%ino, %error, "making a change of several ranges durable");
-            *counters.last_error.lock() = Some(error.to_string());
+            counters.note_error(&error);
             Errno::IO.into()
         })
     }
