@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::{BlockDevice, Durability, FileStore, MappedNvram, Nvram, Result, StoredFile};
+use fault::crash;
 use onejournal_testing::{SimDevice, SimNvram};
 
 use crate::format::group::ENTRIES_AT;
-
-use fault::crash;
 
 /// A promise that the machine breaks. The checks of crash states must find each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +25,7 @@ pub(super) enum Lie {
     UsnLimitNotKept,
     /// An entry of the group log is only in its device's cache.
     GroupEntriesCached,
-    /// What is to be persisted in a chunk's memory is not fenced.
+    /// Memory of a chunk that is to be persisted is not fenced.
     FencesIgnored,
 }
 
