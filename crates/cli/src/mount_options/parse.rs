@@ -209,7 +209,7 @@ mod tests {
         for (text, message) in [
             ("order=sync,io_uring=on", "order=sync cannot be had together with io_uring=on: "),
             ("frobnicate", "unknown option frobnicate; "),
-            ("delta=lz4", "option delta=lz4 must be copies, runs, xor-lzo or whole"),
+            ("delta=lz4", "option delta=lz4 must be auto, copies, runs, xor-lzo or whole"),
             ("regions=1", "option regions=1 must be 2 to 16 regions"),
             ("memory=47M", "option memory=47M is too little: a mount needs 48M at least"),
         ] {

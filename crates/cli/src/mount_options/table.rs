@@ -72,9 +72,9 @@ static USUAL: &[MountOption] = &[
 static EXPERT: &[MountOption] = &[
     row("threshold", "4096", "data=selective: bytes from which a write goes in place",
         Number(1..=1 << 20, "bytes", |p, bytes| p.threshold_bytes = bytes as usize)),
-    row("delta", "copies; runs on NVRAM",
-        "copies: a changed block copies bytes that the journal has; runs: it does not",
-        Words("copies|runs", |p, word| choose(&mut p.delta_codec, word, &DELTAS))),
+    row("delta", "auto",
+        "copies: a changed block copies what the journal has; auto: not on NVRAM; runs: never",
+        Words("auto|copies|runs", |p, word| choose(&mut p.delta_codec, word, &DELTAS))),
     row("regions", "4", "regions of the journal; fewer if it is too small for so many",
         Number(2..=16, "regions", |p, count| p.region_count = count as usize)),
     row("durability", "power", "what a sync must survive at least",
@@ -120,7 +120,8 @@ const IO_URING: [(&str, IoUring); 3] =
     [("auto", IoUring::Auto), ("on", IoUring::On), ("off", IoUring::Off)];
 const CHECKPOINTS: [(&str, CheckpointPolicy); 2] =
     [("late", CheckpointPolicy::Late), ("early", CheckpointPolicy::Early)];
-const DELTAS: [(&str, Option<DeltaCodec>); 4] = [
+const DELTAS: [(&str, Option<DeltaCodec>); 5] = [
+    ("auto", None),
     ("runs", Some(DeltaCodec::Runs)),
     ("copies", Some(DeltaCodec::Copies)),
     ("xor-lzo", Some(DeltaCodec::XorLzo)),
