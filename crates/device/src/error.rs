@@ -67,7 +67,7 @@ impl DeviceError {
         self.in_use().is_some_and(|why| why.is_held_by_kernel)
     }
 
-    /// Who has the disk, if it could not be opened because of that.
+    /// The user of the disk, if that is why it could not be opened.
     pub fn in_use(&self) -> Option<&InUse> {
         self.source.get_ref().and_then(|why| why.downcast_ref::<InUse>())
     }

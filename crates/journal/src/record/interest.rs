@@ -17,14 +17,14 @@ use crate::observer::BlockOwner;
 /// Owners that are known at the same time. Two with the same remainder displace each other.
 const OWNER_COUNT: usize = 1024;
 /// Metadata, and the young owners.
-const NOBODYS: usize = OWNER_COUNT;
+const METADATA: usize = OWNER_COUNT;
 const YOUNG: usize = OWNER_COUNT + 1;
 
 /// Blocks until an owner is no longer young.
 const YOUNG_BLOCKS: u32 = 64;
 /// Searches in vain until an owner rests: 4 MiB.
 pub(super) const CREDIT_MAX: u32 = 1024;
-/// What a search earns that finds something. It saves a write of kilobytes.
+/// A search that finds something earns so much: it saves a write of kilobytes.
 const GAIN: u32 = 16;
 /// The first rest has so many times the blocks of the credit, and the longest one.
 const REST_MIN: u32 = 8;
@@ -32,7 +32,7 @@ const REST_MAX: u32 = 64;
 
 /// What is known of all owners.
 pub(crate) struct Interest {
-    /// By the remainder of the owner; then those of [`NOBODYS`] and [`YOUNG`].
+    /// By the remainder of the owner; then those of [`METADATA`] and [`YOUNG`].
     owners: Vec<Owner>,
     credit_max: u32,
 }
@@ -75,7 +75,7 @@ impl Interest {
         let place = Interest::place(owner);
         let known = &self.owners[place];
         match owner {
-            BlockOwner::NOBODY => NOBODYS,
+            BlockOwner::NOBODY => METADATA,
             _ if known.owner == owner && known.young_blocks == 0 => place,
             _ => YOUNG,
         }
