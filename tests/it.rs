@@ -11,6 +11,7 @@ mod commands;
 mod containers;
 mod counters;
 mod docs;
+mod early_commits;
 mod exchanged;
 mod failing_disk;
 mod faults;

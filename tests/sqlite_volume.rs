@@ -679,6 +679,7 @@ fn cost_in_mode(
     (0..COMMITS).for_each(|_| insert());
     let names = ["device_flushes", "device_bytes_written"];
     let [flushes, bytes] = names.map(|name| grown(scratch, &before, name));
+    assert_eq!(grown(scratch, &before, "syncfs"), 0, "another program called sync(2)");
     bring_home(scratch);
     let until_home = grown(scratch, &before, "device_bytes_written");
     eprintln!("{vfs:.10} {journal_mode} {row_bytes} {mode}: {flushes} {bytes} {until_home}");

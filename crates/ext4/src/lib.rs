@@ -118,7 +118,7 @@ pub use facts::Spender;
 #[doc(hidden)]
 pub use faults::Fault;
 pub use file::{Allocate, Piece};
-pub use journal::{CheckpointPolicy, DeltaCodec, MemoryLimits};
+pub use journal::{CheckpointPolicy, DeltaCodec, MemoryLimits, Synced, WhenDurable};
 pub use layout::claim::Claim;
 pub use memory::FileStat;
 pub use open::{

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use device::BlockDevice;
-use journal::Journal;
+use journal::{Journal, Synced, WhenDurable};
 
 use crate::data_mode::{DATA_MODE_XATTR, DataMode};
 use crate::error::{Error, Result};
@@ -258,6 +258,23 @@ impl Volume {
     /// already.
     pub fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
         self.mounted().fsync(ino, data_only)
+    }
+
+    /// As [`Volume::fsync`], but does not wait for a commit that another thread has begun, and that
+    /// is all that has to be waited for: that thread then calls what `leave` returns.
+    pub fn fsync_or_leave(
+        &self,
+        ino: InodeNo,
+        data_only: bool,
+        leave: impl FnOnce() -> Option<WhenDurable>,
+    ) -> Result<Synced> {
+        self.mounted().fsync_or_leave(ino, data_only, leave)
+    }
+
+    /// Commits for an [`fsync`](Volume::fsync) that is expected soon. Unless `always` is set, only
+    /// where that gains time ([`journal::Journal::sync_early`]). Returns whether it committed.
+    pub fn commit_early(&self, ino: InodeNo, always: bool) -> Result<bool> {
+        self.mounted().commit_early(ino, always)
     }
 
     /// Returns when everything that was done to the volume before this call is durable.

@@ -153,7 +153,7 @@ pub use mounting::attach::{
 };
 pub use notifier::{ByteRange, Dropping, Notifier};
 pub use options::{IoUring, MAX_STAND_IN_COUNT, MountOptions, Source};
-pub use reply::{Answer, Reply, SendEarly};
+pub use reply::{Answer, Answerer, Reply, SendEarly};
 pub use request::{Body, Request};
 pub use rustix::io::Errno;
 pub use transport::polled::{Polled, Taken};

@@ -1,6 +1,9 @@
 //! The answer to a request. Its payload is built in the buffer from which it is sent, so that file
 //! data are read straight there, also by direct I/O.
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
@@ -19,6 +22,8 @@ pub enum Answer {
     /// request again when one of the blocked threads is back. Through io_uring the request fails
     /// with `EBUSY`.
     Later,
+    /// An [`Answerer`] answers.
+    HandedOver,
     /// The kernel expects no answer (FORGET, BATCH_FORGET, INTERRUPT).
     Silent,
 }
@@ -56,14 +61,59 @@ pub struct Reply<'a> {
     /// How to send an answer before the request is done with.
     early: Option<SendEarly<'a>>,
     stand_ins: Option<&'a dyn StandIns>,
-    is_sent: bool,
+    /// `/dev/fuse`, where another thread may answer.
+    device: Option<&'a Arc<OwnedFd>>,
+    sending: Sending,
+}
+
+/// What becomes of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    AtTheEnd,
+    /// And the file system goes on then.
+    AndThenMore,
+    /// It was sent early.
+    Sent,
+}
+
+/// Answers a request that was handed over, from any thread. If it is dropped before, the answer is
+/// `EIO`.
+pub struct Answerer {
+    /// `None`: it was answered.
+    device: Option<Arc<OwnedFd>>,
+    unique: u64,
+}
+
+impl Answerer {
+    /// Answers the request: with success and no payload, or with an error.
+    pub fn answer(mut self, result: Result<(), Errno>) {
+        self.send(result);
+    }
+
+    fn send(&mut self, result: Result<(), Errno>) {
+        let Some(device) = self.device.take() else { return };
+        let answer = result.map_or_else(Answer::Failed, |()| Answer::Done);
+        let header = out_header(self.unique, answer, 0).expect("it is sent");
+        match rustix::io::write(&*device, header.as_bytes()) {
+            // Interrupted, or unmounted: the kernel waits for no answer any more.
+            Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
+            Err(errno) => tracing::error!(%errno, self.unique, "an answer was refused"),
+        }
+    }
+}
+
+impl Drop for Answerer {
+    fn drop(&mut self) {
+        self.send(Err(Errno::IO));
+    }
 }
 
 impl<'a> Reply<'a> {
     /// An empty payload with `room` to grow in.
     #[inline]
     pub fn new(room: &'a mut [u8]) -> Reply<'a> {
-        Reply { room, len_bytes: 0, early: None, stand_ins: None, is_sent: false }
+        let sending = Sending::AtTheEnd;
+        Reply { room, len_bytes: 0, early: None, stand_ins: None, device: None, sending }
     }
 
     /// Lets [`Reply::send_early`] send with `early`. Without, `send_early` does nothing. For
@@ -74,6 +124,28 @@ impl<'a> Reply<'a> {
 
     pub(crate) fn with_stand_ins(self, stand_ins: &'a dyn StandIns) -> Reply<'a> {
         Reply { stand_ins: Some(stand_ins), ..self }
+    }
+
+    pub(crate) fn with_device(self, device: &'a Arc<OwnedFd>) -> Reply<'a> {
+        Reply { device: Some(device), ..self }
+    }
+
+    /// Lets another thread answer the request `unique`, which wants no payload. `serve` then has to
+    /// return [`Answer::HandedOver`]. `None` where the transport cannot: a request of io_uring is
+    /// answered by the thread that took it.
+    pub fn hand_over(&self, unique: u64) -> Option<Answerer> {
+        Some(Answerer { device: Some(self.device?.clone()), unique })
+    }
+
+    /// Once the answer is sent, the transport calls [`crate::FileSystem::go_on`].
+    pub fn go_on(&mut self) {
+        if self.sending == Sending::AtTheEnd {
+            self.sending = Sending::AndThenMore;
+        }
+    }
+
+    pub(crate) fn goes_on(&self) -> bool {
+        self.sending == Sending::AndThenMore
     }
 
     /// Runs `wait`, which blocks until the kernel has had an answer to other requests. The
@@ -106,8 +178,10 @@ impl<'a> Reply<'a> {
     /// where the transport cannot answer early.
     pub fn send_early(&mut self, unique: u64) {
         let Some(early) = self.early else { return };
-        if let Some(header) = self.header(unique, Answer::Done) {
-            self.is_sent = early(&header, self.payload());
+        if let Some(header) = self.header(unique, Answer::Done)
+            && early(&header, self.payload())
+        {
+            self.sending = Sending::Sent;
         }
     }
 
@@ -148,14 +222,17 @@ impl<'a> Reply<'a> {
     /// The header to send before the payload. `None`: the answer is silent, or was sent early. For
     /// transports, and for tests of a file system.
     pub fn header(&self, unique: u64, answer: Answer) -> Option<OutHeader> {
-        if self.is_sent { None } else { out_header(unique, answer, self.len_bytes) }
+        match self.sending {
+            Sending::Sent => None,
+            _ => out_header(unique, answer, self.len_bytes),
+        }
     }
 }
 
 /// The header of an answer with so many bytes of payload, if it is [`Answer::Done`].
 pub(crate) fn out_header(unique: u64, answer: Answer, payload_bytes: usize) -> Option<OutHeader> {
     let (error, payload_bytes) = match answer {
-        Answer::Silent => return None,
+        Answer::Silent | Answer::HandedOver => return None,
         Answer::Done => (0, payload_bytes),
         Answer::Failed(errno) => (-errno.raw_os_error(), 0),
         Answer::Later => (-Errno::BUSY.raw_os_error(), 0),

@@ -17,6 +17,8 @@ pub enum Fault {
     HeldRunsInPlace,
     /// Commits are acknowledged without waiting for the medium.
     CommitNotDurable,
+    /// A sync that was left with the commit in flight is told before that commit is durable.
+    LeftToldAtOnce,
     /// A block is not brought home with its region if a later region holds any record of it.
     DeltaWithoutBase,
     /// DJFS' codec logs a difference although the region does not hold the whole block.

@@ -60,7 +60,7 @@ mod stats;
 mod transaction;
 mod types;
 
-pub use commit::Distribution;
+pub use commit::{Distribution, Synced, WhenDurable};
 pub use error::{JournalError, Result};
 #[doc(hidden)]
 pub use faults::Fault;

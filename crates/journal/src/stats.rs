@@ -45,6 +45,8 @@ counters! {
     syncs,
     /// Calls of `sync` that found it committed already.
     syncs_without_io,
+    /// Calls of `sync` that were left with the commit in flight.
+    syncs_left,
     /// Bytes written to the journal, padding included.
     journal_bytes,
     /// Blocks logged.

@@ -13,8 +13,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use device::sync::Mutex;
+use fuse::abi::{InHeader, Opcode};
 use journal::Distribution;
+use rustix::io::Errno;
 
+use crate::errno::{errno, is_grave};
 use crate::session_options::{InWords, Order};
 
 /// The attribute that holds the counters.
@@ -71,6 +74,8 @@ pub(crate) struct AdapterCounters {
     pub(crate) requests: AtomicU64,
     pub(crate) fsyncs: AtomicU64,
     pub(crate) syncfs: AtomicU64,
+    pub(crate) early_commits: AtomicU64,
+    pub(crate) early_commits_in_vain: AtomicU64,
     pub(crate) app_writes: AtomicU64,
     pub(crate) app_bytes: AtomicU64,
     pub(crate) atomic_commits: AtomicU64,
@@ -82,6 +87,15 @@ pub(crate) struct AdapterCounters {
 }
 
 impl AdapterCounters {
+    /// A request failed in the volume.
+    pub(crate) fn failed(&self, opcode: Opcode, header: &InHeader, error: &ext4::Error) -> Errno {
+        if is_grave(error) {
+            tracing::error!(?opcode, node = header.nodeid, %error, "a failed operation");
+            self.note_error(error);
+        }
+        errno(error)
+    }
+
     /// A grave error.
     pub(crate) fn note_error(&self, error: &ext4::Error) {
         *self.last_error.lock() = Some(self.in_words(error));

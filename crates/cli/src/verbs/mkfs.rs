@@ -182,7 +182,7 @@ fn make(args: &MkfsArgs, disk: Disk, journal: Option<&Opened>) -> Result<Made> {
 /// Runs mke2fs on the open target with these options. Prints what it says, unless that is to be
 /// said again: a trial (`-n`) that succeeds is followed by the same without these options.
 fn mke2fs(args: &MkfsArgs, disk: &Disk, options: &[&str]) -> Result<()> {
-    let mut command = mke2fs_command(args, options);
+    let mut command = mke2fs_command(args, disk.size_bytes(), options);
     command.stdin(on_stdin(&args.target, disk)?);
     let ran = without_foreign_servers(|| command.output());
     let Output { status, stderr, .. } = ran.map_err(|error| cannot_start("mke2fs", &error))?;
@@ -199,12 +199,16 @@ fn mke2fs(args: &MkfsArgs, disk: &Disk, options: &[&str]) -> Result<()> {
 }
 
 /// The mke2fs command with `options` and the options that every volume needs.
-fn mke2fs_command(args: &MkfsArgs, options: &[&str]) -> Command {
+fn mke2fs_command(args: &MkfsArgs, disk_bytes: u64, options: &[&str]) -> Command {
     let mut command = in_sbin("mke2fs");
     command.args(options).args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]);
     let under_way = String::from_utf8_lossy(&MKFS_UNDER_WAY);
     command.args(["-M", under_way.trim_end_matches('\0')]);
-    if let (Some(bytes), None) = (args.journal_size, &args.journal) {
+    let journal_bytes = match args.journal {
+        Some(_) => None,
+        None => args.journal_size.or_else(|| usual_journal_bytes(args.size.unwrap_or(disk_bytes))),
+    };
+    if let Some(bytes) = journal_bytes {
         command.args(["-J", &format!("size={}", bytes.div_ceil(1 << 20))]);
     }
     if let Some(label) = &args.label {
@@ -218,6 +222,18 @@ fn mke2fs_command(args: &MkfsArgs, options: &[&str]) -> Command {
         command.arg(format!("{}", size / 4096));
     }
     command
+}
+
+/// The size of the journal in a volume of so many bytes, if mke2fs would make a smaller one: a
+/// tenth. A database whose pages change again while the journal has them is written home less
+/// often, and its changes are small. `None`: as mke2fs does.
+fn usual_journal_bytes(volume_bytes: u64) -> Option<u64> {
+    /// From this size on mke2fs makes journals of at least [`MOST`] bytes.
+    const LARGE_BYTES: u64 = 16 << 30;
+    const LEAST: u64 = 16 << 20;
+    const MOST: u64 = 128 << 20;
+    let tenth = (volume_bytes / 10).min(MOST);
+    (volume_bytes < LARGE_BYTES && tenth >= LEAST).then_some(tenth)
 }
 
 /// A volume.
@@ -307,6 +323,15 @@ mod tests {
 
     fn why<T>(result: Result<T>) -> String {
         result.err().expect("refused").text
+    }
+
+    #[test]
+    fn the_journal_in_a_small_volume_is_a_tenth_of_it() {
+        let mib = |volume: u64| usual_journal_bytes(volume << 20).map(|bytes| bytes >> 20);
+        assert_eq!([64, 159].map(mib), [None; 2]);
+        assert_eq!([160, 320, 1024].map(mib), [16, 32, 102].map(Some));
+        assert_eq!([2048, 16_383].map(mib), [Some(128); 2]);
+        assert_eq!(mib(16_384), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use journal::Tid;
+use journal::{Synced, Tid, WhenDurable};
 
 use crate::inode::read_inode;
 use crate::memory::{FileStats, Mounted};
@@ -11,8 +11,18 @@ use crate::{DataMode, InodeNo, Result};
 impl Mounted {
     /// [`Volume::fsync`](crate::Volume::fsync).
     pub(crate) fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
+        self.fsync_or_leave(ino, data_only, || None).map(|_| ())
+    }
+
+    /// [`Volume::fsync_or_leave`](crate::Volume::fsync_or_leave).
+    pub(crate) fn fsync_or_leave(
+        &self,
+        ino: InodeNo,
+        data_only: bool,
+        leave: impl FnOnce() -> Option<WhenDurable>,
+    ) -> Result<Synced> {
         if self.settings.read_only {
-            return Ok(());
+            return Ok(Synced::Durable);
         }
         self.file_stats.note_fsync(ino);
         let in_core = self.in_core(ino);
@@ -29,8 +39,12 @@ impl Mounted {
         let own_tid = if data_only { in_core.datasync_tid() } else { in_core.sync_tid() };
         // And so has a rename of a directory: the path to this inode may lead through it.
         let tid = own_tid.max(Tid(self.renamed_dir_tid.load(Ordering::Acquire)));
-        if tid > self.committed() {
-            self.journal.sync(tid)?;
+        // After the commit there is something left to do only for data that it does not bring home.
+        let is_all =
+            mode != DataMode::Writeback && (mode.is_journaled() || in_core.sync_tid() <= tid);
+        let leave = || if is_all { leave() } else { None };
+        if tid > self.committed() && self.journal.sync_or_leave(tid, leave)? == Synced::Left {
+            return Ok(Synced::Left);
         }
         // Overwriting data in place changes nothing that a commit would have to carry. Such data
         // may also belong to a later transaction than the committed one. `Writeback` data belong to
@@ -39,7 +53,19 @@ impl Mounted {
         if mode == DataMode::Writeback || !mode.is_journaled() && has_more {
             self.journal.flush_in_place_of(owner)?;
         }
-        Ok(())
+        Ok(Synced::Durable)
+    }
+
+    /// [`Volume::commit_early`](crate::Volume::commit_early).
+    pub(crate) fn commit_early(&self, ino: InodeNo, always: bool) -> Result<bool> {
+        let tid = self.in_core(ino).datasync_tid();
+        if self.settings.read_only || tid <= self.committed() {
+            return Ok(false);
+        }
+        if always {
+            return Ok(self.journal.sync(tid).map(|()| true)?);
+        }
+        Ok(self.journal.sync_early(tid)?)
     }
 
     /// [`Volume::sync`](crate::Volume::sync).

@@ -1,8 +1,8 @@
 //! The threads that read requests from `/dev/fuse` and answer them.
 //!
-//! A request is answered in the thread that read it, so that a client and its server can share a
-//! CPU and no request is handed from thread to thread. All threads read the same descriptor; the
-//! kernel gives each request to one of them.
+//! A request is answered in the thread that read it, unless the file system hands it over, so that
+//! a client and its server can share a CPU and no request is handed from thread to thread. All
+//! threads read the same descriptor; the kernel gives each request to one of them.
 //!
 //! The kernel wakes them in turn, so every idle thread makes a single client slower (a write and
 //! fsync: 11.5 µs with one thread, 14 with two, 16 with eight). But requests that wait, such as
@@ -22,6 +22,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Scope;
 
@@ -31,7 +32,7 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader};
-use crate::file_system::{FileSystem, serve_guarded};
+use crate::file_system::{FileSystem, go_on_guarded, serve_guarded};
 use crate::reply::{Answer, Begun, Reply, StandIns, out_header};
 use crate::request::Request;
 use crate::transport::blocked::Blocked;
@@ -43,7 +44,7 @@ const IDLE_THREAD_COUNT: usize = 2;
 const SUPERFLUOUS_REQUEST_COUNT: u32 = 2000;
 
 struct Pool<'a, S> {
-    device: &'a OwnedFd,
+    device: &'a Arc<OwnedFd>,
     server: &'a S,
     max_thread_count: usize,
     thread_count: AtomicUsize,
@@ -88,7 +89,7 @@ enum Served {
 /// Serves with up to `max_thread_count` threads (at least one) until there is nothing to serve.
 /// Beside them, up to `stand_in_count` stand in for threads that block.
 pub(crate) fn serve_until_unmounted(
-    device: &OwnedFd,
+    device: &Arc<OwnedFd>,
     server: &impl FileSystem,
     max_thread_count: usize,
     stand_in_count: usize,
@@ -223,7 +224,7 @@ impl<S: FileSystem> StandIns for PoolStandIns<'_, '_, S> {
 
 /// Answers what was read, using `output` for header and payload.
 fn serve_one(
-    device: &OwnedFd,
+    device: &Arc<OwnedFd>,
     server: &impl FileSystem,
     stand_ins: &dyn StandIns,
     bytes: &[u8],
@@ -235,29 +236,37 @@ fn serve_one(
         let message = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
         // Interrupted, or unmounted: the kernel waits for no answer any more. After another error
         // the answer is tried again at the end of the request.
-        let sent = rustix::io::writev(device, &message);
+        let sent = rustix::io::writev(&**device, &message);
         matches!(sent, Ok(_) | Err(Errno::NOENT | Errno::NODEV))
     };
-    let mut reply = Reply::new(room).with_early(&early).with_stand_ins(stand_ins);
-    let (unique, answer) = match Request::parse(bytes) {
-        Ok(request) => (request.header.unique, serve_guarded(server, &request, &mut reply)),
-        Err(errno) => garbled(bytes, errno),
+    let reply = Reply::new(room).with_early(&early).with_stand_ins(stand_ins);
+    let mut reply = reply.with_device(device);
+    let parsed = Request::parse(bytes);
+    let (unique, answer) = match &parsed {
+        Ok(request) => (request.header.unique, serve_guarded(server, request, &mut reply)),
+        Err(errno) => garbled(bytes, *errno),
     };
     if answer == Answer::Later {
         return Served::Later;
     }
     let Some(header) = reply.header(unique, answer) else { return Served::Answered };
+    let goes_on = reply.goes_on();
     let start = PAGE_BYTES - size_of::<OutHeader>();
     head[start..].copy_from_slice(header.as_bytes());
-    match rustix::io::write(device, &output[start..start + header.len as usize]) {
+    match rustix::io::write(&**device, &output[start..start + header.len as usize]) {
         // The request was interrupted: the kernel waits for no answer any more.
-        Ok(_) | Err(Errno::NOENT) => Served::Answered,
+        Ok(_) | Err(Errno::NOENT) => {
+            if let (true, Ok(request)) = (goes_on, parsed) {
+                go_on_guarded(server, &request.header);
+            }
+            Served::Answered
+        }
         Err(Errno::NODEV) => Served::Unmounted,
         Err(errno) => {
             tracing::error!(%errno, unique, len_bytes = header.len, "an answer was refused");
             let refused = out_header(unique, Answer::Failed(Errno::IO), 0).expect("it is sent");
             // When even this is refused, no error can be reported.
-            let _ = rustix::io::write(device, refused.as_bytes());
+            let _ = rustix::io::write(&**device, refused.as_bytes());
             Served::Answered
         }
     }
@@ -268,5 +277,91 @@ fn garbled(bytes: &[u8], errno: Errno) -> (u64, Answer) {
     match InHeader::read_from_prefix(bytes) {
         Ok((header, _)) => (header.unique, Answer::Failed(errno)),
         Err(_) => (0, Answer::Silent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read};
+    use std::os::unix::net::UnixStream;
+
+    use crate::reply::Answerer;
+
+    use super::*;
+
+    /// Answers, goes on, and looks whether the answer was there before; or hands requests over.
+    struct Server {
+        device: Arc<OwnedFd>,
+        kernel: UnixStream,
+        handed_over: Mutex<Vec<Answerer>>,
+        found: Mutex<Vec<i32>>,
+        hands_over: bool,
+    }
+
+    impl Server {
+        /// The errors in the answers that have come so far.
+        fn answers(&self) -> Vec<i32> {
+            let mut bytes = Vec::new();
+            let end = (&self.kernel).read_to_end(&mut bytes).unwrap_err();
+            assert_eq!(end.kind(), ErrorKind::WouldBlock);
+            let headers = bytes.chunks(size_of::<OutHeader>());
+            headers.map(|header| OutHeader::read_from_bytes(header).unwrap().error).collect()
+        }
+    }
+
+    impl FileSystem for Server {
+        fn serve(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+            reply.go_on();
+            if self.hands_over {
+                let answerer = reply.hand_over(request.header.unique).unwrap();
+                self.handed_over.lock().push(answerer);
+                return Answer::HandedOver;
+            }
+            Answer::Done
+        }
+
+        fn go_on(&self, header: &InHeader) {
+            assert_eq!(header.unique, 7);
+            *self.found.lock() = self.answers();
+        }
+    }
+
+    /// Serves a request.
+    fn served(hands_over: bool) -> Server {
+        let (device, kernel) = UnixStream::pair().unwrap();
+        kernel.set_nonblocking(true).unwrap();
+        let (handed_over, found) = (Mutex::default(), Mutex::default());
+        let device = Arc::new(OwnedFd::from(device));
+        let server = Server { device, kernel, handed_over, found, hands_over };
+        let len = size_of::<InHeader>() as u32;
+        let header = InHeader { len, opcode: 3, unique: 7, ..InHeader::default() };
+        let mut output = AlignedBuf::zeroed(2 * PAGE_BYTES);
+        let stand_ins = Blocked::new(1);
+        let served = serve_one(&server.device, &server, &stand_ins, header.as_bytes(), &mut output);
+        assert!(served == Served::Answered);
+        server
+    }
+
+    #[test]
+    fn a_file_system_goes_on_after_the_answer() {
+        let server = served(false);
+        assert_eq!(*server.found.lock(), [0]);
+        assert!(server.answers().is_empty());
+    }
+
+    #[test]
+    fn a_request_that_was_handed_over_is_answered_once() {
+        let server = served(true);
+        assert!(server.found.lock().is_empty(), "the request is not answered");
+        assert!(server.answers().is_empty());
+        server.handed_over.lock().pop().unwrap().answer(Err(Errno::NOSPC));
+        assert_eq!(server.answers(), [-Errno::NOSPC.raw_os_error()]);
+    }
+
+    #[test]
+    fn a_request_that_is_forgotten_fails() {
+        let server = served(true);
+        server.handed_over.lock().clear();
+        assert_eq!(server.answers(), [-Errno::IO.raw_os_error()]);
     }
 }

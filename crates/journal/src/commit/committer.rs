@@ -1,9 +1,11 @@
 //! Commit: one durable write for all callers that wait.
 //!
 //! If no commit is in flight, the caller of [`Committer::sync`] is the *leader* and commits by
-//! itself, without a thread switch. Otherwise it waits. A commit that begins after its transaction
-//! was closed serves it, or it leads the next commit. Before a commit begins, its leader waits for
-//! callers that are about to come back ([`Gathering`]).
+//! itself, without a thread switch. Otherwise it waits, or leaves a function with the leader that
+//! is called in the end ([`Committer::sync_or_leave`]). A caller that expects a sync may lead a
+//! commit for it ([`Committer::sync_early`]). A commit that begins after its transaction was closed
+//! serves it, or it leads the next commit. Before a commit begins, its leader waits for callers
+//! that are about to come back ([`Gathering`]).
 //!
 //! Phases, each a function: close the running transaction ([`Committer::close`]); bring its data in
 //! place home ([`Committer::settle_in_place`]); lay out the record and reserve its space in a
@@ -40,6 +42,41 @@ use crate::stats::Counters;
 use crate::transaction::{InPlace, InPlaceCount, InPlaceEnd, Parts, Running, Source, WriteOut};
 use crate::types::Tid;
 
+/// What the thread that commits calls when a transaction is durable, or when it failed. It holds no
+/// lock then. The function must not wait, and must not call the journal.
+pub type WhenDurable = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// How a call of [`crate::Journal::sync_or_leave`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Synced {
+    /// It is durable.
+    Durable,
+    /// The thread that commits calls what was left with it.
+    Left,
+}
+
+/// Whether a commit is in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flight {
+    None,
+    /// Its transaction is still open: it takes all that was done before now.
+    Open,
+    /// Its transaction is being closed.
+    Closing,
+    Closed(Tid),
+}
+
+impl Flight {
+    /// Whether the commit makes `tid` durable, which is at most the running transaction.
+    fn serves(self, tid: Tid) -> bool {
+        match self {
+            Flight::Open => true,
+            Flight::Closed(closed) => closed >= tid,
+            Flight::None | Flight::Closing => false,
+        }
+    }
+}
+
 /// Commits transactions, one at a time.
 pub(crate) struct Committer {
     parts: Arc<Parts>,
@@ -65,7 +102,9 @@ struct Memory {
 
 struct Progress {
     committed: Tid,
-    is_in_flight: bool,
+    flight: Flight,
+    /// Called when the commit in flight has ended, which makes these transactions durable.
+    left: Vec<(Tid, WhenDurable)>,
     /// The number of `sync` calls that wait for each transaction: the running one and the
     /// committing one.
     waiting: Vec<(Tid, u64)>,
@@ -134,7 +173,8 @@ impl Committer {
     ) -> Committer {
         let progress = Progress {
             committed: Tid(header.tail_tid.0 - 1),
-            is_in_flight: false,
+            flight: Flight::None,
+            left: Vec::new(),
             waiting: Vec::new(),
             gathering: Gathering::default(),
             gathered_count: None,
@@ -184,12 +224,12 @@ impl Committer {
                     }
                 }
                 is_first_look = false;
-                if !progress.is_in_flight {
+                if progress.flight == Flight::None {
                     break;
                 }
                 progress = self.ended.wait(progress);
             }
-            progress.is_in_flight = true;
+            progress.flight = Flight::Open;
             drop(self.gather(progress));
             match self.lead(tid)? {
                 CommitOutcome::NothingToCommit => return Ok(()),
@@ -197,6 +237,68 @@ impl Committer {
                 CommitOutcome::Committed(_) => {}
             }
         }
+    }
+
+    /// As [`Committer::sync`]. If a commit is in flight that makes `tid` durable, the caller need
+    /// not wait for it: the thread that commits calls the function that `leave` returns.
+    pub(crate) fn sync_or_leave(
+        &self,
+        tid: Tid,
+        leave: impl FnOnce() -> Option<WhenDurable>,
+    ) -> Result<Synced> {
+        let context = &self.parts.context;
+        let mut progress = self.progress.lock();
+        context.abort.check()?;
+        if progress.committed < tid
+            && progress.flight.serves(tid)
+            && let Some(when) = leave()
+        {
+            Counters::add_alone(&context.counters.syncs, 1);
+            if faults::is(Fault::LeftToldAtOnce) {
+                when(Ok(()));
+                return Ok(Synced::Left);
+            }
+            progress.left.push((tid, when));
+            progress.add_waiting(tid);
+            Counters::add_alone(&context.counters.syncs_left, 1);
+            if progress.are_gathered() {
+                self.gathered.notify_one();
+            }
+            return Ok(Synced::Left);
+        }
+        drop(progress);
+        self.sync(tid).map(|()| Synced::Durable)
+    }
+
+    /// Commits for a call of `sync` that is expected soon, for `tid`. Without effect if `tid` is
+    /// durable, if a commit is in flight, if it might have to wait for a checkpoint, or if it would
+    /// gain nothing: with several callers, or on a slow medium. Returns whether it committed.
+    pub(crate) fn sync_early(&self, tid: Tid) -> Result<bool> {
+        if self.may_leave_active() {
+            return Ok(false);
+        }
+        let mut progress = self.progress.lock();
+        self.parts.context.abort.check()?;
+        if progress.committed >= tid
+            || progress.flight != Flight::None
+            || !progress.gathering.gains_by_early_commits()
+        {
+            return Ok(false);
+        }
+        progress.flight = Flight::Open;
+        drop(progress);
+        self.lead(tid).map(|outcome| outcome != CommitOutcome::NothingToCommit)
+    }
+
+    /// Whether the record of the running transaction may be one that the active region has no room
+    /// for.
+    fn may_leave_active(&self) -> bool {
+        let running = self.parts.running.lock();
+        let (block_count, revoke_count) = (running.block_count(), running.revokes.len());
+        drop(running);
+        let limit = self.parts.context.options.memory.dirty_blocks;
+        let record_bytes = record::max_bytes(block_count, revoke_count);
+        self.parts.ring.lock().must_leave_active(record_bytes as u64, limit)
     }
 
     /// As the leader, waits for calls that are expected soon ([`Gathering`]).
@@ -224,16 +326,31 @@ impl Committer {
         if outcome == CommitOutcome::NothingToCommit {
             // Nothing will be committed for the calls that wait for it.
             let mut progress = self.progress.lock();
-            progress.take_waiting(tid);
-            Counters::add_alone(&self.parts.context.counters.syncs_without_io, 1);
+            let count = progress.take_waiting(tid);
+            let counter = &self.parts.context.counters.syncs_without_io;
+            Counters::add_alone(counter, usize::try_from(count).unwrap_or(usize::MAX));
         }
         Ok(outcome)
     }
 
     fn end(&self) {
         let mut progress = self.progress.lock();
-        progress.is_in_flight = false;
+        let flight = std::mem::replace(&mut progress.flight, Flight::None);
+        // A transaction that was not closed was empty.
+        let durable = if flight == Flight::Closing { Tid(u64::MAX) } else { progress.committed };
+        self.tell(progress, durable);
+    }
+
+    /// Tells all that wait for the commit in flight how it has ended.
+    fn tell(&self, mut progress: MutexGuard<'_, Progress>, durable: Tid) {
+        let left = std::mem::take(&mut progress.left);
         self.ended.notify_all();
+        drop(progress);
+        let outcome = self.parts.context.abort.check();
+        for (tid, when) in left {
+            assert!(outcome.is_err() || tid <= durable, "the commit serves all that were left");
+            when(outcome.clone());
+        }
     }
 
     /// Commits the running transaction. Called by one thread at a time.
@@ -267,6 +384,7 @@ impl Committer {
 
     /// Phase 1: takes the running transaction, if it is not empty, and starts the next one.
     fn close(&self) -> Option<Closed<'_>> {
+        self.progress.lock().flight = Flight::Closing;
         let mut running = self.parts.running.lock();
         if running.is_empty() {
             return None;
@@ -283,6 +401,8 @@ impl Committer {
         });
         self.parts.ring.lock().begin_commit(transaction.clone());
         let out = self.in_place.take_out(closed.ordered, Source::Buffered, None);
+        drop(running);
+        self.progress.lock().flight = Flight::Closed(transaction.tid);
         Some(Closed { transaction, fresh, out, in_place: closed.in_place })
     }
 
@@ -516,7 +636,7 @@ impl Committer {
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
         let Parts { context, ring, checkpointer, .. } = &*self.parts;
         let mut progress = self.progress.lock();
-        while progress.is_in_flight {
+        while progress.flight != Flight::None {
             progress = self.ended.wait(progress);
         }
         // A commit that failed has left its place.
@@ -529,7 +649,6 @@ impl Committer {
 
 impl Wake for Committer {
     fn wake_all(&self) {
-        let _progress = self.progress.lock();
-        self.ended.notify_all();
+        self.tell(self.progress.lock(), Tid(0));
     }
 }

@@ -5,4 +5,5 @@ mod distribution;
 mod gathering;
 
 pub(crate) use committer::Committer;
+pub use committer::{Synced, WhenDurable};
 pub use distribution::Distribution;

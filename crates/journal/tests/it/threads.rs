@@ -3,12 +3,19 @@
 use crate::common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::Scope;
 use std::time::Duration;
 
 use common::{Gate, Rig, commit, put, quiet, wait_until};
-use onejournal_journal::{Form, HomeBlock, Journal, MemoryLimits, Options, Tid};
+use device::Operation;
+use onejournal_journal::{
+    Fault, Form, HomeBlock, Journal, JournalError, MemoryLimits, Options, Synced, Tid, WhenDurable,
+};
 use onejournal_testing::{SimDevice, Survival};
+
+const WRITE_FAILS: onejournal_testing::Fault =
+    onejournal_testing::Fault { operation: Operation::Write, skip_count: 0, forever: false };
 
 fn busy(region_count: u32) -> Options {
     Options { background: true, region_count, ..quiet() }
@@ -99,6 +106,161 @@ fn a_sync_of_an_older_transaction_does_not_wait_for_the_one_in_flight() {
     let after = rig.crash(Survival::Nothing);
     after.recover().unwrap();
     assert_eq!(after.at_home(2)[0], 1, "the version that was committed, not the one after it");
+}
+
+/// Leaves a sync of `tid` with the commit in flight, and returns where its end will be told.
+fn leave(journal: &Journal, tid: Tid) -> Receiver<Result<(), JournalError>> {
+    let (told, end) = channel();
+    let when: WhenDurable = Box::new(move |durable| _ = told.send(durable));
+    assert_eq!(journal.sync_or_leave(tid, || Some(when)).unwrap(), Synced::Left);
+    end
+}
+
+/// Leaves a sync with a commit, and cuts the power before that is durable. Returns whether the sync
+/// was told to have succeeded, and whether its change survived.
+fn cut_after_leaving() -> (bool, bool) {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let gate = &rig.log_gates().durable_writes;
+    std::thread::scope(|scope| {
+        begin_commit(scope, &journal, gate, 1);
+        let end = leave(&journal, journal.committed_tid().next());
+        let was_told = end.try_recv().is_ok();
+        let after = rig.crash(Survival::Nothing);
+        after.recover().unwrap();
+        let survived = after.at_home(1)[0] == 1;
+        gate.open();
+        (was_told, survived)
+    })
+}
+
+#[test]
+fn a_sync_that_was_left_is_told_once_the_commit_is_durable() {
+    assert_eq!(cut_after_leaving(), (false, false));
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let gate = &rig.log_gates().durable_writes;
+    let left = std::thread::scope(|scope| {
+        begin_commit(scope, &journal, gate, 1);
+        let left = [(); 3].map(|()| leave(&journal, journal.committed_tid().next()));
+        assert!(left.iter().all(|end| end.try_recv().is_err()));
+        gate.open();
+        left
+    });
+    assert!(left.iter().all(|end| matches!(end.try_recv(), Ok(Ok(())))));
+    let (_, group) = journal.distributions();
+    assert_eq!((journal.stats().commits, journal.stats().syncs, group.sum), (1, 4, 4));
+    let when = || -> Option<WhenDurable> { panic!("it is durable, or not begun") };
+    let committed = journal.committed_tid();
+    assert_eq!(journal.sync_or_leave(committed, when).unwrap(), Synced::Durable);
+    let tid = put(&journal, 2, 2);
+    assert_eq!(journal.sync_or_leave(tid, when).unwrap(), Synced::Durable);
+}
+
+#[test]
+fn canary_a_sync_that_is_told_at_once_loses_its_change() {
+    fault::with(Fault::LeftToldAtOnce, || {
+        assert_eq!(cut_after_leaving(), (true, false));
+    });
+}
+
+#[test]
+fn a_sync_cannot_be_left_with_a_commit_that_does_not_serve_it() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let gate = &rig.log_gates().durable_writes;
+    std::thread::scope(|scope| {
+        begin_commit(scope, &journal, gate, 1);
+        let tid = put(&journal, 2, 2);
+        let journal = &journal;
+        let when = || -> Option<WhenDurable> { panic!("the commit in flight does not serve it") };
+        let later = scope.spawn(move || journal.sync_or_leave(tid, when).unwrap());
+        wait_until("its sync", || journal.stats().syncs == 2);
+        gate.open();
+        assert_eq!(later.join().unwrap(), Synced::Durable);
+    });
+    assert_eq!(journal.stats().commits, 2);
+}
+
+#[test]
+fn a_sync_that_was_left_with_a_commit_that_fails_is_told() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let gate = &rig.log_gates().durable_writes;
+    let end = std::thread::scope(|scope| {
+        gate.close();
+        let tid = put(&journal, 1, 1);
+        let journal = &journal;
+        let failing = scope.spawn(move || journal.sync(tid));
+        gate.wait_for(1);
+        rig.log_sim().inject(WRITE_FAILS);
+        let end = leave(journal, tid);
+        gate.open();
+        assert!(matches!(failing.join().unwrap(), Err(JournalError::Io(_))));
+        end
+    });
+    assert!(matches!(end.try_recv(), Ok(Err(JournalError::Aborted(_)))));
+}
+
+/// The thread that commits may hang in its device.
+#[test]
+fn a_sync_that_was_left_is_told_of_an_abort_at_once() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let gate = &rig.log_gates().durable_writes;
+    std::thread::scope(|scope| {
+        gate.close();
+        let tid = put(&journal, 1, 1);
+        let journal = &journal;
+        let hanging = scope.spawn(move || journal.sync(tid));
+        gate.wait_for(1);
+        let end = leave(journal, tid);
+        journal.aborter().abort(&"the disk hangs");
+        assert!(matches!(end.try_recv(), Ok(Err(JournalError::Aborted(_)))));
+        gate.open();
+        assert!(hanging.join().unwrap().is_err());
+    });
+}
+
+/// A commit that enters the next region may wait for a checkpoint.
+#[test]
+fn an_early_commit_never_leaves_its_region() {
+    let rig = Rig::new();
+    let journal = rig.open(Options { pack: false, ..quiet() });
+    let (mut early_count, mut late_count, mut checkpoints) = (0, 0, 0);
+    for round in 0..2000u64 {
+        let tid = put(&journal, round % 50, round as u8);
+        match journal.sync_early(tid).unwrap() {
+            true => early_count += 1,
+            false => late_count += 1,
+        }
+        let stats = journal.stats();
+        assert_eq!(stats.checkpoints, checkpoints, "round {round}");
+        journal.sync(tid).unwrap();
+        checkpoints = journal.stats().checkpoints;
+    }
+    assert!(checkpoints > 10, "{checkpoints} regions were left");
+    assert!(early_count > 10 * late_count, "{early_count} early, {late_count} late");
+}
+
+#[test]
+fn an_early_commit_is_made_for_a_caller_that_is_alone() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let first = put(&journal, 1, 1);
+    assert!(!journal.sync_early(first).unwrap(), "nothing is known of the medium");
+    journal.sync(first).unwrap();
+    assert!(!journal.sync_early(first).unwrap(), "it is durable");
+    let second = put(&journal, 1, 2);
+    assert!(journal.sync_early(second).unwrap());
+    assert_eq!((journal.committed_tid(), journal.stats().commits), (second, 2));
+    let gate = &rig.log_gates().durable_writes;
+    std::thread::scope(|scope| {
+        begin_commit(scope, &journal, gate, 2);
+        let tid = put(&journal, 3, 3);
+        assert!(!journal.sync_early(tid).unwrap(), "a commit is in flight");
+        gate.open();
+    });
 }
 
 #[test]

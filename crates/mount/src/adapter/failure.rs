@@ -10,6 +10,8 @@ pub(super) enum Failure {
     Volume(ext4::Error),
     /// Not now: too many threads block. Nothing was changed.
     Later,
+    /// Not an error: an [`fuse::Answerer`] answers.
+    HandedOver,
     /// The volume has to be made writable first.
     NotWritable,
 }

@@ -11,8 +11,8 @@ use crate::adapter::spending;
 use crate::adapter::state::Adapter;
 use crate::closing::mark_closing;
 use crate::convert;
-use crate::errno::{errno, is_grave};
-use crate::session_options::Order;
+use crate::errno::errno;
+use crate::session_options::{EarlyCommit, Order};
 use crate::stat::AdapterCounters;
 
 impl FileSystem for Adapter {
@@ -43,6 +43,7 @@ impl FileSystem for Adapter {
         match served {
             Ok(()) => Answer::Done,
             Err(Failure::Later) => Answer::Later,
+            Err(Failure::HandedOver) => Answer::HandedOver,
             Err(failure) => {
                 let errno = self.report(opcode, &request.header, failure);
                 if spending::is_written_back(request) {
@@ -52,9 +53,31 @@ impl FileSystem for Adapter {
             }
         }
     }
+
+    fn go_on(&self, header: &InHeader) {
+        if let Err(failure) = self.commit_early(header) {
+            self.report(Opcode::Fsync, header, failure);
+        }
+    }
 }
 
 impl Adapter {
+    /// Commits what the WRITE with this header wrote. If it fails, so does the fsync that follows.
+    fn commit_early(&self, header: &InHeader) -> Result<(), Failure> {
+        let volume = self.volume.read();
+        let volume = volume.as_ref().ok_or(Errno::IO)?;
+        let ino = convert::inode_of(header.nodeid)?;
+        let always = self.early_commit == EarlyCommit::Always;
+        if !always && !self.habits.begin(ino) {
+            return Ok(());
+        }
+        match volume.commit_early(ino, always)? {
+            true => AdapterCounters::add(&self.counters.early_commits, 1),
+            false => self.habits.give_up(ino),
+        }
+        Ok(())
+    }
+
     fn operate(
         &self,
         opcode: Opcode,
@@ -102,6 +125,7 @@ impl Adapter {
             // The kernel never counts lookups of the root, it is always there.
             if ino != InodeNo::ROOT {
                 self.privileges.changed(ino);
+                self.habits.forget(ino);
                 self.lost_writes.forget(ino);
                 self.kernel_times.give_back(volume, ino);
                 if let Some(atomic) = &self.atomic {
@@ -127,15 +151,9 @@ impl Adapter {
     fn report(&self, opcode: Opcode, header: &InHeader, failure: Failure) -> Errno {
         match failure {
             Failure::Errno(errno) => errno,
-            Failure::Later => Errno::BUSY,
+            Failure::Later | Failure::HandedOver => Errno::BUSY,
             Failure::NotWritable => Errno::ROFS,
-            Failure::Volume(error) => {
-                if is_grave(&error) {
-                    tracing::error!(?opcode, node = header.nodeid, %error, "a failed operation");
-                    self.counters.note_error(&error);
-                }
-                errno(&error)
-            }
+            Failure::Volume(error) => self.counters.failed(opcode, header, &error),
         }
     }
 }
