@@ -271,12 +271,6 @@ impl Volume {
         self.mounted().fsync_or_leave(ino, data_only, leave)
     }
 
-    /// Commits for an [`fsync`](Volume::fsync) that is expected soon. Unless `always` is set, only
-    /// where that gains time ([`journal::Journal::sync_early`]). Returns whether it committed.
-    pub fn commit_early(&self, ino: InodeNo, always: bool) -> Result<bool> {
-        self.mounted().commit_early(ino, always)
-    }
-
     /// Returns when everything that was done to the volume before this call is durable.
     pub fn sync(&self) -> Result<()> {
         self.mounted().sync()

@@ -2,7 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::abi::InHeader;
 use crate::reply::{Answer, Reply};
 use crate::request::Request;
 
@@ -30,12 +29,6 @@ pub trait FileSystem: Sync {
     ///
     /// A panic aborts the process.
     fn serve(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer;
-
-    /// Goes on after the request with this header was answered, if [`Reply::go_on`] asked for it:
-    /// in the thread that served it, which takes the next request afterwards. Through io_uring the
-    /// kernel may hand that thread the next request of any program on its CPU meanwhile, which then
-    /// waits for it: the work has to be short.
-    fn go_on(&self, _header: &InHeader) {}
 }
 
 /// Serves, and ends the process on a panic as a power cut would.
@@ -44,16 +37,7 @@ pub(crate) fn serve_guarded(
     request: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Answer {
-    guarded(|| server.serve(request, reply))
-}
-
-/// The same for what comes after the answer.
-pub(crate) fn go_on_guarded(server: &impl FileSystem, header: &InHeader) {
-    guarded(|| server.go_on(header));
-}
-
-fn guarded<T>(work: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+    catch_unwind(AssertUnwindSafe(|| server.serve(request, reply))).unwrap_or_else(|_| {
         tracing::error!("a violated assertion; stopping as after a power cut");
         std::process::abort()
     })

@@ -63,17 +63,7 @@ pub struct Reply<'a> {
     stand_ins: Option<&'a dyn StandIns>,
     /// `/dev/fuse`, where another thread may answer.
     device: Option<&'a Arc<OwnedFd>>,
-    sending: Sending,
-}
-
-/// What becomes of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sending {
-    AtTheEnd,
-    /// And the file system goes on then.
-    AndThenMore,
-    /// It was sent early.
-    Sent,
+    is_sent: bool,
 }
 
 /// Answers a request that was handed over, from any thread. If it is dropped before, the answer is
@@ -112,8 +102,8 @@ impl<'a> Reply<'a> {
     /// An empty payload with `room` to grow in.
     #[inline]
     pub fn new(room: &'a mut [u8]) -> Reply<'a> {
-        let sending = Sending::AtTheEnd;
-        Reply { room, len_bytes: 0, early: None, stand_ins: None, device: None, sending }
+        let (early, stand_ins, device) = (None, None, None);
+        Reply { room, len_bytes: 0, early, stand_ins, device, is_sent: false }
     }
 
     /// Lets [`Reply::send_early`] send with `early`. Without, `send_early` does nothing. For
@@ -135,17 +125,6 @@ impl<'a> Reply<'a> {
     /// answered by the thread that took it.
     pub fn hand_over(&self, unique: u64) -> Option<Answerer> {
         Some(Answerer { device: Some(self.device?.clone()), unique })
-    }
-
-    /// Once the answer is sent, the transport calls [`crate::FileSystem::go_on`].
-    pub fn go_on(&mut self) {
-        if self.sending == Sending::AtTheEnd {
-            self.sending = Sending::AndThenMore;
-        }
-    }
-
-    pub(crate) fn goes_on(&self) -> bool {
-        self.sending == Sending::AndThenMore
     }
 
     /// Runs `wait`, which blocks until the kernel has had an answer to other requests. The
@@ -178,10 +157,8 @@ impl<'a> Reply<'a> {
     /// where the transport cannot answer early.
     pub fn send_early(&mut self, unique: u64) {
         let Some(early) = self.early else { return };
-        if let Some(header) = self.header(unique, Answer::Done)
-            && early(&header, self.payload())
-        {
-            self.sending = Sending::Sent;
+        if let Some(header) = self.header(unique, Answer::Done) {
+            self.is_sent = early(&header, self.payload());
         }
     }
 
@@ -222,10 +199,7 @@ impl<'a> Reply<'a> {
     /// The header to send before the payload. `None`: the answer is silent, or was sent early. For
     /// transports, and for tests of a file system.
     pub fn header(&self, unique: u64, answer: Answer) -> Option<OutHeader> {
-        match self.sending {
-            Sending::Sent => None,
-            _ => out_header(unique, answer, self.len_bytes),
-        }
+        if self.is_sent { None } else { out_header(unique, answer, self.len_bytes) }
     }
 }
 

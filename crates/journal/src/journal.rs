@@ -116,22 +116,15 @@ impl Journal {
         self.engine.committer.sync(tid)
     }
 
-    /// As [`Journal::sync`], but does not wait for a commit in flight that makes `tid` durable: the
-    /// thread that commits then calls the function that `leave` returns. `leave` is not called
-    /// otherwise.
+    /// As [`Journal::sync`], but does not wait for a commit that is under way, or that another
+    /// thread waits for: the thread that commits then calls the function that `leave` returns.
+    /// `leave` is not called otherwise.
     pub fn sync_or_leave(
         &self,
         tid: Tid,
         leave: impl FnOnce() -> Option<WhenDurable>,
     ) -> Result<Synced> {
         self.engine.committer.sync_or_leave(tid, leave)
-    }
-
-    /// Commits for a call of [`Journal::sync`] that is expected soon. Without effect where it gains
-    /// nothing: if several callers share commits, or a commit takes long. Returns whether it
-    /// committed.
-    pub fn sync_early(&self, tid: Tid) -> Result<bool> {
-        self.engine.committer.sync_early(tid)
     }
 
     /// Writes whole blocks of data home now; see `docs/developers/decisions/data-in-place.md`.

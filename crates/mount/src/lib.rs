@@ -15,7 +15,6 @@
 //!                    call          a request with what its operation needs
 //!                    state         Adapter: what all requests share
 //!                    atomic/  forgets  spending  privileges  failure
-//!                    habits                 after which write of a file its sync comes
 //!                    flushes, lost_writes   fetching what the kernel still holds
 //!   tables           all numbers of a volume and of a file
 //!   stat declared    what a mount tells about itself; which files it may tear
@@ -56,7 +55,7 @@ pub use numbers::{Metric, Number, Value, page as metrics_page};
 pub use one_file::{MountedFile, OneFile};
 pub use page_writer::PageWriter;
 pub use session::{Closer, Session, SessionError};
-pub use session_options::{EarlyCommit, InWords, Order, SessionOptions};
+pub use session_options::{InWords, Order, SessionOptions};
 pub use stat::{
     ATOMIC_WRITE_BYTES_XATTR, FILE_XATTR, FILES_XATTR, JournalCounters, MAKE_WRITABLE_XATTR,
     MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource, WRITABLE,

@@ -89,7 +89,6 @@ impl Session {
                     Adapter::new(volume, stat_source, agreed_flags, Some(notifier), atomic);
                 adapter.limit_waiters(connection.waiter_limit());
                 adapter.offer_xattrs(!options.no_xattr);
-                adapter.commit_early_by(options.early_commit);
                 let closer = Closer::default();
                 Ok(Session { adapter, connection, metrics: None, closer })
             }

@@ -37,18 +37,6 @@ impl Order {
     }
 }
 
-/// When a commit begins before its `fsync` is asked for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum EarlyCommit {
-    /// After a write that an `fsync` followed at once so far, by the habit of its file.
-    #[default]
-    Habit,
-    /// At no time.
-    Never,
-    /// After every write, for tests.
-    Always,
-}
-
 /// Options of a [`crate::Session`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionOptions {
@@ -66,8 +54,6 @@ pub struct SessionOptions {
     /// file otherwise. A file with an access list, which the kernel would not obey, cannot be
     /// looked up.
     pub no_xattr: bool,
-    /// When a commit begins before its `fsync`.
-    pub early_commit: EarlyCommit,
     /// Mounts also if it could tear writes that files on the volume are declared to need whole
     /// ([`crate::MayTear`]).
     pub may_tear: bool,

@@ -74,8 +74,6 @@ pub(crate) struct AdapterCounters {
     pub(crate) requests: AtomicU64,
     pub(crate) fsyncs: AtomicU64,
     pub(crate) syncfs: AtomicU64,
-    pub(crate) early_commits: AtomicU64,
-    pub(crate) early_commits_in_vain: AtomicU64,
     pub(crate) app_writes: AtomicU64,
     pub(crate) app_bytes: AtomicU64,
     pub(crate) atomic_commits: AtomicU64,

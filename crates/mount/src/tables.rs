@@ -67,12 +67,6 @@ pub static VOLUME: [Group<OfVolume>; 10] = [
     ]),
     ("Commits", &[
         row("commits", Counter, "Transactions made durable.", |s| Count(s.journal.commits)),
-        row("early_commits", Counter, "Commits that began before their sync was asked for.",
-            |s| load(&s.adapter.early_commits))
-            .more("A file is committed after a write that a sync followed at once so far."),
-        row("early_commits_in_vain", Counter,
-            "Early commits that another write followed, and no sync.",
-            |s| load(&s.adapter.early_commits_in_vain)),
         row("handles", Counter, "Operations in them.", |s| Count(s.journal.handles)),
         row("syncs", Counter, "Syncs asked of the journal.", |s| Count(s.journal.syncs))
             .more("`fsync`, the commit timer and a full transaction ask for one."),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use device::Durability;
 use ext4::layout::claim::HEARTBEAT_MAX_S;
 use ext4::{CheckpointPolicy, DataMode, DeltaCodec};
-use mount::{EarlyCommit, IoUring, Memory, Order};
+use mount::{IoUring, Memory, Order};
 
 use super::option::Kind::{self, Flag, Number, Size, Text, Words};
 use super::option::{Group, MountOption, Str};
@@ -107,10 +107,6 @@ static MEASUREMENT: &[MountOption] = &[
     row("delta", "",
         "xor-lzo: changed blocks are encoded as in DJFS; whole: they are logged whole",
         Words("xor-lzo|whole", |p, word| choose(&mut p.delta_codec, word, &DELTAS))),
-    row("early_commit", "habit",
-        "habit: a write that a sync usually follows begins a commit; never; always: each write",
-        Words("habit|never|always",
-            |p, word| choose(&mut p.session.early_commit, word, &EARLY_COMMITS))),
     row("journal_latency", "0", "slows NVRAM down by so many nanoseconds a cache line",
         Number(0..=1_000_000, "nanoseconds",
             |p, ns| p.journal_mut().latency_ns_per_line = ns.into())),
@@ -124,8 +120,6 @@ const IO_URING: [(&str, IoUring); 3] =
     [("auto", IoUring::Auto), ("on", IoUring::On), ("off", IoUring::Off)];
 const CHECKPOINTS: [(&str, CheckpointPolicy); 2] =
     [("late", CheckpointPolicy::Late), ("early", CheckpointPolicy::Early)];
-const EARLY_COMMITS: [(&str, EarlyCommit); 3] =
-    [("habit", EarlyCommit::Habit), ("never", EarlyCommit::Never), ("always", EarlyCommit::Always)];
 const DELTAS: [(&str, Option<DeltaCodec>); 5] = [
     ("auto", None),
     ("runs", Some(DeltaCodec::Runs)),

@@ -61,29 +61,6 @@ impl CommandRing {
     /// Submits `command` and waits until the kernel completes it. Then the kernel has filled the
     /// buffers, or the result is an error.
     pub fn run(&mut self, operation: u32, command: [u8; COMMAND_BYTES]) -> io::Result<()> {
-        self.push(operation, command)?;
-        self.wait()
-    }
-
-    /// As [`CommandRing::run`], but runs `work` after the submission and before the wait. The
-    /// kernel may complete the command, and fill the buffers, before or during `work`. A panic of
-    /// `work` aborts the process.
-    pub fn run_and(
-        &mut self,
-        operation: u32,
-        command: [u8; COMMAND_BYTES],
-        work: impl FnOnce(),
-    ) -> io::Result<()> {
-        self.push(operation, command)?;
-        // A command that was not taken here is submitted again by `wait`.
-        let _ = self.ring.submit();
-        let unwinding = AbortOnDrop;
-        work();
-        std::mem::forget(unwinding);
-        self.wait()
-    }
-
-    fn push(&mut self, operation: u32, command: [u8; COMMAND_BYTES]) -> io::Result<()> {
         if !self.enabled {
             self.ring.submitter().register_enable_rings()?;
             self.enabled = true;
@@ -96,13 +73,12 @@ impl CommandRing {
             .build();
         let entry = with_length(entry, 2);
         // SAFETY: the kernel writes to `header` and `payload` while the command is under way, that
-        // is until `wait` returns. Both callers call `wait` before they return, and do not unwind
-        // before. Until then `self` is borrowed exclusively, and this thread touches neither. After
-        // that the kernel keeps their addresses only for the next command. The buffers are heap
-        // memory that lives, unmoved, as long as `self`. Dropping `self` closes the ring, which
-        // cancels the command.
+        // is until `wait` returns. Until then `self` is borrowed exclusively, and this thread
+        // touches neither. After that the kernel keeps their addresses only for the next command.
+        // The buffers are heap memory that lives, unmoved, as long as `self`. Dropping `self`
+        // closes the ring, which cancels the command.
         unsafe { self.ring.submission().push(&entry) }.expect("an empty queue has room for one");
-        Ok(())
+        self.wait()
     }
 
     fn wait(&mut self) -> io::Result<()> {
@@ -125,17 +101,6 @@ impl CommandRing {
                 }
             }
         }
-    }
-}
-
-/// Ends the process while a command is under way: the kernel may write to buffers that unwinding
-/// would free.
-struct AbortOnDrop;
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        eprintln!("a panic while the kernel has a command of io_uring");
-        std::process::abort();
     }
 }
 
@@ -172,9 +137,6 @@ mod tests {
             let error = ring.run(1, [0; COMMAND_BYTES]).unwrap_err();
             assert_eq!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP));
         }
-        let mut has_worked = false;
-        ring.run_and(1, [0; COMMAND_BYTES], || has_worked = true).unwrap_err();
-        assert!(has_worked);
         let (header, payload) = ring.buffers();
         assert_eq!((header.len(), payload.len()), (288, 8192));
     }

@@ -56,18 +56,6 @@ impl Mounted {
         Ok(Synced::Durable)
     }
 
-    /// [`Volume::commit_early`](crate::Volume::commit_early).
-    pub(crate) fn commit_early(&self, ino: InodeNo, always: bool) -> Result<bool> {
-        let tid = self.in_core(ino).datasync_tid();
-        if self.settings.read_only || tid <= self.committed() {
-            return Ok(false);
-        }
-        if always {
-            return Ok(self.journal.sync(tid).map(|()| true)?);
-        }
-        Ok(self.journal.sync_early(tid)?)
-    }
-
     /// [`Volume::sync`](crate::Volume::sync).
     pub(crate) fn sync(&self) -> Result<()> {
         if self.settings.read_only {

@@ -15,9 +15,6 @@
 //! measured with 252 queues). Memory for requests grows with the CPUs that are online, and is
 //! bounded: 2 MiB for each of their threads, and 2 MiB more while it hands a large write over.
 //!
-//! A file system that goes on after its answer keeps the thread, and so the entry, to which the
-//! kernel may have handed the next request: it waits until the thread comes back.
-//!
 //! FORGET, INTERRUPT and requests from before the queues are ready arrive through `/dev/fuse`.
 
 use std::io;
@@ -30,7 +27,7 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, Opcode, OutHeader, UringCmdReq, UringEntInOut, uring};
-use crate::file_system::{FileSystem, go_on_guarded, serve_guarded};
+use crate::file_system::{FileSystem, serve_guarded};
 use crate::reply::{Answer, Reply, SHORT_REPLY_BYTES, out_header};
 use crate::request::{Body, Request};
 use crate::transport::blocked::Blocked;
@@ -153,13 +150,6 @@ fn stop(error: &io::Error) -> ! {
     std::process::abort()
 }
 
-/// An entry whose answer is in the buffers.
-struct Entry {
-    commit_id: u64,
-    /// The header of a request with which the file system goes on once the kernel has the answer.
-    more: Option<InHeader>,
-}
-
 /// One thread of a queue.
 struct Queue<'a, S> {
     ring: CommandRing,
@@ -187,38 +177,32 @@ fn command(qid: u16, commit_id: u64) -> [u8; COMMAND_BYTES] {
 impl<S: FileSystem> Queue<'_, S> {
     /// Answers queue `qid` until the file system is unmounted.
     fn serve(mut self, qid: u16) -> io::Result<()> {
-        let mut fetched = self.ring.run(uring::CMD_REGISTER, command(qid, 0));
+        let mut operation = uring::CMD_REGISTER;
+        let mut commit_id = 0;
         loop {
-            match fetched {
+            match self.ring.run(operation, command(qid, commit_id)) {
                 Ok(()) => {}
                 Err(error) if is_unmounted(&error) => return Ok(()),
                 Err(error) => return Err(error),
             }
-            let Entry { commit_id, more } = self.serve_entry();
-            let (operation, command) = (uring::CMD_COMMIT_AND_FETCH, command(qid, commit_id));
-            fetched = match more {
-                None => self.ring.run(operation, command),
-                Some(header) => {
-                    let go_on = || go_on_guarded(self.server, &header);
-                    self.ring.run_and(operation, command, go_on)
-                }
-            };
+            commit_id = self.serve_entry();
+            operation = uring::CMD_COMMIT_AND_FETCH;
         }
     }
 
-    /// Answers the request in the ring's buffers, in the same buffers.
-    fn serve_entry(&mut self) -> Entry {
+    /// Answers the request in the ring's buffers, in the same buffers, and returns its number.
+    fn serve_entry(&mut self) -> u64 {
         let (header, payload) = self.ring.buffers();
         let entry = read::<UringEntInOut>(&header[uring::ENT_IN_OUT]);
         let asked = read::<InHeader>(&header[uring::IN_OUT]);
         let opcode = Opcode::from_wire(asked.opcode);
         let sent_bytes = (entry.payload_sz as usize).min(payload.len());
         let head = &header[uring::OP_IN];
-        let (answer, payload_bytes, goes_on) = match (opcode, &self.handoff) {
+        let (answer, payload_bytes) = match (opcode, &self.handoff) {
             (Some(Opcode::Write), Some(handoff)) if sent_bytes >= large_writes::MIN_BYTES => {
                 let (answer, out) = handoff.serve(asked, head, &payload[..sent_bytes]);
                 payload[..out.len()].copy_from_slice(&out);
-                (answer, out.len(), false)
+                (answer, out.len())
             }
             // What was sent stays where it is, the short answer is built beside it.
             (Some(Opcode::Write | Opcode::Setxattr), _) => {
@@ -228,7 +212,7 @@ impl<S: FileSystem> Queue<'_, S> {
                 let request = Request { header: asked, opcode, body };
                 let answer = serve_guarded(self.server, &request, &mut reply);
                 payload[..reply.payload().len()].copy_from_slice(reply.payload());
-                (answer, reply.payload().len(), reply.goes_on())
+                (answer, reply.payload().len())
             }
             // A name or two were sent; the answer is built where the kernel takes it from.
             _ => {
@@ -238,7 +222,7 @@ impl<S: FileSystem> Queue<'_, S> {
                 let body = Body::split(head, &self.input);
                 let request = Request { header: asked, opcode, body };
                 let answer = serve_guarded(self.server, &request, &mut reply);
-                (answer, reply.payload().len(), reply.goes_on())
+                (answer, reply.payload().len())
             }
         };
         // Each request of a ring wants an answer.
@@ -247,7 +231,7 @@ impl<S: FileSystem> Queue<'_, S> {
         let payload_sz = out.len - size_of::<OutHeader>() as u32;
         write(&mut header[uring::IN_OUT], &out);
         write(&mut header[uring::ENT_IN_OUT], &UringEntInOut { payload_sz, ..entry });
-        Entry { commit_id: entry.commit_id, more: goes_on.then_some(asked) }
+        entry.commit_id
     }
 }
 

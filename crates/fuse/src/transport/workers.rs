@@ -32,7 +32,7 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{InHeader, OutHeader};
-use crate::file_system::{FileSystem, go_on_guarded, serve_guarded};
+use crate::file_system::{FileSystem, serve_guarded};
 use crate::reply::{Answer, Begun, Reply, StandIns, out_header};
 use crate::request::Request;
 use crate::transport::blocked::Blocked;
@@ -241,26 +241,19 @@ fn serve_one(
     };
     let reply = Reply::new(room).with_early(&early).with_stand_ins(stand_ins);
     let mut reply = reply.with_device(device);
-    let parsed = Request::parse(bytes);
-    let (unique, answer) = match &parsed {
-        Ok(request) => (request.header.unique, serve_guarded(server, request, &mut reply)),
-        Err(errno) => garbled(bytes, *errno),
+    let (unique, answer) = match Request::parse(bytes) {
+        Ok(request) => (request.header.unique, serve_guarded(server, &request, &mut reply)),
+        Err(errno) => garbled(bytes, errno),
     };
     if answer == Answer::Later {
         return Served::Later;
     }
     let Some(header) = reply.header(unique, answer) else { return Served::Answered };
-    let goes_on = reply.goes_on();
     let start = PAGE_BYTES - size_of::<OutHeader>();
     head[start..].copy_from_slice(header.as_bytes());
     match rustix::io::write(&**device, &output[start..start + header.len as usize]) {
         // The request was interrupted: the kernel waits for no answer any more.
-        Ok(_) | Err(Errno::NOENT) => {
-            if let (true, Ok(request)) = (goes_on, parsed) {
-                go_on_guarded(server, &request.header);
-            }
-            Served::Answered
-        }
+        Ok(_) | Err(Errno::NOENT) => Served::Answered,
         Err(Errno::NODEV) => Served::Unmounted,
         Err(errno) => {
             tracing::error!(%errno, unique, len_bytes = header.len, "an answer was refused");
@@ -289,79 +282,45 @@ mod tests {
 
     use super::*;
 
-    /// Answers, goes on, and looks whether the answer was there before; or hands requests over.
-    struct Server {
-        device: Arc<OwnedFd>,
-        kernel: UnixStream,
-        handed_over: Mutex<Vec<Answerer>>,
-        found: Mutex<Vec<i32>>,
-        hands_over: bool,
-    }
-
-    impl Server {
-        /// The errors in the answers that have come so far.
-        fn answers(&self) -> Vec<i32> {
-            let mut bytes = Vec::new();
-            let end = (&self.kernel).read_to_end(&mut bytes).unwrap_err();
-            assert_eq!(end.kind(), ErrorKind::WouldBlock);
-            let headers = bytes.chunks(size_of::<OutHeader>());
-            headers.map(|header| OutHeader::read_from_bytes(header).unwrap().error).collect()
-        }
-    }
+    /// Hands each request over.
+    #[derive(Default)]
+    struct Server(Mutex<Vec<Answerer>>);
 
     impl FileSystem for Server {
         fn serve(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
-            reply.go_on();
-            if self.hands_over {
-                let answerer = reply.hand_over(request.header.unique).unwrap();
-                self.handed_over.lock().push(answerer);
-                return Answer::HandedOver;
-            }
-            Answer::Done
-        }
-
-        fn go_on(&self, header: &InHeader) {
-            assert_eq!(header.unique, 7);
-            *self.found.lock() = self.answers();
+            self.0.lock().push(reply.hand_over(request.header.unique).unwrap());
+            Answer::HandedOver
         }
     }
 
-    /// Serves a request.
-    fn served(hands_over: bool) -> Server {
-        let (device, kernel) = UnixStream::pair().unwrap();
-        kernel.set_nonblocking(true).unwrap();
-        let (handed_over, found) = (Mutex::default(), Mutex::default());
-        let device = Arc::new(OwnedFd::from(device));
-        let server = Server { device, kernel, handed_over, found, hands_over };
-        let len = size_of::<InHeader>() as u32;
-        let header = InHeader { len, opcode: 3, unique: 7, ..InHeader::default() };
-        let mut output = AlignedBuf::zeroed(2 * PAGE_BYTES);
-        let stand_ins = Blocked::new(1);
-        let served = serve_one(&server.device, &server, &stand_ins, header.as_bytes(), &mut output);
-        assert!(served == Served::Answered);
-        server
-    }
-
-    #[test]
-    fn a_file_system_goes_on_after_the_answer() {
-        let server = served(false);
-        assert_eq!(*server.found.lock(), [0]);
-        assert!(server.answers().is_empty());
+    /// The errors of the answers that the kernel has got so far.
+    fn errors(mut kernel: &UnixStream) -> Vec<i32> {
+        let mut bytes = Vec::new();
+        let end = kernel.read_to_end(&mut bytes).unwrap_err();
+        assert_eq!(end.kind(), ErrorKind::WouldBlock);
+        let headers = bytes.chunks(size_of::<OutHeader>());
+        headers.map(|header| OutHeader::read_from_bytes(header).unwrap().error).collect()
     }
 
     #[test]
     fn a_request_that_was_handed_over_is_answered_once() {
-        let server = served(true);
-        assert!(server.found.lock().is_empty(), "the request is not answered");
-        assert!(server.answers().is_empty());
-        server.handed_over.lock().pop().unwrap().answer(Err(Errno::NOSPC));
-        assert_eq!(server.answers(), [-Errno::NOSPC.raw_os_error()]);
-    }
-
-    #[test]
-    fn a_request_that_is_forgotten_fails() {
-        let server = served(true);
-        server.handed_over.lock().clear();
-        assert_eq!(server.answers(), [-Errno::IO.raw_os_error()]);
+        let (device, kernel) = UnixStream::pair().unwrap();
+        kernel.set_nonblocking(true).unwrap();
+        let (device, server) = (Arc::new(OwnedFd::from(device)), Server::default());
+        let len = size_of::<InHeader>() as u32;
+        let header = InHeader { len, opcode: 3, unique: 7, ..InHeader::default() };
+        let mut output = AlignedBuf::zeroed(2 * PAGE_BYTES);
+        for _ in 0..3 {
+            let (stand_ins, bytes) = (Blocked::new(1), header.as_bytes());
+            let served = serve_one(&device, &server, &stand_ins, bytes, &mut output);
+            assert!(served == Served::Answered && errors(&kernel).is_empty());
+        }
+        let [one, other, forgotten] = server.0.into_inner().try_into().ok().unwrap();
+        one.answer(Ok(()));
+        assert_eq!(errors(&kernel), [0]);
+        other.answer(Err(Errno::NOSPC));
+        assert_eq!(errors(&kernel), [-Errno::NOSPC.raw_os_error()]);
+        drop(forgotten);
+        assert_eq!(errors(&kernel), [-Errno::IO.raw_os_error()]);
     }
 }

@@ -2,10 +2,9 @@
 //!
 //! If no commit is in flight, the caller of [`Committer::sync`] is the *leader* and commits by
 //! itself, without a thread switch. Otherwise it waits, or leaves a function with the leader that
-//! is called in the end ([`Committer::sync_or_leave`]). A caller that expects a sync may lead a
-//! commit for it ([`Committer::sync_early`]). A commit that begins after its transaction was closed
-//! serves it, or it leads the next commit. Before a commit begins, its leader waits for callers
-//! that are about to come back ([`Gathering`]).
+//! is called in the end ([`Committer::sync_or_leave`]). A commit that begins after its transaction
+//! was closed serves it, or it leads the next commit. Before a commit begins, its leader waits for
+//! callers that are about to come back ([`Gathering`]).
 //!
 //! Phases, each a function: close the running transaction ([`Committer::close`]); bring its data in
 //! place home ([`Committer::settle_in_place`]); lay out the record and reserve its space in a
@@ -66,17 +65,6 @@ enum Flight {
     Closed(Tid),
 }
 
-impl Flight {
-    /// Whether the commit makes `tid` durable, which is at most the running transaction.
-    fn serves(self, tid: Tid) -> bool {
-        match self {
-            Flight::Open => true,
-            Flight::Closed(closed) => closed >= tid,
-            Flight::None | Flight::Closing => false,
-        }
-    }
-}
-
 /// Commits transactions, one at a time.
 pub(crate) struct Committer {
     parts: Arc<Parts>,
@@ -103,8 +91,11 @@ struct Memory {
 struct Progress {
     committed: Tid,
     flight: Flight,
-    /// Called when the commit in flight has ended, which makes these transactions durable.
+    /// Called when these transactions are durable.
     left: Vec<(Tid, WhenDurable)>,
+    /// The latest transaction that a thread waits for. If the commit in flight does not make it
+    /// durable, that thread leads the next one.
+    awaited: Tid,
     /// The number of `sync` calls that wait for each transaction: the running one and the
     /// committing one.
     waiting: Vec<(Tid, u64)>,
@@ -114,6 +105,16 @@ struct Progress {
 }
 
 impl Progress {
+    /// Whether a commit makes `tid` durable even if the caller does not wait for it: the one in
+    /// flight, or the next one. `tid` is at most the running transaction.
+    fn is_served(&self, tid: Tid) -> bool {
+        match self.flight {
+            Flight::Open => true,
+            Flight::Closed(closed) => tid <= closed.max(self.awaited),
+            Flight::None | Flight::Closing => false,
+        }
+    }
+
     /// The number of calls that wait.
     fn waiting_count(&self) -> u64 {
         self.waiting.iter().map(|(_, calls)| calls).sum()
@@ -175,6 +176,7 @@ impl Committer {
             committed: Tid(header.tail_tid.0 - 1),
             flight: Flight::None,
             left: Vec::new(),
+            awaited: Tid(0),
             waiting: Vec::new(),
             gathering: Gathering::default(),
             gathered_count: None,
@@ -227,6 +229,7 @@ impl Committer {
                 if progress.flight == Flight::None {
                     break;
                 }
+                progress.awaited = progress.awaited.max(tid);
                 progress = self.ended.wait(progress);
             }
             progress.flight = Flight::Open;
@@ -239,8 +242,9 @@ impl Committer {
         }
     }
 
-    /// As [`Committer::sync`]. If a commit is in flight that makes `tid` durable, the caller need
-    /// not wait for it: the thread that commits calls the function that `leave` returns.
+    /// As [`Committer::sync`]. If the commit in flight makes `tid` durable, or the next one, for
+    /// which a thread waits, the caller need not wait: the thread that commits then calls the
+    /// function that `leave` returns.
     pub(crate) fn sync_or_leave(
         &self,
         tid: Tid,
@@ -250,7 +254,7 @@ impl Committer {
         let mut progress = self.progress.lock();
         context.abort.check()?;
         if progress.committed < tid
-            && progress.flight.serves(tid)
+            && progress.is_served(tid)
             && let Some(when) = leave()
         {
             Counters::add_alone(&context.counters.syncs, 1);
@@ -268,37 +272,6 @@ impl Committer {
         }
         drop(progress);
         self.sync(tid).map(|()| Synced::Durable)
-    }
-
-    /// Commits for a call of `sync` that is expected soon, for `tid`. Without effect if `tid` is
-    /// durable, if a commit is in flight, if it might have to wait for a checkpoint, or if it would
-    /// gain nothing: with several callers, or on a slow medium. Returns whether it committed.
-    pub(crate) fn sync_early(&self, tid: Tid) -> Result<bool> {
-        if self.may_leave_active() {
-            return Ok(false);
-        }
-        let mut progress = self.progress.lock();
-        self.parts.context.abort.check()?;
-        if progress.committed >= tid
-            || progress.flight != Flight::None
-            || !progress.gathering.gains_by_early_commits()
-        {
-            return Ok(false);
-        }
-        progress.flight = Flight::Open;
-        drop(progress);
-        self.lead(tid).map(|outcome| outcome != CommitOutcome::NothingToCommit)
-    }
-
-    /// Whether the record of the running transaction may be one that the active region has no room
-    /// for.
-    fn may_leave_active(&self) -> bool {
-        let running = self.parts.running.lock();
-        let (block_count, revoke_count) = (running.block_count(), running.revokes.len());
-        drop(running);
-        let limit = self.parts.context.options.memory.dirty_blocks;
-        let record_bytes = record::max_bytes(block_count, revoke_count);
-        self.parts.ring.lock().must_leave_active(record_bytes as u64, limit)
     }
 
     /// As the leader, waits for calls that are expected soon ([`Gathering`]).
@@ -341,16 +314,16 @@ impl Committer {
         self.tell(progress, durable);
     }
 
-    /// Tells all that wait for the commit in flight how it has ended.
+    /// Tells all that wait until `durable` is durable, or of an abort.
     fn tell(&self, mut progress: MutexGuard<'_, Progress>, durable: Tid) {
-        let left = std::mem::take(&mut progress.left);
+        let outcome = self.parts.context.abort.check();
+        let is_over = |(tid, _): &mut (Tid, _)| outcome.is_err() || *tid <= durable;
+        let over: Vec<_> = progress.left.extract_if(.., is_over).collect();
+        let has_leader = |(tid, _): &(Tid, _)| *tid <= progress.awaited;
+        assert!(progress.left.iter().all(has_leader), "a thread waits that commits for them");
         self.ended.notify_all();
         drop(progress);
-        let outcome = self.parts.context.abort.check();
-        for (tid, when) in left {
-            assert!(outcome.is_err() || tid <= durable, "the commit serves all that were left");
-            when(outcome.clone());
-        }
+        over.into_iter().for_each(|(_, when)| when(outcome.clone()));
     }
 
     /// Commits the running transaction. Called by one thread at a time.

@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 const WAIT_MIN: Duration = Duration::from_micros(20);
 /// The longest wait.
 const WAIT_MAX: Duration = Duration::from_millis(2);
-/// If commits take longer, the time of one request is not worth a commit in vain.
-const EARLY_COMMIT_MAX: Duration = Duration::from_millis(1);
 /// After waiting in vain, up to two to this power commits do not wait.
 const LATE_COUNT_MAX: u32 = 6;
 
@@ -70,11 +68,6 @@ impl Gathering {
         Some(Wait { call_count: self.expected_count, deadline })
     }
 
-    /// Whether a caller that is alone gains by a commit that begins before it asks for it.
-    pub(crate) fn gains_by_early_commits(&self) -> bool {
-        self.expected_count == 1 && self.commit_time <= EARLY_COMMIT_MAX
-    }
-
     /// A wait has ended.
     pub(crate) fn note_wait(&mut self, all_came: bool) {
         if all_came {
@@ -122,18 +115,6 @@ mod tests {
             gathering.note_commit((2, 0), Duration::from_micros(took), now);
             let waited = gathering.wait(1, now).map(|wait| wait.deadline - now);
             assert_eq!(waited, longest.map(Duration::from_micros), "{took}");
-        }
-    }
-
-    #[test]
-    fn early_commits_are_for_one_caller_on_a_fast_medium() {
-        assert!(!Gathering::default().gains_by_early_commits(), "nothing is known yet");
-        for (counts, took_us, gains) in
-            [((1, 0), 400, true), ((1, 1), 400, false), ((2, 0), 400, false), ((1, 0), 8000, false)]
-        {
-            let mut gathering = Gathering::default();
-            gathering.note_commit(counts, Duration::from_micros(took_us), Instant::now());
-            assert_eq!(gathering.gains_by_early_commits(), gains, "{counts:?}, {took_us}");
         }
     }
 

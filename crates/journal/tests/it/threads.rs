@@ -165,6 +165,28 @@ fn canary_a_sync_that_is_told_at_once_loses_its_change() {
 }
 
 #[test]
+fn a_sync_is_left_with_the_next_commit_if_a_thread_waits_for_that() {
+    let rig = Rig::new();
+    let journal = rig.open(quiet());
+    let gate = &rig.log_gates().durable_writes;
+    let left = std::thread::scope(|scope| {
+        begin_commit(scope, &journal, gate, 1);
+        let tid = put(&journal, 2, 2);
+        let journal = &journal;
+        let waiting = scope.spawn(move || journal.sync(tid));
+        wait_until("its sync", || journal.stats().syncs == 2);
+        let left = [(); 3].map(|()| leave(journal, tid));
+        assert!(left.iter().all(|end| end.try_recv().is_err()));
+        gate.open();
+        waiting.join().unwrap().unwrap();
+        left
+    });
+    assert!(left.iter().all(|end| matches!(end.try_recv(), Ok(Ok(())))));
+    let (_, group) = journal.distributions();
+    assert_eq!((journal.stats().commits, group.sum), (2, 5));
+}
+
+#[test]
 fn a_sync_cannot_be_left_with_a_commit_that_does_not_serve_it() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
@@ -219,47 +241,6 @@ fn a_sync_that_was_left_is_told_of_an_abort_at_once() {
         assert!(matches!(end.try_recv(), Ok(Err(JournalError::Aborted(_)))));
         gate.open();
         assert!(hanging.join().unwrap().is_err());
-    });
-}
-
-/// A commit that enters the next region may wait for a checkpoint.
-#[test]
-fn an_early_commit_never_leaves_its_region() {
-    let rig = Rig::new();
-    let journal = rig.open(Options { pack: false, ..quiet() });
-    let (mut early_count, mut late_count, mut checkpoints) = (0, 0, 0);
-    for round in 0..2000u64 {
-        let tid = put(&journal, round % 50, round as u8);
-        match journal.sync_early(tid).unwrap() {
-            true => early_count += 1,
-            false => late_count += 1,
-        }
-        let stats = journal.stats();
-        assert_eq!(stats.checkpoints, checkpoints, "round {round}");
-        journal.sync(tid).unwrap();
-        checkpoints = journal.stats().checkpoints;
-    }
-    assert!(checkpoints > 10, "{checkpoints} regions were left");
-    assert!(early_count > 10 * late_count, "{early_count} early, {late_count} late");
-}
-
-#[test]
-fn an_early_commit_is_made_for_a_caller_that_is_alone() {
-    let rig = Rig::new();
-    let journal = rig.open(quiet());
-    let first = put(&journal, 1, 1);
-    assert!(!journal.sync_early(first).unwrap(), "nothing is known of the medium");
-    journal.sync(first).unwrap();
-    assert!(!journal.sync_early(first).unwrap(), "it is durable");
-    let second = put(&journal, 1, 2);
-    assert!(journal.sync_early(second).unwrap());
-    assert_eq!((journal.committed_tid(), journal.stats().commits), (second, 2));
-    let gate = &rig.log_gates().durable_writes;
-    std::thread::scope(|scope| {
-        begin_commit(scope, &journal, gate, 2);
-        let tid = put(&journal, 3, 3);
-        assert!(!journal.sync_early(tid).unwrap(), "a commit is in flight");
-        gate.open();
     });
 }
 

@@ -95,12 +95,8 @@ const fn engine(engine: &'static dyn Engine) -> Scenario {
     Scenario { actors: SESSIONS, engine: Some(engine), ..USUAL }
 }
 
-/// Every write is committed when it was answered: commits fall between the pieces of other writes.
-const EARLY: Scenario =
-    Scenario { options: "order=history,early_commit=always,io_uring=off", ..USUAL };
-
 /// All scenarios in which every image must pass.
-pub const SCENARIOS: [Scenario; 57] = [
+pub const SCENARIOS: [Scenario; 54] = [
     Scenario { name: "tree", actors: &[Actor::Tree, Actor::Tree], ..USUAL },
     Scenario {
         name: "writers",
@@ -116,11 +112,6 @@ pub const SCENARIOS: [Scenario; 57] = [
         name: "moved",
         actors: &[Actor::Mover, Actor::Mover, Actor::Plain, Actor::Replacer],
         ..USUAL
-    },
-    Scenario {
-        name: "early",
-        actors: &[Actor::Tree, Actor::Plain, Actor::Dsync, Actor::Database(&WAL)],
-        ..EARLY
     },
     Scenario { name: "sector-4096", attach: Attach::Loop(4096), ..USUAL },
     Scenario { name: "file", attach: Attach::File, actors: &[Actor::Tree, Actor::Plain], ..USUAL },
@@ -356,9 +347,7 @@ pub const SCENARIOS: [Scenario; 57] = [
         ..CACHED
     },
     Scenario { name: "postgres-untorn", ..engine(&postgres::UNTORN) },
-    Scenario { name: "postgres-early", actors: SESSIONS, engine: Some(&postgres::UNTORN), ..EARLY },
     Scenario { name: "mariadb-untorn", ..engine(&MARIADB) },
-    Scenario { name: "mariadb-early", actors: SESSIONS, engine: Some(&MARIADB), ..EARLY },
     Scenario { name: "mysql-untorn", ..engine(&MYSQL) },
     Scenario { name: "redis", ..engine(&Redis) },
     Scenario { name: "etcd", ..engine(&Etcd) },

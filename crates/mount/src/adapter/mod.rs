@@ -5,7 +5,7 @@
 //!   operations/    one method of Call for each kind of request
 //!   call           a request with what its operation needs
 //!   state          Adapter: what all requests share
-//!   atomic/  forgets  habits  spending  privileges  range_parts  failure
+//!   atomic/  forgets  spending  privileges  range_parts  failure
 //! ```
 //!
 //! Nothing is kept for an open file: OPEN and OPENDIR are answered ENOSYS, which makes the kernel
@@ -23,7 +23,6 @@ mod flushes;
 mod forgets;
 #[cfg(test)]
 mod fuzz_test;
-mod habits;
 #[cfg(test)]
 mod harness;
 mod kernel_times;

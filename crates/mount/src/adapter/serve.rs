@@ -12,7 +12,7 @@ use crate::adapter::state::Adapter;
 use crate::closing::mark_closing;
 use crate::convert;
 use crate::errno::errno;
-use crate::session_options::{EarlyCommit, Order};
+use crate::session_options::Order;
 use crate::stat::AdapterCounters;
 
 impl FileSystem for Adapter {
@@ -53,31 +53,9 @@ impl FileSystem for Adapter {
             }
         }
     }
-
-    fn go_on(&self, header: &InHeader) {
-        if let Err(failure) = self.commit_early(header) {
-            self.report(Opcode::Fsync, header, failure);
-        }
-    }
 }
 
 impl Adapter {
-    /// Commits what the WRITE with this header wrote. If it fails, so does the fsync that follows.
-    fn commit_early(&self, header: &InHeader) -> Result<(), Failure> {
-        let volume = self.volume.read();
-        let volume = volume.as_ref().ok_or(Errno::IO)?;
-        let ino = convert::inode_of(header.nodeid)?;
-        let always = self.early_commit == EarlyCommit::Always;
-        if !always && !self.habits.begin(ino) {
-            return Ok(());
-        }
-        match volume.commit_early(ino, always)? {
-            true => AdapterCounters::add(&self.counters.early_commits, 1),
-            false => self.habits.give_up(ino),
-        }
-        Ok(())
-    }
-
     fn operate(
         &self,
         opcode: Opcode,
@@ -125,7 +103,6 @@ impl Adapter {
             // The kernel never counts lookups of the root, it is always there.
             if ino != InodeNo::ROOT {
                 self.privileges.changed(ino);
-                self.habits.forget(ino);
                 self.lost_writes.forget(ino);
                 self.kernel_times.give_back(volume, ino);
                 if let Some(atomic) = &self.atomic {

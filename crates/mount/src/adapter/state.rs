@@ -13,13 +13,12 @@ use fuse::abi::init;
 use crate::adapter::atomic::writes::AtomicWrites;
 use crate::adapter::flushes::Flushes;
 use crate::adapter::forgets::Forgets;
-use crate::adapter::habits::Habits;
 use crate::adapter::kernel_times::KernelTimes;
 use crate::adapter::lost_writes::LostWrites;
 use crate::adapter::privileges::Privileges;
 use crate::adapter::range_parts::RangeParts;
 use crate::page_writer::PageWriter;
-use crate::session_options::{EarlyCommit, Order, SessionOptions};
+use crate::session_options::{Order, SessionOptions};
 use crate::stat::{AdapterCounters, Opening, Seen, StatSource};
 use crate::tables::volume_page;
 
@@ -31,8 +30,6 @@ pub(crate) struct Adapter {
     /// How closing went, once it was tried.
     pub(super) close_result: Mutex<Option<ext4::Result<()>>>,
     pub(crate) counters: Arc<AdapterCounters>,
-    pub(super) early_commit: EarlyCommit,
-    pub(super) habits: Habits,
     pub(super) forgets: Forgets,
     pub(super) privileges: Privileges,
     pub(super) notifier: Option<Arc<Notifier>>,
@@ -82,8 +79,6 @@ impl Adapter {
             writing: Writing::default(),
             close_result: Mutex::new(None),
             counters: Arc::new(AdapterCounters { opening, ..AdapterCounters::default() }),
-            early_commit: EarlyCommit::default(),
-            habits: Habits::default(),
             forgets: Forgets::default(),
             privileges: Privileges::default(),
             notifier,
@@ -109,11 +104,6 @@ impl Adapter {
     /// See [`crate::Session::allow_writing`].
     pub(crate) fn allow_writing(&mut self, journal: JournalChoice, options: &SessionOptions) {
         self.writing.allowed = Some((journal, options.clone()));
-    }
-
-    /// When a commit begins before its sync.
-    pub(crate) fn commit_early_by(&mut self, early_commit: EarlyCommit) {
-        self.early_commit = early_commit;
     }
 
     pub(crate) fn write_pages_by(&mut self, writer: Arc<dyn PageWriter>) {

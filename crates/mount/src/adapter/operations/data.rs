@@ -17,7 +17,7 @@ use crate::adapter::call::Call;
 use crate::adapter::failure::{Failure, Outcome};
 use crate::adapter::kernel_times::Arrival;
 use crate::convert::{SET_GROUP_ID, SET_GROUP_ID_PROGRAM, SUID_SGID, node_of};
-use crate::session_options::{EarlyCommit, Order};
+use crate::session_options::Order;
 use crate::stat::AdapterCounters;
 
 const SEEK_DATA: u32 = 3;
@@ -133,8 +133,6 @@ impl<'a> Call<'a, '_> {
         let mut answered = None;
         let written = volume.write_accepting(ino, offset, data, kill, &mut |bytes| {
             answered = Some(self.answer_write(bytes));
-            // Its sync may come as soon as it is answered.
-            self.note_habit(ino, write, data);
             self.reply.send_early(unique);
         });
         let written_bytes = match written {
@@ -147,31 +145,7 @@ impl<'a> Call<'a, '_> {
             0 => written_bytes,
             _ => self.write_rest(ino, offset, data, written_bytes, kill)?,
         };
-        if answered.is_none() {
-            self.note_habit(ino, write, data);
-        }
         Ok(answered.unwrap_or_else(|| self.answer_write(written_bytes))?)
-    }
-
-    /// Commits after the answer if an fsync is about to follow.
-    fn note_habit(&mut self, ino: InodeNo, write: &WriteIn, data: &[u8]) {
-        let adapter = self.adapter;
-        let is_last = match adapter.early_commit {
-            EarlyCommit::Never => false,
-            EarlyCommit::Always => true,
-            // The kernel writes pages back when it likes.
-            EarlyCommit::Habit if write.write_flags & WRITE_CACHE != 0 => false,
-            EarlyCommit::Habit => {
-                let foretold = adapter.habits.note_write(ino, write.offset, data);
-                if foretold.was_in_vain {
-                    AdapterCounters::add(&adapter.counters.early_commits_in_vain, 1);
-                }
-                foretold.is_last
-            }
-        };
-        if is_last {
-            self.reply.go_on();
-        }
     }
 
     /// Writes what is left of pages that the kernel writes back, or fails: it takes any answer
@@ -268,7 +242,6 @@ impl<'a> Call<'a, '_> {
         let ino = self.ino()?;
         let fsync: FsyncIn = self.body.take()?;
         AdapterCounters::add(&self.adapter.counters.fsyncs, 1);
-        self.adapter.habits.note_sync(ino);
         let (reply, header) = (&self.reply, self.header);
         let counters = &self.adapter.counters;
         let leave = || {
