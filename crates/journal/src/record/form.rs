@@ -103,8 +103,7 @@ pub(crate) struct Change<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub form: u8,
-    /// Whether the window could be searched, and the distance of a block of which it has many
-    /// bytes.
+    /// Whether the window could be searched, and the slot of a block of which it has many bytes.
     pub search: Option<Option<usize>>,
 }
 

@@ -329,6 +329,19 @@ impl Pair {
             tag.note(&payload, &mut self.recovery).expect("its sources are there");
             *self.forms.entry(tag.form).or_default() += 1;
         }
+        record.tags.iter().for_each(|tag| self.compare(tag.home));
+    }
+
+    /// Recovery has what the engine may copy from a block, in the same slot.
+    fn compare(&self, home: HomeBlock) {
+        let (engine, recovery) = (&self.engine.window, &self.recovery);
+        let slot = engine.newest(home);
+        assert_eq!(recovery.newest(home), slot, "{home}");
+        let Some(slot) = slot else { return };
+        for at in 0..BLOCK_BYTES {
+            let known = engine.read(slot, at, 1);
+            assert!(known.is_none() || recovery.read(slot, at, 1) == known, "{home} at {at}");
+        }
     }
 }
 
