@@ -168,6 +168,7 @@ fn encode_block<'a>(
     let is_searched = held.interest.is_searched(logged.owner);
     let change = Change {
         home,
+        owner: logged.owner,
         form: &logged.form,
         version: &logged.version,
         base: logged.base.as_deref(),

@@ -45,6 +45,11 @@ impl Known {
         Known(Some(Box::new([0; BLOCK_BYTES / 64])))
     }
 
+    /// Whether all bytes are known.
+    pub(crate) fn is_all(&self) -> bool {
+        self.0.is_none()
+    }
+
     pub(crate) fn add(&mut self, range: Range<usize>) {
         let Some(words) = &mut self.0 else { return };
         let (mut at, end) = (range.start, range.end);
@@ -168,6 +173,17 @@ impl Window {
             Some(old) => *old = entry,
             None => self.entries.push(entry),
         }
+    }
+
+    /// Takes the place of the newest version of its block, if there is one. `is_found`: as in
+    /// [`Window::add`]. Then later blocks find its bytes here, and not in the copy of them that was
+    /// logged last, which may leave earlier.
+    pub(crate) fn replace_newest(&mut self, entry: Entry, is_found: bool) {
+        let Some(slot) = self.newest(entry.home) else { return };
+        if is_found {
+            self.index(&entry.version, slot);
+        }
+        self.entries[slot] = entry;
     }
 
     /// The next slot that is empty, or one whose version leaves: the oldest superseded one, or a
@@ -393,6 +409,20 @@ mod tests {
         window.add(entry(8, 80), true);
         assert_eq!(window.newest(HomeBlock(8)), Some(0));
         assert_eq!(window.newest(HomeBlock(7)), None);
+    }
+
+    #[test]
+    fn bytes_are_found_in_the_version_that_was_replaced_last() {
+        let mut window = Window::new(3);
+        window.add(entry(4, 40), true);
+        window.add(entry(5, 40), true);
+        assert_eq!(found(&window, &noise(40)), Some(1));
+        window.replace_newest(entry(4, 40), false);
+        assert_eq!(found(&window, &noise(40)), Some(1));
+        window.replace_newest(entry(4, 40), true);
+        assert_eq!(found(&window, &noise(40)), Some(0));
+        window.replace_newest(entry(6, 60), true);
+        assert_eq!(window.newest(HomeBlock(6)), None);
     }
 
     #[test]
