@@ -19,12 +19,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const HEADER_SLOT_BYTES: u64 = 4096;
 /// Where the regions begin in the space, in bytes.
 pub const REGIONS_OFFSET: u64 = 2 * HEADER_SLOT_BYTES;
-/// The largest window of a region, in blocks.
+/// The largest window of a region, in versions of blocks.
 pub const WINDOW_BLOCKS_MAX: u32 = 4096;
 /// Size of the label of a journal on a medium of its own, in bytes; its space follows.
 pub const LABEL_BYTES: u64 = 4096;
 /// Version of everything on this page.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 /// `OJHD`
 pub const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"OJHD");
 /// `OJLB`

@@ -168,6 +168,7 @@ fn encode_block<'a>(
     let is_searched = held.interest.is_searched(logged.owner);
     let change = Change {
         home,
+        owner: logged.owner,
         form: &logged.form,
         version: &logged.version,
         base: logged.base.as_deref(),
@@ -179,7 +180,7 @@ fn encode_block<'a>(
     let change = if form == FORM_BLOCK { logged.version.as_slice() } else { scratch.as_slice() };
     assert!(change.len() <= BLOCK_BYTES, "a change is no larger than its block");
     if let Some(found) = search {
-        let found = found.and_then(|distance| held.window.owner(distance));
+        let found = found.and_then(|slot| held.window.owner(slot));
         held.interest.note(logged.owner, found);
     }
     let (owner, version, known) = (logged.owner, logged.version.clone(), Known::ALL);

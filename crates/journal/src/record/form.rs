@@ -84,9 +84,18 @@ const SMALL_CHANGE_BYTES: usize = 48;
 /// need not be brought home with the regions before.
 const WHOLE_WORTH_BYTES: usize = 512;
 
+/// So many bytes more than a small difference are worth it if later changes can then copy the
+/// block.
+const HELD_WORTH_BYTES: usize = 64;
+
+/// The search for a block with a small change ends after so many bytes that are not found. They
+/// reach from one anchor to the next, and a copy that is found may begin before its anchor.
+const UNFOUND_MAX_BYTES: usize = 512;
+
 /// What is known of a block when its change is encoded.
 pub(crate) struct Change<'a> {
     pub home: HomeBlock,
+    pub owner: BlockOwner,
     pub form: &'a Form,
     pub version: &'a BlockBytes,
     /// The previous version as recovery will have it. `None`: unknown, so the record must be whole.
@@ -103,8 +112,7 @@ pub(crate) struct Change<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub form: u8,
-    /// Whether the window could be searched, and the distance of a block of which it has many
-    /// bytes.
+    /// Whether the window could be searched, and the slot of a block of which it has many bytes.
     pub search: Option<Option<usize>>,
 }
 
@@ -145,9 +153,9 @@ impl Change<'_> {
     fn encode_copies(&self, out: &mut Vec<u8>) -> Outcome {
         let version = self.version;
         let base = self.base.filter(|_| *self.form == Form::Delta);
-        let small = |base| runs::encode(base, version, SMALL_CHANGE_BYTES, out).is_some();
-        if base.is_some_and(small) {
-            return Outcome::without_search(FORM_DELTA);
+        let small = base.and_then(|base| runs::encode(base, version, SMALL_CHANGE_BYTES, out));
+        if let Some(small_bytes) = small {
+            return self.encode_small(small_bytes, out);
         }
         let search = copy::Search::new(self.window, (self.home, version), self.is_searched);
         let outcome = |form, made: Option<copy::Made>| {
@@ -176,6 +184,30 @@ impl Change<'_> {
             (None, None) => FORM_BLOCK,
         };
         outcome(form, copy.or(patch))
+    }
+
+    /// As a small difference, which is the end of `out`. Or as copies, if they cost hardly more and
+    /// the window does not have the block yet.
+    fn encode_small(&self, small_bytes: usize, out: &mut Vec<u8>) -> Outcome {
+        let is_held = || self.window.version(self.home).is_some_and(|held| held.known.is_all());
+        if self.owner == BlockOwner::NOBODY || self.window.is_empty() || is_held() {
+            return Outcome::without_search(FORM_DELTA);
+        }
+        let (end, limit) = (out.len(), small_bytes + HELD_WORTH_BYTES);
+        let copy = self.is_searched.then(|| {
+            let search = copy::Search::new(self.window, (self.home, self.version), true);
+            copy::encode(&search, self.version, &ZEROS, UNFOUND_MAX_BYTES, out)
+        });
+        match copy.flatten() {
+            Some(copy) if copy.bytes <= limit => {
+                out.drain(end - small_bytes..end);
+                Outcome { form: FORM_COPY, search: Some(copy.found) }
+            }
+            _ => {
+                out.truncate(end);
+                Outcome { form: FORM_DELTA, search: Some(None) }
+            }
+        }
     }
 }
 
@@ -245,8 +277,10 @@ pub(crate) fn note_encoded(
         let new = Entry { known, ..new };
         if !is_small(form) {
             window.add(new, is_found);
-        } else if let Some(last) = window.version_mut(new.home) {
-            *last = new;
+        } else {
+            // Few blocks have bytes of metadata.
+            let is_found = is_found && new.owner != BlockOwner::NOBODY;
+            window.replace_newest(new, is_found);
         }
     }
 }

@@ -255,6 +255,47 @@ fn garbage_never_panics() {
     }
 }
 
+/// The forms of a block that another block copies with a header before it, and of a small change of
+/// the first one.
+fn forms_of_a_small_change(owner: BlockOwner) -> (u8, u8) {
+    let mut random = fastrand::Rng::with_seed(1);
+    let page: BlockBytes = std::array::from_fn(|_| random.u8(..));
+    let mut copy = page;
+    copy.rotate_right(24);
+    let mut held = Held::new(WINDOW_BLOCKS_MAX);
+    let mut form_of = |home, version, base: Option<BlockBytes>| {
+        let (version, base) = (Arc::new(version), base.map(Arc::new));
+        let logged = Logged { version, base, form: Form::Delta, owner, is_fresh: false };
+        let blocks = [(HomeBlock(home), logged)].into();
+        let no_revokes = BTreeSet::new();
+        let contents = Contents { checks: &[], ..sample_contents(&blocks, &no_revokes) };
+        let encoding = Encoding {
+            incarnation: 42,
+            checksum_seed: 1234,
+            step_bytes: 512,
+            delta_codec: DeltaCodec::Copies,
+            pack: false,
+            is_whole_in_region: &|_| false,
+        };
+        let mut buf = RecordBuf::new();
+        encode(&contents, &encoding, &mut held, &mut buf);
+        buf.encoded().changes[0].0
+    };
+    assert_eq!(form_of(1, copy, None), FORM_BLOCK);
+    let mut changed = page;
+    changed[2000..2008].copy_from_slice(b"a change");
+    let first = form_of(2, changed, Some(page));
+    let mut changed_again = changed;
+    changed_again[2000] = b'A';
+    (first, form_of(2, changed_again, Some(changed)))
+}
+
+#[test]
+fn a_small_change_of_a_block_that_the_window_has_elsewhere_makes_it_whole_once() {
+    assert_eq!(forms_of_a_small_change(BlockOwner(1)), (FORM_COPY, FORM_DELTA));
+    assert_eq!(forms_of_a_small_change(BlockOwner::NOBODY), (FORM_DELTA, FORM_DELTA));
+}
+
 /// An engine and a recovery, which read the same records.
 struct Pair {
     random: fastrand::Rng,
@@ -328,6 +369,19 @@ impl Pair {
             assert!(block == *logged.version, "{} in form {}", tag.home, tag.form);
             tag.note(&payload, &mut self.recovery).expect("its sources are there");
             *self.forms.entry(tag.form).or_default() += 1;
+        }
+        record.tags.iter().for_each(|tag| self.compare(tag.home));
+    }
+
+    /// Recovery has what the engine may copy from a block, in the same slot.
+    fn compare(&self, home: HomeBlock) {
+        let (engine, recovery) = (&self.engine.window, &self.recovery);
+        let slot = engine.newest(home);
+        assert_eq!(recovery.newest(home), slot, "{home}");
+        let Some(slot) = slot else { return };
+        for at in 0..BLOCK_BYTES {
+            let known = engine.read(slot, at, 1);
+            assert!(known.is_none() || recovery.read(slot, at, 1) == known, "{home} at {at}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! change:  | checksum | piece | piece | ... |
-//! piece:   | head | literal bytes, or distance and offset, or nothing |
+//! piece:   | head | literal bytes, or slot and offset, or nothing |
 //! ```
 //!
 //! | field | type | meaning |
@@ -11,7 +11,7 @@
 //! | checksum | u32, little endian | CRC32C of all bytes that the pieces make, one after the other |
 //! | head | varint | `(bytes - 1) * 4 + kind`; the piece has 1 to 4096 bytes of the block |
 //! | literal bytes | bytes | kind 0 |
-//! | distance | varint, 1 to 4096 | kind 1: the source is so many blocks before this one in the window (`codec/window.rs`) |
+//! | slot | varint, 0 to 4095 | kind 1: the source is the block in this slot of the window (`codec/window.rs`) |
 //! | offset | varint, 0 to 4095 | kind 1: where the bytes begin in the source |
 //!
 //! Kind 2 copies from the source of the last piece of kind 1, as far from its bytes as this piece
@@ -57,20 +57,20 @@ const KEEP: usize = 3;
 /// A source and the distance of its bytes from those of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Source {
-    /// Blocks before the one that is made.
-    distance: usize,
+    /// The slot in the window.
+    slot: usize,
     /// Offset in the source minus offset in the block.
     shift: isize,
 }
 
 impl Source {
     fn newest(window: &Window, home: HomeBlock) -> Option<Source> {
-        window.newest(home).map(|distance| Source { distance, shift: 0 })
+        window.newest(home).map(|slot| Source { slot, shift: 0 })
     }
 
     /// Where bytes begin that the source may have. (Which of them are known, is not asked.)
     fn runs(&self, window: &Window, block: &BlockBytes) -> Offsets {
-        let Some(bytes) = window.bytes(self.distance) else { return Offsets::NONE };
+        let Some(bytes) = window.bytes(self.slot) else { return Offsets::NONE };
         if self.shift == 0 {
             return Offsets::of_equal_runs(block, bytes);
         }
@@ -100,7 +100,7 @@ struct Writer<'a> {
     checksum: u32,
     source: Option<Source>,
     found_bytes: usize,
-    /// The longest copy, and the distance of its source.
+    /// The longest copy, and the slot of its source.
     longest: (usize, usize),
 }
 
@@ -132,7 +132,7 @@ impl<'a> Writer<'a> {
             offset += 8;
         }
         self.head(COPY, len);
-        put_varint(source.distance, self.out);
+        put_varint(source.slot, self.out);
         put_varint(offset, self.out);
         self.source = Some(source);
     }
@@ -167,7 +167,7 @@ impl<'a> Search<'a> {
     /// How many bytes of the block from `at` on are the same where the source goes on.
     fn resumed(&self, source: Option<Source>, block: &BlockBytes, at: usize) -> usize {
         source.map_or(0, |source| {
-            self.window.equal_from(source.distance, source.offset(at), &block[at..])
+            self.window.equal_from(source.slot, source.offset(at), &block[at..])
         })
     }
 
@@ -177,13 +177,13 @@ impl<'a> Search<'a> {
         if !self.anchors.borrow().has(at) {
             return None;
         }
-        let Some((distance, from)) = self.window.find(block, at) else {
+        let Some((slot, from)) = self.window.find(block, at) else {
             self.anchors.borrow_mut().remove(at);
             return None;
         };
-        let len = self.window.equal_from(distance, Some(from), &block[at..]);
-        let before = self.window.equal_before(distance, from, &block[made..at]);
-        let source = Source { distance, shift: from as isize - at as isize };
+        let len = self.window.equal_from(slot, Some(from), &block[at..]);
+        let before = self.window.equal_before(slot, from, &block[made..at]);
+        let source = Source { slot, shift: from as isize - at as isize };
         (before + len >= COPY_MIN_BYTES).then_some((source, before, len))
     }
 }
@@ -199,7 +199,7 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     fn new(search: &'a Search<'a>, block: &'a BlockBytes, base: &BlockBytes) -> Places<'a> {
-        let newest = search.newest.and_then(|newest| search.window.bytes(newest.distance));
+        let newest = search.newest.and_then(|newest| search.window.bytes(newest.slot));
         let in_base = match newest.is_some_and(|newest| std::ptr::eq(newest, base)) {
             true => search.in_newest.clone(),
             false => Offsets::of_equal_runs(block, base),
@@ -233,7 +233,7 @@ impl<'a> Places<'a> {
 
     /// The first offset of the range at which the source has the same byte.
     fn first_in(&self, source: Source, mut range: Range<usize>) -> Option<usize> {
-        let bytes = self.search.window.bytes(source.distance)?;
+        let bytes = self.search.window.bytes(source.slot)?;
         range.find(|at| source.offset(*at).is_some_and(|from| bytes[from] == self.block[*at]))
     }
 }
@@ -244,7 +244,7 @@ pub(crate) struct Made {
     pub bytes: usize,
     /// Whether bytes of the base are left. If not, the base does not matter.
     pub needs_base: bool,
-    /// If the wide search found many bytes: the distance of the source with the most.
+    /// If the wide search found many bytes: the slot of the source with the most.
     pub found: Option<usize>,
 }
 
@@ -293,7 +293,7 @@ pub(crate) fn encode(
             writer.literal_until(at - before);
             writer.copy(source, before + len);
             writer.found_bytes += before + len;
-            writer.longest = writer.longest.max((before + len, source.distance));
+            writer.longest = writer.longest.max((before + len, source.slot));
             places.source_changed();
             at += len;
         } else {
@@ -347,16 +347,16 @@ impl<'a> Reader<'a> {
         let piece = match head % 4 {
             LITERAL => Piece::Literal(self.take(len)?),
             COPY => {
-                let distance = take_varint(self.bytes, &mut self.at)?;
+                let slot = take_varint(self.bytes, &mut self.at)?;
                 let offset = take_varint(self.bytes, &mut self.at)?;
-                if distance == 0 || distance > Window::COUNT_MAX {
-                    return Err(CodecError::NoSource(format!("{distance} blocks before it")));
+                if slot >= Window::COUNT_MAX {
+                    return Err(CodecError::NoSource(format!("slot {slot}")));
                 }
                 if offset + len > BLOCK_BYTES {
                     return Err(CodecError::OutOfBlock(offset + len));
                 }
                 let shift = offset as isize - start as isize;
-                self.source = Some(Source { distance, shift });
+                self.source = Some(Source { slot, shift });
                 Piece::Copy(self.source)
             }
             RESUME => Piece::Copy(self.source),
@@ -413,7 +413,7 @@ pub(crate) fn apply(
                 let none = || CodecError::NoSource(format!("bytes {range:?} of {home}"));
                 let source = source.or_else(|| Source::newest(window, home)).ok_or_else(none)?;
                 let offset = source.offset(range.start).ok_or_else(none)?;
-                let bytes = window.read(source.distance, offset, range.len());
+                let bytes = window.read(source.slot, offset, range.len());
                 made[range.clone()].copy_from_slice(bytes.ok_or_else(none)?);
             }
         }
@@ -489,8 +489,8 @@ mod tests {
         let change = whole(&known, &new, 4096).expect("most of it is known");
         let mut golden = crc32c::crc32c(&new).to_le_bytes().to_vec();
         golden.extend([&[23 * 4][..], &[b'!'; 24]].concat());
-        // 76 bytes of the block before the last one, from offset 0 on.
-        golden.extend([0xac | 1, 2, 2, 0]);
+        // 76 bytes of the block in slot 0, from offset 0 on.
+        golden.extend([0xac | 1, 2, 0, 0]);
         golden.extend([&[7 * 4][..], b"a change"].concat());
         // 3988 bytes, from there on.
         golden.extend([0xce | 0x80, 0x7c]);
@@ -565,13 +565,12 @@ mod tests {
         assert_eq!(of(&[]), Ok(()));
         assert_eq!(of(&[4]), Err(CodecError::Truncated));
         let all = |kind: u8| [0xfc | kind, 0x7f];
-        assert_eq!(of(&[&all(1)[..], &[1, 0]].concat()), Ok(()));
+        assert_eq!(of(&[&all(1)[..], &[0xff, 0x1f, 0]].concat()), Ok(()));
         assert_eq!(of(&all(2)), Ok(()));
         assert_eq!(of(&all(3)), Ok(()));
         let no_source = |result| matches!(result, Err(CodecError::NoSource(_)));
-        assert!(no_source(of(&[&all(1)[..], &[0, 0]].concat())));
         assert_eq!(of(&[&all(1)[..], &[1, 1]].concat()), Err(CodecError::OutOfBlock(4097)));
-        let far = [&all(1)[..], &[0x81, 0x20, 0]].concat();
+        let far = [&all(1)[..], &[0x80, 0x20, 0]].concat();
         assert!(no_source(of(&far)));
         assert_eq!(of(&[&all(2)[..], &[2]].concat()), Err(CodecError::OutOfBlock(4097)));
     }

@@ -1,9 +1,14 @@
-//! The last blocks that a region of the journal got, for changes that copy from them.
+//! Versions of the blocks that a region of the journal got, for changes that copy from them.
 //!
 //! The engine and recovery take each change of each record of the region, in the same order. A
 //! small one changes the last version of its block, any other one adds a version. A source is named
-//! by its distance, so both find the same one. A change that is not whole tells a part of its block
+//! by its *slot*, so both find the same one. A change that is not whole tells a part of its block
 //! only; the rest is *known* if the window has the previous version.
+//!
+//! **Which version leaves.** A full window gives up the version that was superseded longest ago.
+//! The newest version of a block leaves only if the window has no other versions. So a block that
+//! changes again and again takes a slot each time, but displaces no other block. (SQLite writes
+//! each old page to the same few blocks of its rollback journal.)
 //!
 //! **Anchors.** Whether an offset of a block is an anchor depends on the three bytes there only, so
 //! equal bytes have equal anchors, wherever they are. (SQLite stores pages behind headers of 8 or
@@ -38,6 +43,11 @@ impl Known {
 
     pub(crate) fn none() -> Known {
         Known(Some(Box::new([0; BLOCK_BYTES / 64])))
+    }
+
+    /// Whether all bytes are known.
+    pub(crate) fn is_all(&self) -> bool {
+        self.0.is_none()
     }
 
     pub(crate) fn add(&mut self, range: Range<usize>) {
@@ -92,15 +102,19 @@ pub(crate) struct Entry {
     pub known: Known,
 }
 
-/// The last blocks of a region.
+/// Versions of the blocks of a region.
 pub(crate) struct Window {
     count_max: usize,
-    /// Number of the block that is added next.
-    next: u64,
-    entries: VecDeque<Entry>,
-    newest: FxHashMap<HomeBlock, u64>,
+    /// By slot.
+    entries: Vec<Entry>,
+    /// The slots of the newest versions.
+    newest: FxHashMap<HomeBlock, usize>,
+    /// The slots of all others. The version that was the newest one longest ago comes first.
+    superseded: VecDeque<usize>,
+    /// If all versions are the newest ones: the slot that is taken next.
+    next: usize,
     /// By hash. Empty until the first block is found by its bytes.
-    table: Vec<Slot>,
+    table: Vec<Anchor>,
 }
 
 impl Window {
@@ -110,12 +124,13 @@ impl Window {
     /// No blocks yet, and never more than `block_count_max`, which is at most
     /// [`WINDOW_BLOCKS_MAX`]. Recovery has as many as the engine had.
     pub(crate) fn new(block_count_max: u32) -> Window {
-        assert!(block_count_max <= WINDOW_BLOCKS_MAX, "distances are not larger");
+        assert!(block_count_max <= WINDOW_BLOCKS_MAX, "slots are not larger");
         Window {
             count_max: block_count_max as usize,
-            next: 0,
-            entries: VecDeque::new(),
+            entries: Vec::new(),
             newest: FxHashMap::default(),
+            superseded: VecDeque::new(),
+            next: 0,
             table: Vec::new(),
         }
     }
@@ -135,87 +150,103 @@ impl Window {
         if !self.is_empty() {
             self.entries.clear();
             self.newest.clear();
-            self.table.fill(Slot::EMPTY);
+            self.superseded.clear();
             self.next = 0;
+            self.table.fill(Anchor::NONE);
         }
     }
 
-    /// Adds a block that was logged, in the place of the oldest one if there are too many.
-    /// `is_found`: later blocks find it by its bytes.
+    /// Adds a version that was logged. `is_found`: later blocks find it by its bytes.
     pub(crate) fn add(&mut self, entry: Entry, is_found: bool) {
         if !self.is_wanted() {
             return;
         }
-        if self.entries.len() == self.count_max {
-            let number = self.first();
-            let oldest = self.entries.pop_front().expect("it is full");
-            if self.newest.get(&oldest.home) == Some(&number) {
-                self.newest.remove(&oldest.home);
-            }
+        if let Some(slot) = self.newest(entry.home) {
+            self.superseded.push_back(slot);
         }
+        let slot = self.free_slot();
+        self.newest.insert(entry.home, slot);
         if is_found {
-            self.index(&entry.version);
+            self.index(&entry.version, slot);
         }
-        self.newest.insert(entry.home, self.next);
-        self.entries.push_back(entry);
-        self.next += 1;
+        match self.entries.get_mut(slot) {
+            Some(old) => *old = entry,
+            None => self.entries.push(entry),
+        }
     }
 
-    fn index(&mut self, block: &BlockBytes) {
+    /// Takes the place of the newest version of its block, if there is one. `is_found`: as in
+    /// [`Window::add`]. Then later blocks find its bytes here, and not in the copy of them that was
+    /// logged last, which may leave earlier.
+    pub(crate) fn replace_newest(&mut self, entry: Entry, is_found: bool) {
+        let Some(slot) = self.newest(entry.home) else { return };
+        if is_found {
+            self.index(&entry.version, slot);
+        }
+        self.entries[slot] = entry;
+    }
+
+    /// The next slot that is empty, or one whose version leaves: the oldest superseded one, or a
+    /// newest one, in turn, if there is no other.
+    fn free_slot(&mut self) -> usize {
+        if self.entries.len() < self.count_max {
+            return self.entries.len();
+        }
+        self.superseded.pop_front().unwrap_or_else(|| {
+            let slot = self.next;
+            self.newest.remove(&self.entries[slot].home);
+            self.next = (slot + 1) % self.count_max;
+            slot
+        })
+    }
+
+    fn index(&mut self, block: &BlockBytes, slot: usize) {
         if self.table.is_empty() {
-            self.table.resize(1 << TABLE_BITS, Slot::EMPTY);
+            self.table.resize(1 << TABLE_BITS, Anchor::NONE);
         }
         for anchor in anchors_of(block).each() {
             if let Some((index, rest)) = hash(block, anchor) {
-                self.table[index] = Slot::new(self.next, anchor, rest);
+                self.table[index] = Anchor::new(slot, anchor, rest);
             }
         }
     }
 
-    fn first(&self) -> u64 {
-        self.next - self.entries.len() as u64
-    }
-
-    /// The distance of the last block that was logged for `home`.
+    /// The slot of the last version that was logged for `home`.
     pub(crate) fn newest(&self, home: HomeBlock) -> Option<usize> {
-        self.newest.get(&home).map(|number| (self.next - number) as usize)
-    }
-
-    fn entry(&self, distance: usize) -> Option<&Entry> {
-        self.entries.get(self.entries.len().checked_sub(distance)?)
+        self.newest.get(&home).copied()
     }
 
     /// The last version that was logged for `home`.
     pub(crate) fn version(&self, home: HomeBlock) -> Option<&Entry> {
-        self.entry(self.newest(home)?)
+        self.entries.get(self.newest(home)?)
     }
 
     /// The same, for a small change, which takes the place of the last version.
     pub(crate) fn version_mut(&mut self, home: HomeBlock) -> Option<&mut Entry> {
-        let index = self.entries.len().checked_sub(self.newest(home)?)?;
-        self.entries.get_mut(index)
+        let slot = self.newest(home)?;
+        self.entries.get_mut(slot)
     }
 
     /// Whose block a source is.
-    pub(crate) fn owner(&self, distance: usize) -> Option<BlockOwner> {
-        self.entry(distance).map(|entry| entry.owner)
+    pub(crate) fn owner(&self, slot: usize) -> Option<BlockOwner> {
+        self.entries.get(slot).map(|entry| entry.owner)
     }
 
     /// Bytes of a source, if all of them are known.
-    pub(crate) fn read(&self, distance: usize, offset: usize, len: usize) -> Option<&[u8]> {
-        let entry = self.entry(distance)?;
+    pub(crate) fn read(&self, slot: usize, offset: usize, len: usize) -> Option<&[u8]> {
+        let entry = self.entries.get(slot)?;
         let bytes = entry.version.get(offset..offset.checked_add(len)?)?;
         (entry.known.run_from(offset) >= len).then_some(bytes)
     }
 
     /// All bytes of a source, known or not.
-    pub(crate) fn bytes(&self, distance: usize) -> Option<&BlockBytes> {
-        self.entry(distance).map(|entry| &*entry.version)
+    pub(crate) fn bytes(&self, slot: usize) -> Option<&BlockBytes> {
+        self.entries.get(slot).map(|entry| &*entry.version)
     }
 
     /// How many bytes of a source are known and the same, from its offset on.
-    pub(crate) fn equal_from(&self, distance: usize, offset: Option<usize>, bytes: &[u8]) -> usize {
-        let (Some(entry), Some(offset)) = (self.entry(distance), offset) else { return 0 };
+    pub(crate) fn equal_from(&self, slot: usize, offset: Option<usize>, bytes: &[u8]) -> usize {
+        let (Some(entry), Some(offset)) = (self.entries.get(slot), offset) else { return 0 };
         if bytes.first() != entry.version.get(offset) {
             return 0;
         }
@@ -224,46 +255,43 @@ impl Window {
     }
 
     /// The same before its offset.
-    pub(crate) fn equal_before(&self, distance: usize, offset: usize, bytes: &[u8]) -> usize {
-        let Some(entry) = self.entry(distance) else { return 0 };
+    pub(crate) fn equal_before(&self, slot: usize, offset: usize, bytes: &[u8]) -> usize {
+        let Some(entry) = self.entries.get(slot) else { return 0 };
         let known = entry.known.run_before(offset);
         equal_bytes_before(bytes, &entry.version[offset - known..offset])
     }
 
-    /// A source of the bytes at an anchor: its distance, and its offset.
+    /// A source of the bytes at an anchor: its slot, and its offset.
     pub(crate) fn find(&self, block: &BlockBytes, anchor: usize) -> Option<(usize, usize)> {
         let (index, rest) = hash(block, anchor)?;
-        let (residue, from) = self.table.get(index)?.get(rest)?;
-        // The newest number with this residue.
-        let distance = (self.next.wrapping_sub(1).wrapping_sub(residue) % Window::COUNT_MAX as u64)
-            as usize
-            + 1;
-        let bytes = self.read(distance, from, HASHED_BYTES)?;
-        (bytes == &block[anchor..anchor + HASHED_BYTES]).then_some((distance, from))
+        let (slot, from) = self.table.get(index)?.get(rest)?;
+        // The slot may have another version since.
+        let bytes = self.read(slot, from, HASHED_BYTES)?;
+        (bytes == &block[anchor..anchor + HASHED_BYTES]).then_some((slot, from))
     }
 }
 
-/// An anchor of a source: number of the block (its residue) plus one, offset, and bits of the hash.
-/// The bits tell most other bytes apart without reading the block. 0: none.
+/// An anchor of a source: slot of the block plus one, offset, and bits of the hash. The bits tell
+/// most other bytes apart without reading the block. 0: none.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Slot(u32);
+struct Anchor(u32);
 
-impl Slot {
-    const EMPTY: Slot = Slot(0);
+impl Anchor {
+    const NONE: Anchor = Anchor(0);
     const OFFSET_BITS: u32 = BLOCK_BYTES.ilog2();
-    const REST_BITS: u32 = u32::BITS - Slot::OFFSET_BITS - (Window::COUNT_MAX.ilog2() + 1);
+    const REST_BITS: u32 = u32::BITS - Anchor::OFFSET_BITS - (Window::COUNT_MAX.ilog2() + 1);
 
-    fn new(number: u64, offset: usize, rest: u32) -> Slot {
-        let residue = (number % Window::COUNT_MAX as u64) as u32;
-        let place = (residue + 1) << Slot::OFFSET_BITS | offset as u32;
-        Slot(place << Slot::REST_BITS | rest)
+    fn new(slot: usize, offset: usize, rest: u32) -> Anchor {
+        let place = (slot as u32 + 1) << Anchor::OFFSET_BITS | offset as u32;
+        Anchor(place << Anchor::REST_BITS | rest)
     }
 
-    /// Residue and offset, if these bits of the hash are equal.
-    fn get(self, rest: u32) -> Option<(u64, usize)> {
-        let (place, its_rest) = (self.0 >> Slot::REST_BITS, self.0 & ((1 << Slot::REST_BITS) - 1));
-        let residue = (place >> Slot::OFFSET_BITS).checked_sub(1)?;
-        (its_rest == rest).then_some((residue.into(), place as usize % BLOCK_BYTES))
+    /// Slot and offset, if these bits of the hash are equal.
+    fn get(self, rest: u32) -> Option<(usize, usize)> {
+        let (place, its_rest) =
+            (self.0 >> Anchor::REST_BITS, self.0 & ((1 << Anchor::REST_BITS) - 1));
+        let slot = (place >> Anchor::OFFSET_BITS).checked_sub(1)?;
+        (its_rest == rest).then_some((slot as usize, place as usize % BLOCK_BYTES))
     }
 }
 
@@ -289,14 +317,14 @@ pub(crate) fn anchors_of(block: &BlockBytes) -> Offsets {
     anchors
 }
 
-/// The place of an anchor in the table, and the bits of its slot. `None`: its bytes repeat
+/// The place of an anchor in the table, and the bits that are kept there. `None`: its bytes repeat
 /// themselves.
 fn hash(block: &BlockBytes, anchor: usize) -> Option<(usize, u32)> {
     let (first, second) = block.get(anchor..anchor + HASHED_BYTES)?.split_at(8);
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("it has 8 bytes"));
     let (first, second) = (word(first), word(second));
     let mixed = (first ^ second.rotate_left(23)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let rest = (mixed >> 16) as u32 & ((1 << Slot::REST_BITS) - 1);
+    let rest = (mixed >> 16) as u32 & ((1 << Anchor::REST_BITS) - 1);
     (first != second).then_some(((mixed >> (64 - TABLE_BITS)) as usize, rest))
 }
 
@@ -329,50 +357,80 @@ mod tests {
         Entry { home, owner, version: Arc::new(noise(seed)), known: Known::ALL }
     }
 
-    /// The distance of the block, if it is found by its first anchor.
-    fn distance(window: &Window, block: &BlockBytes) -> Option<usize> {
+    /// The slot of the block, if it is found by its first anchor.
+    fn found(window: &Window, block: &BlockBytes) -> Option<usize> {
         let anchor = anchors_of(block).each().next().expect("an anchor");
-        window.find(block, anchor).map(|(distance, from)| {
+        window.find(block, anchor).map(|(slot, from)| {
             assert_eq!(from, anchor);
-            distance
+            slot
         })
     }
 
     #[test]
-    fn the_oldest_block_leaves_when_there_are_too_many() {
+    fn the_first_block_leaves_when_there_are_too_many() {
         for count_max in [3, WINDOW_BLOCKS_MAX] {
             let (mut window, count_max) = (Window::new(count_max), count_max as usize);
             for number in 0..count_max as u64 + 2 {
                 window.add(entry(number, number), true);
             }
-            assert_eq!(distance(&window, &noise(1)), None);
-            assert_eq!(distance(&window, &noise(2)), Some(count_max));
-            assert_eq!(distance(&window, &noise(count_max as u64 + 1)), Some(1));
+            assert_eq!(found(&window, &noise(1)), None);
+            assert_eq!(found(&window, &noise(2)), Some(2));
+            assert_eq!(found(&window, &noise(count_max as u64 + 1)), Some(1));
             assert_eq!(window.newest(HomeBlock(1)), None);
-            assert_eq!(window.newest(HomeBlock(2)), Some(count_max));
-            assert!(window.read(count_max, 0, 1).is_some());
-            assert!(window.read(count_max + 1, 0, 1).is_none());
+            assert_eq!(window.newest(HomeBlock(2)), Some(2));
+            assert!(window.read(count_max - 1, 0, 1).is_some());
+            assert!(window.read(count_max, 0, 1).is_none());
             window.clear();
-            assert_eq!(distance(&window, &noise(2)), None);
+            assert_eq!(found(&window, &noise(2)), None);
             assert_eq!(window.newest(HomeBlock(2)), None);
+            window.add(entry(2, 2), true);
+            assert_eq!(found(&window, &noise(2)), Some(0));
         }
     }
 
     #[test]
-    fn a_later_version_stays_when_an_older_one_leaves() {
-        let mut window = Window::new(2);
-        for seed in 0..3 {
+    fn older_versions_stay_until_the_window_is_full_and_leave_first() {
+        let mut window = Window::new(4);
+        window.add(entry(4, 40), true);
+        for seed in 50..53 {
             window.add(entry(5, seed), true);
         }
-        assert_eq!(window.newest(HomeBlock(5)), Some(1));
+        assert_eq!(found(&window, &noise(50)), Some(1));
+        window.add(entry(6, 60), true);
+        assert_eq!(found(&window, &noise(50)), None);
+        assert_eq!(found(&window, &noise(51)), Some(2));
+        window.add(entry(4, 41), true);
+        window.add(entry(7, 70), true);
+        let slots = [4, 5, 6, 7].map(|home| window.newest(HomeBlock(home)));
+        assert_eq!(slots, [Some(2), Some(3), Some(1), Some(0)]);
+        // All of them are the newest ones.
+        window.add(entry(6, 61), true);
+        assert_eq!(window.newest(HomeBlock(6)), Some(1));
+        window.add(entry(8, 80), true);
+        assert_eq!(window.newest(HomeBlock(8)), Some(0));
+        assert_eq!(window.newest(HomeBlock(7)), None);
+    }
+
+    #[test]
+    fn bytes_are_found_in_the_version_that_was_replaced_last() {
+        let mut window = Window::new(3);
+        window.add(entry(4, 40), true);
+        window.add(entry(5, 40), true);
+        assert_eq!(found(&window, &noise(40)), Some(1));
+        window.replace_newest(entry(4, 40), false);
+        assert_eq!(found(&window, &noise(40)), Some(1));
+        window.replace_newest(entry(4, 40), true);
+        assert_eq!(found(&window, &noise(40)), Some(0));
+        window.replace_newest(entry(6, 60), true);
+        assert_eq!(window.newest(HomeBlock(6)), None);
     }
 
     #[test]
     fn a_block_of_a_resting_owner_is_found_by_its_home_only() {
         let mut window = Window::new(2);
         window.add(entry(5, 1), false);
-        assert_eq!(distance(&window, &noise(1)), None);
-        assert_eq!(window.newest(HomeBlock(5)), Some(1));
+        assert_eq!(found(&window, &noise(1)), None);
+        assert_eq!(window.newest(HomeBlock(5)), Some(0));
     }
 
     #[test]
