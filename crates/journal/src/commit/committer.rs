@@ -220,10 +220,7 @@ impl Committer {
                     return Ok(());
                 }
                 if is_first_look {
-                    progress.add_waiting(tid);
-                    if progress.are_gathered() {
-                        self.gathered.notify_one();
-                    }
+                    self.count_waiting(&mut progress, tid);
                 }
                 is_first_look = false;
                 if progress.flight == Flight::None {
@@ -263,15 +260,20 @@ impl Committer {
                 return Ok(Synced::Left);
             }
             progress.left.push((tid, when));
-            progress.add_waiting(tid);
+            self.count_waiting(&mut progress, tid);
             Counters::add_alone(&context.counters.syncs_left, 1);
-            if progress.are_gathered() {
-                self.gathered.notify_one();
-            }
             return Ok(Synced::Left);
         }
         drop(progress);
         self.sync(tid).map(|()| Synced::Durable)
+    }
+
+    /// Counts a call that waits for `tid`. Wakes the leader if it waits for no more calls.
+    fn count_waiting(&self, progress: &mut Progress, tid: Tid) {
+        progress.add_waiting(tid);
+        if progress.are_gathered() {
+            self.gathered.notify_one();
+        }
     }
 
     /// As the leader, waits for calls that are expected soon ([`Gathering`]).
