@@ -6,7 +6,7 @@ use crate::support;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Barrier;
 
@@ -430,6 +430,24 @@ def write(count):
         peer.good("os.fsync(fd)");
         drop(peer);
         scratch.close_and_check();
+    }
+}
+
+/// Percent of the memory that may be dirty, for a mount.
+fn most_that_is_collected(dir: &Path) -> String {
+    let device = fs::metadata(dir).unwrap().dev();
+    let name = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let of = |suffix: &str| fs::read_to_string(format!("/sys/class/bdi/{name}{suffix}/max_ratio"));
+    of("-fuseblk").or_else(|_| of("")).unwrap().trim().to_owned()
+}
+
+#[test]
+fn the_kernel_collects_as_much_as_for_a_disk_with_this_order_only() {
+    let Some(mut scratch) = Scratch::new() else { return };
+    for (options, percent) in [("order=sync", "100"), ("order=history", "1")] {
+        scratch.mount(options);
+        assert_eq!(most_that_is_collected(&scratch.dir()), percent, "{options}");
+        scratch.umount();
     }
 }
 

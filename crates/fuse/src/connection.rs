@@ -111,7 +111,7 @@ impl Connection {
             }
             connection.rings = None;
         }
-        crate::mounting::read_ahead::widen(connection.handle.dir());
+        crate::mounting::page_cache::widen(connection.handle.dir(), options.writeback_cache);
         Ok(connection)
     }
 

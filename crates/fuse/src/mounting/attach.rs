@@ -21,7 +21,7 @@ use rustix::net::{
 };
 
 use crate::error::MountError;
-use crate::mounting::read_ahead::READ_BYTES_MAX;
+use crate::mounting::page_cache::READ_BYTES_MAX;
 use crate::options::{MountOptions, Source};
 
 const FUSERMOUNT: &str = "fusermount3";

@@ -2,4 +2,4 @@
 
 pub(crate) mod attach;
 pub(crate) mod namespace;
-pub(crate) mod read_ahead;
+pub(crate) mod page_cache;

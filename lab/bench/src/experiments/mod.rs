@@ -29,6 +29,7 @@ mod okeanos_streams;
 mod okeanos_traffic;
 mod pgbench;
 mod programs;
+mod reads;
 mod rocksdb_fillsync;
 mod run;
 mod scale;
@@ -91,6 +92,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     sqlite_extension::EXPERIMENT,
     group_commit::EXPERIMENT,
     bulk::EXPERIMENT,
+    reads::EXPERIMENT,
     directory::EXPERIMENT,
     memory::EXPERIMENT,
 ];

@@ -1,5 +1,6 @@
-//! How far the kernel reads ahead on the mount. Set through sysfs, as root. Without root it is the
-//! kernel's default for FUSE, 128 KiB, and only reading is slower.
+//! How far the kernel's page cache reads ahead on the mount, and how much it collects. Set through
+//! sysfs, as root. Without root these are the kernel's defaults for FUSE: 128 KiB, and a hundredth
+//! of the memory that may be dirty.
 //!
 //! Sequential reading is as fast as the device allows when several requests are under way at a
 //! time, each in a worker of its own. A page fault of a mapped file reads as many bytes as these
@@ -17,14 +18,21 @@ pub(crate) const READ_BYTES_MAX: usize = 256 << 10;
 const REQUEST_COUNT: usize = 8;
 
 /// Lets the kernel read ahead as much as these requests carry on what is mounted on `dir` (an
-/// absolute path without symbolic links). Asks nothing of the mount itself, which is not served
-/// yet.
-pub(crate) fn widen(dir: &Path) {
+/// absolute path without symbolic links); and, if it `collects_writes`, as much as on a disk. Then
+/// this mount alone may have all the memory that may be dirty. The limit stays strict: its writers
+/// wait for its own writes, before the machine has much that is dirty. Asks nothing of the mount
+/// itself, which is not served yet.
+pub(crate) fn widen(dir: &Path, collects_writes: bool) {
     let Some(queue) = queue_of(&own_mounts().unwrap_or_default(), dir) else { return };
-    let path = format!("/sys/class/bdi/{queue}/read_ahead_kb");
-    let kib = REQUEST_COUNT * READ_BYTES_MAX / 1024;
-    if let Err(error) = std::fs::write(&path, kib.to_string()) {
-        tracing::debug!(%error, path, "the read-ahead stays as it is");
+    let set = |name: &str, value: usize| {
+        let path = format!("/sys/class/bdi/{queue}/{name}");
+        if let Err(error) = std::fs::write(&path, value.to_string()) {
+            tracing::debug!(%error, path, "the page cache keeps its limit");
+        }
+    };
+    set("read_ahead_kb", REQUEST_COUNT * READ_BYTES_MAX / 1024);
+    if collects_writes {
+        set("max_ratio", 100);
     }
 }
 
