@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
-use serde_json::Value;
 use support::Scratch;
 
 /// Through `/dev/fuse`. `commit=300`: nothing is committed but by a sync.
@@ -16,14 +15,6 @@ fn mounted() -> Option<Scratch> {
     let mut scratch = Scratch::with_size("256M")?;
     scratch.mount(OPTIONS);
     Some(scratch)
-}
-
-/// How much numbers have grown since `before`.
-fn grown<const N: usize>(scratch: &Scratch, before: &Value, names: [&str; N]) -> [u64; N] {
-    let after = scratch.stat();
-    let grown = |name: &str| after[name].as_u64().unwrap() - before[name].as_u64().unwrap();
-    assert_eq!(grown("syncfs"), 0, "another program called sync(2)");
-    names.map(grown)
 }
 
 /// More files than CPUs, so that syncs come while another one commits.
@@ -92,7 +83,8 @@ fn a_sync_whose_commit_is_under_way_leaves_its_answer_with_it() {
             });
         }
     });
-    let [left, syncs] = grown(&scratch, &before, ["syncs_left", "fsyncs"]);
+    let [left, syncs, all] = scratch.grown(&before, ["syncs_left", "fsyncs", "syncfs"]);
+    assert_eq!(all, 0, "another program called sync(2)");
     assert!(left > 0 && syncs == 1200, "{left} of {syncs}");
     scratch.close_and_check();
 }

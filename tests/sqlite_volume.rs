@@ -60,10 +60,6 @@ fn open(path: &Path, vfs: &str, journal_mode: &str) -> Connection {
     connection
 }
 
-fn grown(scratch: &Scratch, before: &Value, name: &str) -> u64 {
-    scratch.stat()[name].as_u64().unwrap() - before[name].as_u64().unwrap()
-}
-
 fn mode_of(path: &Path) -> String {
     let ran = onejournal(["get-mode", text(path)]).good();
     ran.split('\t').next().unwrap().to_owned()
@@ -89,7 +85,7 @@ fn syncs(scratch: &Scratch, vfs: &str, journal_mode: &str) -> (u64, u64) {
     for _ in 0..COUNT {
         connection.execute("insert into t(v) values ('more')", []).unwrap();
     }
-    let found = ["fsyncs", "device_flushes"].map(|name| grown(scratch, &before, name));
+    let found = scratch.grown(&before, ["fsyncs", "device_flushes"]);
     is_sound(&connection);
     assert!(found.iter().all(|count| count % COUNT == 0), "{journal_mode}: {found:?}");
     (found[0] / COUNT, found[1] / COUNT)
@@ -195,7 +191,7 @@ fn the_frames_of_a_transaction_are_few_writes() {
         change_many(&connection);
         let before = scratch.stat();
         change_many(&connection);
-        found.push((grown(&scratch, &before, "app_writes"), grown(&scratch, &before, "fsyncs")));
+        found.push(scratch.grown(&before, ["app_writes", "fsyncs"]));
         // Another connection, and after it closed SQLite without the extension, sees it all.
         let other = open(&scratch.path(vfs), vfs, "wal");
         assert_eq!(rows(&other), 60);
@@ -205,8 +201,8 @@ fn the_frames_of_a_transaction_are_few_writes() {
         is_sound(&plain);
     }
     eprintln!("writes and syncs: {found:?}");
-    assert!(found[0].0 > 60 && found[0].1 == 1, "{found:?}");
-    assert!(found[1].0 <= 6 && found[1].1 == 1, "{found:?}");
+    assert!(found[0][0] > 60 && found[0][1] == 1, "{found:?}");
+    assert!(found[1][0] <= 6 && found[1][1] == 1, "{found:?}");
     scratch.close_and_check();
 }
 
@@ -281,7 +277,7 @@ fn the_records_of_a_journal_file_are_few_writes() {
             add_pages(&connection, MANY);
             let before = scratch.stat();
             connection.execute_batch("update t set v = zeroblob(3900)").unwrap();
-            found.push(grown(&scratch, &before, "app_writes"));
+            found.extend(scratch.grown(&before, ["app_writes"]));
             drop(connection);
             let plain = open(&path, "unix", journal_mode);
             assert_eq!(rows(&plain), u64::from(MANY));
@@ -310,8 +306,8 @@ fn cost(
     for number in 0..count {
         transaction(connection, number + 3);
     }
-    ["requests", "app_writes", "fsyncs", "device_flushes", "device_bytes_written"]
-        .map(|name| grown(scratch, &before, name) / count)
+    let names = ["requests", "app_writes", "fsyncs", "device_flushes", "device_bytes_written"];
+    scratch.grown(&before, names).map(|grown| grown / count)
 }
 
 /// A row, and 1,000 updates of random rows in 8 MB.
@@ -678,10 +674,10 @@ fn cost_in_mode(
     let before = scratch.stat();
     (0..COMMITS).for_each(|_| insert());
     let names = ["device_flushes", "device_bytes_written"];
-    let [flushes, bytes] = names.map(|name| grown(scratch, &before, name));
-    assert_eq!(grown(scratch, &before, "syncfs"), 0, "another program called sync(2)");
+    let [flushes, bytes] = scratch.grown(&before, names);
+    assert_eq!(scratch.grown(&before, ["syncfs"]), [0], "another program called sync(2)");
     bring_home(scratch);
-    let until_home = grown(scratch, &before, "device_bytes_written");
+    let [until_home] = scratch.grown(&before, ["device_bytes_written"]);
     eprintln!("{vfs:.10} {journal_mode} {row_bytes} {mode}: {flushes} {bytes} {until_home}");
     is_sound(&connection);
     [flushes, bytes, until_home]

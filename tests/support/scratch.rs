@@ -253,6 +253,13 @@ impl Scratch {
         let stat = self.stat();
         stat[name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {stat}"))
     }
+
+    /// How much some of its numbers have grown since it was `before`.
+    #[track_caller]
+    pub fn grown<const N: usize>(&self, before: &Value, names: [&str; N]) -> [u64; N] {
+        let after = self.stat();
+        names.map(|name| after[name].as_u64().unwrap() - before[name].as_u64().unwrap())
+    }
 }
 
 impl Drop for Scratch {

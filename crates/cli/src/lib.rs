@@ -183,8 +183,9 @@ struct MkfsArgs {
     /// (`mount -o journal=PATH`)
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
-    /// Size of the journal, at least 4M. In the volume (default: what mke2fs chooses), or with
-    /// --journal there (default: all of the device, at most 1G; a file that does not exist is made)
+    /// Size of the journal, at least 4M. In the volume (default: a tenth of a volume of 160M to
+    /// 16G, at most 128M; for others as mke2fs does), or with --journal there (default: all of the
+    /// device, at most 1G; a file that does not exist is made)
     #[arg(long, value_parser = target::parse_size)]
     journal_size: Option<u64>,
     /// Label of the volume (at most 16 bytes)

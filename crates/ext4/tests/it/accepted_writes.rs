@@ -202,7 +202,7 @@ fn on_failure(sync: impl Fn(&RootVolume, InodeNo) -> Result<()>) {
         let mut accepted_count = 0;
         let mut accepted = |_| {
             accepted_count += 1;
-            device.inject(Fault { operation: Operation::Write, skip_count: 0, forever: false });
+            device.inject(Fault::once(Operation::Write, 0));
         };
         volume.write_accepting(ino, 0, &[9; LEN], false, &mut accepted).unwrap_err();
         assert_eq!(accepted_count, 1);
@@ -240,7 +240,7 @@ fn regression_a_failed_write_does_not_expose_old_bytes_of_new_blocks() {
                 // No commit waits for its data.
                 volume.journal().sync(volume.journal().running_tid()).unwrap();
             }
-            device.inject(Fault { operation: Operation::Write, skip_count: 0, forever: false });
+            device.inject(Fault::once(Operation::Write, 0));
         };
         volume.write_accepting(ino, 0, &[9; LEN], false, &mut accepted).unwrap_err();
         let mut bytes = [0; 4096];

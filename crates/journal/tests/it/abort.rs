@@ -7,10 +7,6 @@ use device::Operation;
 use onejournal_journal::{Form, HomeBlock, Journal, JournalError, Options};
 use onejournal_testing::{Fault, Survival};
 
-fn fail(operation: Operation, skip_count: u64) -> Fault {
-    Fault { operation, skip_count, forever: false }
-}
-
 /// Asserts that nothing is accepted any more, although the device works again.
 fn assert_aborted(rig: &Rig, journal: Journal) {
     let is_aborted = |error: Option<JournalError>| matches!(error, Some(JournalError::Aborted(_)));
@@ -39,7 +35,7 @@ fn a_failed_commit_is_never_followed_by_a_success() {
         let journal = rig.open(quiet());
         commit(&journal, 1, 1);
         rig.log_sim().set_seed(seed);
-        rig.log_sim().inject(fail(Operation::Write, 0));
+        rig.log_sim().inject(Fault::once(Operation::Write, 0));
         let tid = put(&journal, 2, 2);
         assert!(matches!(journal.sync(tid), Err(JournalError::Io(_))));
         assert_eq!(journal.read(HomeBlock(2)).unwrap()[0], 2, "reading goes on");
@@ -56,7 +52,7 @@ fn after_a_failed_flush_of_the_data_the_record_is_not_written() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
     commit(&journal, 1, 1);
-    rig.home_sim().inject(fail(Operation::Flush, 0));
+    rig.home_sim().inject(Fault::once(Operation::Flush, 0));
     put_ordered(&journal, 2, 2);
     let tid = put(&journal, 3, 3);
     let before = rig.log.counters();
@@ -78,7 +74,7 @@ fn after_a_failed_write_in_place_its_transaction_is_not_committed() {
             handle.put_ordered(HomeBlock(2), filled(2)).unwrap();
         }
         let tid = handle.stop();
-        rig.home_sim().inject(fail(Operation::Write, 0));
+        rig.home_sim().inject(Fault::once(Operation::Write, 0));
         let before = rig.log.counters();
         if buffered {
             drop(guard);
@@ -110,7 +106,7 @@ fn a_failed_checkpoint_loses_nothing_that_was_acknowledged() {
             (0..100).for_each(|n| _ = commit(&journal, n % 10, n as u8));
             let sim = if on_home { rig.home_sim() } else { rig.log_sim() };
             sim.set_seed(seed);
-            sim.inject(fail(operation, 0));
+            sim.inject(Fault::once(operation, 0));
             assert!(matches!(journal.checkpoint(), Err(JournalError::Io(_))));
             assert_aborted(&rig, journal);
             let after = rig.crash(Survival::Random(seed));
@@ -132,7 +128,7 @@ fn waiting_for_a_free_region_ends_when_the_checkpoint_fails() {
             .spawn(|| (0..1000).take_while(|n| journal.sync(put(&journal, *n, 1)).is_ok()).count());
         gate.wait_for(1);
         common::wait_until("a stall", || journal.stats().stalls == 1);
-        rig.home_sim().inject(fail(Operation::Write, 0));
+        rig.home_sim().inject(Fault::once(Operation::Write, 0));
         gate.open();
         writer.join().unwrap()
     });
@@ -152,7 +148,7 @@ fn waiting_for_a_free_region_ends_when_a_write_in_place_fails() {
         let writer = scope.spawn(|| (0..1000).all(|n| journal.sync(put(&journal, n, 1)).is_ok()));
         gate.wait_for(1);
         common::wait_until("a stall", || journal.stats().stalls == 1);
-        rig.home_sim().inject(fail(Operation::Write, 0));
+        rig.home_sim().inject(Fault::once(Operation::Write, 0));
         assert!(journal.write_in_place(HomeBlock(1001), &[1; 4096]).is_err());
         assert!(!writer.join().unwrap(), "it returns while the checkpoint is still held back");
         gate.open();
@@ -172,7 +168,7 @@ fn everyone_who_waits_for_a_failed_commit_gets_an_error() {
         gate.wait_for(1);
         threads.extend((1..8).map(|block| scope.spawn(move || sync(block))));
         common::wait_until("8 syncs", || journal.stats().syncs == 8);
-        rig.log_sim().inject(fail(Operation::Write, 0));
+        rig.log_sim().inject(Fault::once(Operation::Write, 0));
         gate.open();
         for thread in threads {
             assert!(thread.join().unwrap().is_err());
@@ -185,7 +181,7 @@ fn everyone_who_waits_for_a_failed_commit_gets_an_error() {
 fn a_failed_read_is_no_reason_to_abort() {
     let rig = Rig::new();
     let journal = rig.open(quiet());
-    rig.home_sim().inject(fail(Operation::Read, 0));
+    rig.home_sim().inject(Fault::once(Operation::Read, 0));
     let mut handle = journal.begin(1).unwrap();
     assert!(matches!(handle.write(HomeBlock(5)), Err(JournalError::Io(_))));
     drop(handle);

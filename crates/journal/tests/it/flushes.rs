@@ -120,7 +120,7 @@ impl Machine {
         self.gates().between.wait_for(1);
         journal.write_in_place(HomeBlock(7), filled(1).as_ref()).unwrap();
         let operation = Operation::Flush;
-        self.disk.device.inject(Fault { operation, skip_count: 0, forever: false });
+        self.disk.device.inject(Fault::once(operation, 0));
         commit
     }
 

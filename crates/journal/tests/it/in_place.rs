@@ -452,7 +452,7 @@ fn regression_a_sync_fails_when_the_write_of_its_data_by_another_has_failed() {
         // It waits for the other by then, or finds the journal aborted.
         standstill::wait();
         let operation = device::Operation::Write;
-        rig.home_sim().inject(Fault { operation, skip_count: 0, forever: false });
+        rig.home_sim().inject(Fault::once(operation, 0));
         gate.open();
         taker.join().unwrap().unwrap_err();
         sync.join().unwrap().unwrap_err();

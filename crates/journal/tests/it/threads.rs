@@ -14,9 +14,6 @@ use onejournal_journal::{
 };
 use onejournal_testing::{SimDevice, Survival};
 
-const WRITE_FAILS: onejournal_testing::Fault =
-    onejournal_testing::Fault { operation: Operation::Write, skip_count: 0, forever: false };
-
 fn busy(region_count: u32) -> Options {
     Options { background: true, region_count, ..quiet() }
 }
@@ -215,7 +212,7 @@ fn a_sync_that_was_left_with_a_commit_that_fails_is_told() {
         let journal = &journal;
         let failing = scope.spawn(move || journal.sync(tid));
         gate.wait_for(1);
-        rig.log_sim().inject(WRITE_FAILS);
+        rig.log_sim().inject(onejournal_testing::Fault::once(Operation::Write, 0));
         let end = leave(journal, tid);
         gate.open();
         assert!(matches!(failing.join().unwrap(), Err(JournalError::Io(_))));

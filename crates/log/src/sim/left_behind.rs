@@ -158,7 +158,7 @@ fn a_batch_that_finds_no_usn_stores_nothing() {
     let far = 1 << 60;
     lane.words.spoil_last_usn(far);
     process.service.control.set_usn_limit(far + 3);
-    machine.inject(false, Fault { operation: Operation::Write, skip_count: 0, forever: false });
+    machine.inject(false, Fault::once(Operation::Write, 0));
     let batch: Vec<&[u8]> = vec![b"a batch"; 5];
     process
         .service

@@ -126,7 +126,7 @@ impl Workload {
             0 if self.fails_for_good => {
                 let operation =
                     *self.rng.choice(&[Operation::Write, Operation::Flush]).expect("two");
-                let fault = Fault { operation, skip_count: self.rng.u64(..4), forever: false };
+                let fault = Fault::once(operation, self.rng.u64(..4));
                 self.machine.inject(self.rng.bool(), fault);
             }
             1..6 => {

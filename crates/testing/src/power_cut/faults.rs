@@ -20,6 +20,13 @@ pub struct Fault {
     pub forever: bool,
 }
 
+impl Fault {
+    /// One such operation fails, after `skip_count` that succeed.
+    pub fn once(operation: Operation, skip_count: u64) -> Fault {
+        Fault { operation, skip_count, forever: false }
+    }
+}
+
 /// Why operations of a medium fail.
 pub(crate) struct Faults {
     /// The faults that have not happened yet.
