@@ -3,9 +3,9 @@
 //! Commits and home writes share a disk, and a disk takes requests in the order in which they
 //! arrive. Each home write that is in flight when a commit writes its record makes that commit
 //! longer. So one writer goes on while commits come and home writes keep their schedule. The
-//! schedule is the ring's: a part of the region is home before the same part of the ring's room is
-//! used, and all of it when three quarters are. A checkpoint that falls behind gets more writers
-//! step by step.
+//! schedule is the ring's: a part of the region is home before half that part of the ring's room is
+//! used, so that half of the room is left for the flush at the end and for bursts. A checkpoint
+//! that falls behind gets more writers step by step.
 //!
 //! All writers go on if no commit can be made longer (none came for a while, or the journal is on
 //! another disk), and if a thread waits for the checkpoint: for a free region, for memory, or until
@@ -37,7 +37,7 @@ enum Need {
 impl Need {
     fn writer_count(self) -> usize {
         let Need::Beside { used, home } = self else { return WRITER_COUNT_MAX };
-        let wanted = used.saturating_mul(4) / 3;
+        let wanted = used * 2;
         match wanted.saturating_sub(home) {
             0 => 1,
             1..=125 => 2,
@@ -134,18 +134,18 @@ mod tests {
         for (used, home, writer_count) in [
             (0, 0, 1),
             (1, 0, 2),
-            (75, 100, 1),
-            (90, 0, 2),
-            (95, 0, 4),
-            (187, 0, 4),
-            (190, 0, 8),
-            (300, 400, 1),
-            (300, 300, 2),
-            (300, 200, 4),
-            (300, 100, 8),
-            (750, 1000, 1),
-            (750, 999, 2),
+            (62, 0, 2),
+            (63, 0, 4),
+            (125, 0, 4),
+            (126, 0, 8),
+            (300, 600, 1),
+            (300, 500, 2),
+            (300, 400, 4),
+            (300, 300, 8),
+            (500, 1000, 1),
+            (500, 999, 2),
             (1000, 0, 8),
+            (1000, 999, 8),
         ] {
             assert_eq!(beside(used, home), writer_count, "{used} used, {home} home");
         }
