@@ -86,10 +86,10 @@ fn negotiate(request: &Request<'_>, wanted: u64) -> Result<Handshake, MountError
 
 /// The flags that a connection with these options asks for.
 ///
-/// Without `ASYNC_DIO`: the kernel drops no pages when an asynchronous direct write ends, and a
-/// page that was read meanwhile would stay. Telling it to drop them is no way out: a daemon that is
-/// killed while the kernel waits for such a page ends only by its guard ([`crate::guard`]), which
-/// may be killed with it.
+/// `ASYNC_DIO` is asked for only on request: the kernel drops no pages when an asynchronous direct
+/// write ends, and a page that was read meanwhile would stay. Telling it to drop them is no way
+/// out: a daemon that is killed while the kernel waits for such a page ends only by its guard
+/// ([`crate::guard`]), which may be killed with it.
 pub(crate) fn wanted_flags(options: &MountOptions) -> u64 {
     let mut wanted = init::ASYNC_READ
         | init::EXPORT_SUPPORT
@@ -111,6 +111,9 @@ pub(crate) fn wanted_flags(options: &MountOptions) -> u64 {
     }
     if options.writeback_cache {
         wanted |= init::WRITEBACK_CACHE;
+    }
+    if options.async_direct_io {
+        wanted |= init::ASYNC_DIO;
     }
     wanted
 }

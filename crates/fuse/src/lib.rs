@@ -71,10 +71,12 @@
 //! | `HAS_IOCTL_DIR` | answers IOCTL of directories, or refuses it |
 //! | `POSIX_ACL` (with `default_permissions`) | keeps access lists as extended attributes |
 //! | `WRITEBACK_CACHE` (with `writeback_cache`) | accepts WRITE after close, in any order, and the kernel's times and sizes |
+//! | `ASYNC_DIO` (with `async_direct_io`) | serves several direct reads and writes of a file at a time |
 //! | `ASYNC_READ`, `BIG_WRITES`, `MAX_PAGES` | nothing: READ in parallel, transfers up to 1 MiB |
 //!
-//! `ASYNC_DIO` is not asked for: the kernel drops cached pages before a direct write, but after an
-//! asynchronous one it does not drop them again. A page that was read meanwhile would stay.
+//! `ASYNC_DIO` is for files without cached pages: the kernel drops cached pages before a direct
+//! write, but after an asynchronous one it does not drop them again. A page that was read meanwhile
+//! would stay.
 //!
 //! # io_uring
 //!

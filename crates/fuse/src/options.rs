@@ -40,6 +40,10 @@ pub struct MountOptions {
     /// Let the kernel collect writes. Small writes are faster; the file system gets them later, in
     /// the kernel's order, and also after close.
     pub writeback_cache: bool,
+    /// Let direct I/O to a file be asynchronous, so that several requests of one file are under way
+    /// at a time. Only for files that are not read through the page cache: a page that is read
+    /// during such a write stays.
+    pub async_direct_io: bool,
     /// How requests come from the kernel.
     pub io_uring: IoUring,
     /// Most threads that answer requests at a time. With io_uring each CPU has its share of them,
@@ -84,6 +88,7 @@ impl Default for MountOptions {
             noexec: false,
             noatime: false,
             writeback_cache: false,
+            async_direct_io: false,
             io_uring: IoUring::Auto,
             thread_count: DEFAULT_THREAD_COUNT,
             min_thread_count: 1,

@@ -32,9 +32,9 @@ pub trait BlockDevice: Send + Sync {
     /// Writes `data` at `offset`. The data are durable after the next [`BlockDevice::flush`].
     fn write(&self, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Writes each of `spans`, in any order, as [`BlockDevice::write`] does. The spans do not
-    /// overlap. After an error any of them may have been written.
-    fn write_spans(&self, spans: &[(u64, &[u8])]) -> Result<()> {
+    /// Writes each of `spans`, in any order, as [`BlockDevice::write`] does, at most `at_a_time` of
+    /// them at a time. The spans do not overlap. After an error any of them may have been written.
+    fn write_spans(&self, spans: &[(u64, &[u8])], _at_a_time: usize) -> Result<()> {
         spans.iter().try_for_each(|(offset, data)| self.write(*offset, data))
     }
 

@@ -97,9 +97,9 @@ impl<D: BlockDevice> BlockDevice for Metered<D> {
         self.inner.write(offset, data)
     }
 
-    fn write_spans(&self, spans: &[(u64, &[u8])]) -> Result<()> {
+    fn write_spans(&self, spans: &[(u64, &[u8])], at_a_time: usize) -> Result<()> {
         spans.iter().for_each(|(_, data)| self.plain_writes.add(data.len()));
-        self.inner.write_spans(spans)
+        self.inner.write_spans(spans, at_a_time)
     }
 
     fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn counts_each_span() {
         let device = Metered::new(MemoryDevice::new(8192, 512));
-        device.write_spans(&[(0, &[1; 512]), (2048, &[2; 1024])]).expect("both");
+        device.write_spans(&[(0, &[1; 512]), (2048, &[2; 1024])], 8).expect("both");
         let counters = device.counters();
         assert_eq!((counters.write_count, counters.write_bytes), (2, 1536));
         let mut found = [0; 512];

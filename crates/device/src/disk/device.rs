@@ -259,8 +259,6 @@ fn length_of(
     Ok(Some(length))
 }
 
-/// Threads that help with a list of writes, beside the calling thread.
-const HELPERS_MAX: usize = 7;
 /// A thread is started for at least this many writes.
 const SPANS_PER_WRITER: usize = 8;
 
@@ -301,7 +299,8 @@ impl BlockDevice for Disk {
 
     /// Writes several spans at a time. One after the other, small writes would leave all but one of
     /// the disk's channels idle.
-    fn write_spans(&self, spans: &[(u64, &[u8])]) -> Result<()> {
+    fn write_spans(&self, spans: &[(u64, &[u8])], at_a_time: usize) -> Result<()> {
+        assert!(at_a_time > 0, "at least this thread writes");
         let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
         let write_some = || {
             while let Some((offset, data)) = spans.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -311,7 +310,7 @@ impl BlockDevice for Disk {
                 }
             }
         };
-        let helper_count = (spans.len() / SPANS_PER_WRITER).min(HELPERS_MAX);
+        let helper_count = (spans.len() / SPANS_PER_WRITER).min(at_a_time - 1);
         std::thread::scope(|scope| {
             for _ in 0..helper_count {
                 let helper = std::thread::Builder::new().name("home-writer".into());

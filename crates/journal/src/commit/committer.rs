@@ -589,7 +589,7 @@ impl Committer {
             }
             if stalled.is_none() {
                 Counters::add(&context.counters.stalls, 1);
-                stalled = Some(Instant::now());
+                stalled = Some((Instant::now(), ring.await_checkpoint()));
             }
             if ring.has_checkpoint_thread() {
                 ring.ask_for_checkpoint();
@@ -599,7 +599,7 @@ impl Committer {
                 checkpointer.bring_tail_home()?;
             }
         };
-        if let Some(since) = stalled {
+        if let Some((since, _)) = stalled {
             let stall_ns = usize::try_from(since.elapsed().as_nanos()).unwrap_or(usize::MAX);
             Counters::add(&context.counters.stall_ns, stall_ns);
         }

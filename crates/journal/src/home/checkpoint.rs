@@ -17,11 +17,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use device::sync::{Condvar, Mutex};
 
 use super::blocks::Blocks;
 use super::home_device::Home;
+use super::pace::{Look, Pace};
 use crate::context::Context;
 use crate::error::Result;
 use crate::faults::{self, Fault};
@@ -30,11 +32,8 @@ use crate::ring::Ring;
 use crate::stats::Counters;
 use crate::types::{BLOCK_BYTES, BlockRef, HomeBlock, Tid};
 
-/// The number of blocks that are announced at a time as being written home. Writers in place may
-/// wait for them.
-const BATCH_LIMIT: usize = 1024;
-
-/// A part of a region's blocks on their way home.
+/// A part of a region's blocks on their way home, announced together. Writers in place may wait for
+/// them.
 struct Batch {
     /// By home location.
     versions: Vec<(HomeBlock, BlockRef)>,
@@ -48,6 +47,8 @@ pub(crate) struct Checkpointer {
     blocks: Arc<Blocks>,
     home: Arc<Home>,
     ring: Arc<Ring>,
+    /// Whether commits and home writes use one disk.
+    shares_disk: bool,
     progress: Mutex<Progress>,
     /// Signalled when a checkpoint or one of its batches has ended.
     ended: Condvar,
@@ -75,9 +76,10 @@ impl Checkpointer {
         blocks: Arc<Blocks>,
         home: Arc<Home>,
         ring: Arc<Ring>,
+        shares_disk: bool,
     ) -> Checkpointer {
         let progress = Mutex::new(Progress::default());
-        Checkpointer { context, blocks, home, ring, progress, ended: Condvar::new() }
+        Checkpointer { context, blocks, home, ring, shares_disk, progress, ended: Condvar::new() }
     }
 
     /// Brings the tail region home and frees it, if it is filled. Waits for a checkpoint that is
@@ -99,8 +101,9 @@ impl Checkpointer {
         Ok(TailOutcome::Freed)
     }
 
-    /// [`Checkpointer::bring_tail_home`] until no region is filled.
+    /// [`Checkpointer::bring_tail_home`] until no region is filled, at full speed.
     pub(crate) fn bring_filled_home(&self) -> Result<()> {
+        let _awaiting = self.ring.await_checkpoint();
         while self.bring_tail_home()? == TailOutcome::Freed {}
         Ok(())
     }
@@ -146,13 +149,27 @@ impl Checkpointer {
         self.ring.free_tail(turn, header)
     }
 
-    /// Writes the blocks that still have to go home, in batches. Returns the blocks that were
-    /// written, with the transactions that committed the versions.
+    /// What the pace depends on when so many blocks are home.
+    fn look(&self, home_count: usize) -> Look {
+        let is_alone = !self.shares_disk || self.ring.is_checkpoint_awaited();
+        let room = self.ring.lock().room(self.context.options.memory.dirty_blocks);
+        Look { room, home_count, is_alone }
+    }
+
+    /// Writes the blocks that still have to go home, in batches, at the pace that commits leave.
+    /// Returns the blocks that were written, with the transactions that committed the versions.
     fn write_home(&self, region_index: u32, blocks: &[HomeBlock]) -> Result<Vec<(HomeBlock, Tid)>> {
         let mut written = Vec::with_capacity(blocks.len());
-        for blocks in blocks.chunks(BATCH_LIMIT) {
-            let Batch { versions, tids } = self.announce(region_index, blocks);
-            let result = self.home.write_blocks(&versions);
+        let mut pace = Pace::new(blocks.len(), self.look(0).room, Instant::now());
+        let mut left = blocks;
+        while !left.is_empty() {
+            let look = self.look(blocks.len() - left.len());
+            let writer_count = pace.writer_count(&look, Instant::now());
+            let block_count = left.len().min(Pace::block_count(writer_count));
+            let going;
+            (going, left) = left.split_at(block_count);
+            let Batch { versions, tids } = self.announce(region_index, going);
+            let result = self.home.write_blocks(&versions, writer_count);
             self.progress.lock().writing_home.clear();
             self.ended.notify_all();
             Counters::add(&self.context.counters.home_bytes, result?);

@@ -18,6 +18,9 @@ use crate::types::{BLOCK_BYTES, BlockRef, HomeBlock};
 /// Blocks that are copied and written home at a time, and the largest write: 1 MiB.
 const GROUP_LIMIT: usize = 256;
 
+/// The most writes home at a time.
+pub(crate) const WRITER_COUNT_MAX: usize = 8;
+
 /// The device that holds the volume's blocks.
 pub(crate) struct Home {
     context: Arc<Context>,
@@ -58,8 +61,12 @@ impl Home {
     }
 
     /// [`write_blocks`] to this device.
-    pub(crate) fn write_blocks(&self, blocks: &[(HomeBlock, BlockRef)]) -> Result<usize> {
-        write_blocks(self.device.as_ref(), blocks)
+    pub(crate) fn write_blocks(
+        &self,
+        blocks: &[(HomeBlock, BlockRef)],
+        writer_count: usize,
+    ) -> Result<usize> {
+        write_blocks(self.device.as_ref(), blocks, writer_count)
     }
 
     /// Counts a write in place that has completed.
@@ -105,11 +112,12 @@ impl Home {
     }
 }
 
-/// Writes ascending blocks, several writes at a time. Adjacent blocks are one write. Returns the
-/// number of bytes.
+/// Writes ascending blocks, at most `writer_count` writes at a time. Adjacent blocks are one write.
+/// Returns the number of bytes.
 pub(crate) fn write_blocks(
     device: &dyn BlockDevice,
     blocks: &[(HomeBlock, BlockRef)],
+    writer_count: usize,
 ) -> Result<usize> {
     assert!(blocks.is_sorted_by(|one, next| one.0 < next.0), "blocks go home in ascending order");
     for group in blocks.chunks(GROUP_LIMIT) {
@@ -124,7 +132,7 @@ pub(crate) fn write_blocks(
             spans.push((HomeBlock(run.start).offset_bytes(), data));
         }
         assert!(bytes.is_empty(), "the runs are all of the group");
-        device.write_spans(&spans)?;
+        device.write_spans(&spans, writer_count)?;
     }
     Ok(blocks.len() * BLOCK_BYTES)
 }
@@ -150,7 +158,7 @@ mod tests {
         let device = MemoryDevice::new(8 * BLOCK_BYTES, 512);
         let version = |block: &u64| -> BlockRef { Arc::new([*block as u8; BLOCK_BYTES]) };
         let blocks: Vec<_> = blocks.iter().map(|b| (HomeBlock(*b), version(b))).collect();
-        write_blocks(&device, &blocks).unwrap();
+        write_blocks(&device, &blocks, WRITER_COUNT_MAX).unwrap();
         device.to_bytes().chunks(BLOCK_BYTES).map(|block| block[0]).collect()
     }
 

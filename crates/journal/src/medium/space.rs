@@ -43,10 +43,12 @@ impl Space {
     /// The flushes of the device `home`. They are those of the journal's medium, if both share a
     /// cache.
     pub(crate) fn flushes_of(&self, home: &Arc<dyn BlockDevice>) -> Arc<Flushes> {
-        match &self.medium {
-            Medium::Block(device) if share_a_cache(device, home) => self.flushes.clone(),
-            _ => Arc::default(),
-        }
+        if self.shares_disk_with(home) { self.flushes.clone() } else { Arc::default() }
+    }
+
+    /// Whether the medium and `home` are on one disk.
+    pub(crate) fn shares_disk_with(&self, home: &Arc<dyn BlockDevice>) -> bool {
+        matches!(&self.medium, Medium::Block(device) if share_a_cache(device, home))
     }
 
     /// Size of the space in bytes.

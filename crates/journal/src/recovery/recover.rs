@@ -14,7 +14,7 @@ use super::region_bytes::RegionBytes;
 use super::scan::{End, Scan, scan_regions};
 use crate::error::{JournalError, Result};
 use crate::faults::{self, Fault};
-use crate::home::write_blocks;
+use crate::home::{WRITER_COUNT_MAX, write_blocks};
 use crate::medium::Space;
 use crate::memory::MemoryLimits;
 use crate::record::codec::CodecError;
@@ -309,7 +309,7 @@ fn replay(
         apply_chains(regions, records, batch, &mut blocks)?;
         let blocks: Vec<(HomeBlock, BlockRef)> =
             batch.iter().map(|(home, _)| **home).zip(blocks).collect();
-        write_blocks(home.as_ref(), &blocks)?;
+        write_blocks(home.as_ref(), &blocks, WRITER_COUNT_MAX)?;
     }
     Ok(home.flush()?)
 }

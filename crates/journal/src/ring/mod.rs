@@ -9,5 +9,5 @@ mod shared;
 pub use header::Header;
 pub(crate) use header::{FoundHeader, REGION_COUNT_MAX, incarnation_after_recovery};
 pub(crate) use limits::{Limits, divide_into_regions};
-pub(crate) use regions::{RecordSpan, Regions};
+pub(crate) use regions::{RecordSpan, Regions, Room};
 pub(crate) use shared::Ring;

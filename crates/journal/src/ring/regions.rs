@@ -55,6 +55,15 @@ struct Region {
     blocks: Vec<HomeBlock>,
 }
 
+/// What commits can still use before they have to wait for a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Free bytes of the active region and of the free ones.
+    pub bytes: u64,
+    /// More blocks may become dirty.
+    pub block_count: usize,
+}
+
 /// The place of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordSpan {
@@ -148,6 +157,17 @@ impl Regions {
         }
         let is_new = |block: &&HomeBlock| !self.live.is_dirty(**block);
         dirty_count + committing.blocks.keys().filter(is_new).count() > dirty_block_limit
+    }
+
+    /// What commits can use, with at most this many dirty blocks.
+    pub(crate) fn room(&self, dirty_block_limit: usize) -> Room {
+        let bytes_of = |region: &Region| match region.usage {
+            RegionUse::Filled => 0,
+            RegionUse::Active | RegionUse::Free => self.header.region_bytes - region.head_bytes,
+        };
+        let bytes = self.ring.iter().map(bytes_of).sum();
+        let block_count = dirty_block_limit.saturating_sub(self.live.dirty_block_count());
+        Room { bytes, block_count }
     }
 
     /// Whether at least half of the regions are filled.

@@ -12,7 +12,7 @@
 //! to do, or is to end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use device::sync::{Condvar, Mutex, MutexGuard};
@@ -42,6 +42,17 @@ pub(crate) struct Ring {
     /// Whether the checkpoint thread runs. Otherwise a thread that needs a free region frees one
     /// itself. It is changed before `regions` is taken for the signal, and read with `regions`.
     has_checkpoint_thread: AtomicBool,
+    /// Threads that wait for a checkpoint, which then hurries.
+    awaiting_count: AtomicUsize,
+}
+
+/// A thread waits for a checkpoint until this is dropped.
+pub(crate) struct Awaiting<'a>(&'a AtomicUsize);
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// The right to make the next header.
@@ -59,6 +70,7 @@ impl Ring {
             freed: Condvar::new(),
             filled: Condvar::new(),
             has_checkpoint_thread,
+            awaiting_count: AtomicUsize::new(0),
         }
     }
 
@@ -151,6 +163,17 @@ impl Ring {
     /// Whether the checkpoint thread frees regions. The caller holds the lock.
     pub(crate) fn has_checkpoint_thread(&self) -> bool {
         self.has_checkpoint_thread.load(Ordering::SeqCst)
+    }
+
+    /// The caller waits for a checkpoint, until it drops what is returned.
+    pub(crate) fn await_checkpoint(&self) -> Awaiting<'_> {
+        self.awaiting_count.fetch_add(1, Ordering::SeqCst);
+        Awaiting(&self.awaiting_count)
+    }
+
+    /// Whether a thread waits for a checkpoint.
+    pub(crate) fn is_checkpoint_awaited(&self) -> bool {
+        self.awaiting_count.load(Ordering::SeqCst) > 0
     }
 
     /// Waits until a region may have been freed, or the journal was aborted, or the checkpoint

@@ -21,7 +21,7 @@ use super::running::{InPlaceGuard, Ordered, Running, remove_range};
 use super::under_way::{InPlaceWrite, Source, UnderWay};
 use crate::error::Result;
 use crate::faults::{self, Fault};
-use crate::home::runs_of;
+use crate::home::{WRITER_COUNT_MAX, runs_of};
 use crate::observer::{BlockOwner, WrittenAs};
 use crate::record::{DataCheck, Logged};
 use crate::stats::Counters;
@@ -197,8 +197,11 @@ impl InPlace {
         }
         self.parts.checkpointer.wait_until_not_writing(out.data.keys().copied());
         let blocks: Vec<_> = out.data.iter().map(|(b, data)| (*b, data.version.clone())).collect();
-        let written_bytes =
-            self.parts.context.abort.on_failure(self.parts.home.write_blocks(&blocks))?;
+        let written_bytes = self
+            .parts
+            .context
+            .abort
+            .on_failure(self.parts.home.write_blocks(&blocks, WRITER_COUNT_MAX))?;
         Counters::add(&self.parts.context.counters.in_place_bytes, written_bytes);
         self.parts.home.note_written_in_place();
         let len_bytes = BLOCK_BYTES as u64;

@@ -34,7 +34,7 @@ impl Parts {
         header: Header,
     ) -> Parts {
         let (limits, memory) = (Limits::new(&header, &options.memory), options.memory);
-        let flushes = space.flushes_of(&device);
+        let (flushes, shares_disk) = (space.flushes_of(&device), space.shares_disk_with(&device));
         let context = Arc::new(Context::new(options));
         let is_one_device =
             matches!(space.medium(), Medium::Block(journal) if Arc::ptr_eq(journal, &device));
@@ -42,8 +42,13 @@ impl Parts {
         let home = Arc::new(Home::new(context.clone(), device, flushes));
         let blocks = Arc::new(Blocks::new(home.clone(), memory.clean_blocks));
         let ring = Arc::new(Ring::new(context.clone(), space, header));
-        let checkpointer =
-            Checkpointer::new(context.clone(), blocks.clone(), home.clone(), ring.clone());
+        let checkpointer = Checkpointer::new(
+            context.clone(),
+            blocks.clone(),
+            home.clone(),
+            ring.clone(),
+            shares_disk,
+        );
         let running = Mutex::new(Running::new(header.tail_tid));
         Parts { context, limits, home, blocks, ring, checkpointer, checks, running }
     }

@@ -15,6 +15,7 @@ mod in_place;
 mod memory;
 mod observer;
 mod other_media;
+mod pace;
 mod panics;
 mod recovery;
 mod revokes;

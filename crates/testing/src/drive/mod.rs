@@ -78,6 +78,8 @@ impl Mounted {
     pub fn new(dir: &Path, name: &str) -> Result<Mounted, MountError> {
         let options = MountOptions {
             io_uring: IoUring::Off,
+            // The channels of a model are busy at the same time. The disk has no cached pages.
+            async_direct_io: true,
             fsname: Some(name.into()),
             subtype: Some("onejournal".into()),
             ..MountOptions::default()

@@ -205,3 +205,38 @@ fn mistakes_are_named() {
     let message = refused(&["control", "/nowhere", "explode"]);
     assert!(message.contains("`explode` is not: reset | set"), "{message}");
 }
+
+/// Emulated disks answer as many requests at a time as their presets have channels.
+#[test]
+fn requests_of_a_loop_device_are_under_way_at_a_time() {
+    const WRITER_COUNT: u64 = 3;
+    let Some(mut disk) = Disk::start("cloud") else { return };
+    let device = disk.attach();
+    disk.control("reset");
+    disk.control("hold on");
+    let output = format!("of={device}");
+    let writers = (0..WRITER_COUNT).map(|index| {
+        let seek = format!("seek={}", 64 * index);
+        Command::new("dd")
+            .args(["if=/dev/zero", &output, &seek, "bs=4096", "count=1", "oflag=direct"])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    });
+    let writers: Vec<Child> = writers.collect();
+    let mut arrived_count = 0;
+    for _ in 0..100 {
+        arrived_count = disk.count("requests_max");
+        if arrived_count >= WRITER_COUNT {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    disk.control("hold off");
+    for mut writer in writers {
+        assert!(writer.wait().unwrap().success());
+    }
+    assert!(arrived_count >= WRITER_COUNT, "{arrived_count} at a time");
+    disk.detach();
+    disk.stop();
+}

@@ -45,7 +45,7 @@ fn write_spans_and_read_back(disk: &Disk) {
     let data = numbered(64 * 4096, 3);
     let offsets = (0..64_u64).map(|index| 4096 * (index * 29 % 64 * 2));
     let spans: Vec<(u64, &[u8])> = offsets.zip(data.chunks(4096)).collect();
-    disk.write_spans(&spans).expect("all of them");
+    disk.write_spans(&spans, 8).expect("all of them");
     for (offset, data) in &spans {
         let mut found = vec![0; 4096];
         disk.read(*offset, &mut found).expect("read");
@@ -53,7 +53,7 @@ fn write_spans_and_read_back(disk: &Disk) {
     }
     let mut bad = spans.clone();
     bad.push((SIZE_BYTES, &data[..4096]));
-    disk.write_spans(&bad).expect_err("outside of the disk");
+    disk.write_spans(&bad, 8).expect_err("outside of the disk");
 }
 
 /// Writes in every way, at aligned and unaligned addresses, and reads it all back.
