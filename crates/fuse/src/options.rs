@@ -42,7 +42,7 @@ pub struct MountOptions {
     pub writeback_cache: bool,
     /// Let direct I/O to a file be asynchronous, so that several requests of one file are under way
     /// at a time. Only for files that are not read through the page cache: a page that is read
-    /// during such a write stays.
+    /// during such a write stays. After such a write with `O_DSYNC` the kernel sends no FSYNC.
     pub async_direct_io: bool,
     /// How requests come from the kernel.
     pub io_uring: IoUring,

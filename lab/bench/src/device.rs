@@ -47,7 +47,7 @@ pub fn run(args: &DeviceArgs) -> Result<(), Box<dyn Error>> {
     parameters.apply(&args.set)?;
     let disk = Disk::new(u64::from(args.size_mib) << 20);
     let emulator = Emulator::new(parameters, disk);
-    let mounted = Mounted::new(&args.dir, "onejournal-bench")?;
+    let mounted = Mounted::for_loop_device(&args.dir, "onejournal-bench")?;
     let handle = mounted.handle();
     let served = serve(mounted, emulator);
     if served.is_err() {

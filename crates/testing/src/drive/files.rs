@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use device::Operation;
 use fuse::abi::{
-    AttrOut, Dirent, EntryOut, FOPEN_DIRECT_IO, FallocateIn, FuseAttr, Opcode, OpenOut, ROOT_NODE,
-    ReadIn, ReleaseIn, StatfsOut, WriteIn, WriteOut,
+    AttrOut, Dirent, EntryOut, FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, FallocateIn, FuseAttr, Opcode,
+    OpenOut, ROOT_NODE, ReadIn, ReleaseIn, StatfsOut, WriteIn, WriteOut,
 };
 use fuse::{Answer, Request};
 use rustix::io::Errno;
@@ -116,8 +116,7 @@ impl Files {
         let text = match node {
             COUNTERS => emulator.report(),
             TRACE => emulator.trace_text(),
-            // No page of it is cached, so direct writes may be asynchronous.
-            DISK => return done(&OpenOut { open_flags: FOPEN_DIRECT_IO, ..OpenOut::default() }),
+            DISK => return done(&OpenOut { open_flags: FOPEN_KEEP_CACHE, ..OpenOut::default() }),
             _ => String::new(),
         };
         self.last_handle += 1;

@@ -76,10 +76,20 @@ pub struct Mounted {
 impl Mounted {
     /// Mounts a disk on an empty directory; `name` is shown as the source of the mount.
     pub fn new(dir: &Path, name: &str) -> Result<Mounted, MountError> {
+        Mounted::with(dir, name, false)
+    }
+
+    /// The same for a loop device with direct I/O: all channels of a model can be busy at the same
+    /// time. After an asynchronous write with `O_DSYNC` the kernel sends no flush then, and pages
+    /// that are read meanwhile stay. A loop device makes no such writes, and reads no pages.
+    pub fn for_loop_device(dir: &Path, name: &str) -> Result<Mounted, MountError> {
+        Mounted::with(dir, name, true)
+    }
+
+    fn with(dir: &Path, name: &str, async_direct_io: bool) -> Result<Mounted, MountError> {
         let options = MountOptions {
             io_uring: IoUring::Off,
-            // The channels of a model are busy at the same time. The disk has no cached pages.
-            async_direct_io: true,
+            async_direct_io,
             fsname: Some(name.into()),
             subtype: Some("onejournal".into()),
             ..MountOptions::default()

@@ -17,14 +17,14 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Files in bulk",
     paper: "",
     figure: "",
-    about: "`tar` unpacks a tree of small files and `rm` removes it, each with a sync of the file \
-            system behind it; `dd` writes a large file in pieces of 1 MiB with an fsync at the \
-            end, and reads it back when no cache holds it. The device is memory behind a loop \
-            device: what is measured is the file system, with the requests of the kernel that \
+    about: "`tar` unpacks a tree of small files and `rm` removes it, each followed by a sync of \
+            the file system; `dd` writes a large file in pieces of 1 MiB with an fsync at the end, \
+            and reads it back when no cache holds it. The device is memory behind a loop device, \
+            so the times are those of the file system, with the requests of the kernel that \
             OneJournal answers. With *order=sync* the kernel collects what is written; with \
             *noxattr* it asks for no attributes.",
     paper_claim: "",
-    goal: "Of ext4 ordered's speed 0.9 for writing the large file, 0.8 for reading it, 0.25 for \
+    goal: "0.9 of ext4 ordered's speed for writing the large file, 0.8 for reading it, 0.25 for \
             small files; faster than fuse2fs. The large file by the fastest round of each.",
     sizes: &[],
     run,

@@ -21,12 +21,12 @@ pub const EXPERIMENT: Experiment = Experiment {
     about: "Traces of redo logs, taken with strace from MariaDB (InnoDB, its three ways to flush) \
             under sysbench and from PostgreSQL under pgbench, 20 clients each \
             (`scripts/trace-redo-log`). Instances replay a trace at once, each in a log file of \
-            its own that is there and written, as fast as they can. What is new in a write is \
-            random bytes, what a write repeats is repeated. Mean time of a flush: an fdatasync and \
-            the writes since the one before. The paper's traces are of MySQL (InnoDB) under 500 \
-            seconds of TPC-C, it does not say how many calls they have, and its journal is on a \
-            disk of its own. *wasteless as in Okeanos* is OneJournal with whole blocks of \
-            metadata, no compression, and blocks of the journal that are filled up.",
+            its own that is there and written, as fast as they can. Bytes that are new in a write \
+            are random; bytes that a write repeats are repeated. Mean time of a flush: an \
+            fdatasync and the writes since the one before. The paper's traces are of MySQL \
+            (InnoDB) under 500 seconds of TPC-C, it does not say how many calls they have, and its \
+            journal is on a disk of its own. *wasteless as in Okeanos* is OneJournal with whole \
+            blocks of metadata, no compression, and blocks of the journal that are filled up.",
     paper_claim: "At high load wasteless journaling takes up to tens of seconds for a flush of \
             InnoDB's log, with all three methods; ordered takes hundreds, when the instances \
             approach or exceed 64.",

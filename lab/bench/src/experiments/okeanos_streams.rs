@@ -22,8 +22,8 @@ pub const EXPERIMENT: Experiment = Experiment {
             125 bytes (1 Kb/s) or 125,000 (1 Mb/s), on a model of a 7200 rpm disk (the paper: \
             15,000 rpm), the journal on another. Bytes written to the journal's disk for each \
             record, and to the file system's for each record and the first one of each file, all \
-            brought home at the end; latency of a write, with the records that were written of \
-            those that were due; then, after mounting anew, a thread reads all files of 1 Mb/s one \
+            brought home at the end; latency of a write, with the part of the records that were \
+            written in time; then, after mounting anew, a thread reads all files of 1 Mb/s one \
             after the other, 4 KiB at a time. *Asynchronous* are the same records without O_DSYNC: \
             the latency of a `write` that need not be durable. The paper tried them too, without \
             saying which rate and number of streams. ext4 answers them from the page cache, \
