@@ -117,7 +117,7 @@
 //!   handshake unsplit    what is agreed with the kernel; the largest write in one request
 //!   transport/           workers (/dev/fuse), queues and large_writes (io_uring), polled;
 //!                        blocked (threads that wait for another request)
-//!   mounting/            mount(2) and fusermount3, read-ahead, the mount namespace
+//!   mounting/            mount(2) and fusermount3, the page cache, the mount namespace
 //!   file_system          FileSystem: one Request in, one Answer and its Reply out
 //!   directory notifier   records of READDIR; dropping what the kernel has cached
 //!   request reply caller

@@ -18,10 +18,10 @@ pub(crate) const READ_BYTES_MAX: usize = 256 << 10;
 const REQUEST_COUNT: usize = 8;
 
 /// Lets the kernel read ahead as much as these requests carry on what is mounted on `dir` (an
-/// absolute path without symbolic links); and, if it `collects_writes`, as much as on a disk. Then
-/// this mount alone may have all the memory that may be dirty. The limit stays strict: its writers
-/// wait for its own writes, before the machine has much that is dirty. Asks nothing of the mount
-/// itself, which is not served yet.
+/// absolute path without symbolic links). If it `collects_writes`, it may collect as much as on a
+/// disk: this mount alone may have all the memory that may be dirty. The limit stays strict: the
+/// mount's writers wait for its own writes, before the machine has much that is dirty. Asks nothing
+/// of the mount itself, which is not served yet.
 pub(crate) fn widen(dir: &Path, collects_writes: bool) {
     let Some(queue) = queue_of(&own_mounts().unwrap_or_default(), dir) else { return };
     let set = |name: &str, value: usize| {

@@ -29,24 +29,14 @@ const RECENT: Duration = Duration::from_millis(100);
 /// Parts are counted in thousandths.
 const WHOLE: u64 = 1000;
 
-/// What the pace depends on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Need {
-    /// A thread waits for the checkpoint, or no commit competes with it.
-    Alone,
-    /// Commits come. So many thousandths of the allowance are used, and of the blocks are home.
-    Beside { used: u64, home: u64 },
-}
-
-impl Need {
-    fn writer_count(self) -> usize {
-        let Need::Beside { used, home } = self else { return WRITER_COUNT_MAX };
-        match used.saturating_sub(home) {
-            0 => 1,
-            1..=125 => 2,
-            126..=250 => 4,
-            _ => WRITER_COUNT_MAX,
-        }
+/// The number of writers while commits come. So many thousandths of the allowance are used, and of
+/// the blocks are home.
+fn writer_count_beside(used: u64, home: u64) -> usize {
+    match used.saturating_sub(home) {
+        0 => 1,
+        1..=125 => 2,
+        126..=250 => 4,
+        _ => WRITER_COUNT_MAX,
     }
 }
 
@@ -88,11 +78,11 @@ impl Pace {
             (self.left, self.last_commit) = (look.room, now);
         }
         if look.is_alone || now - self.last_commit > RECENT {
-            return Need::Alone.writer_count();
+            return WRITER_COUNT_MAX;
         }
         let used = self.used(&look.room);
         let home = look.home_count as u64 * WHOLE / self.block_count.max(1) as u64;
-        Need::Beside { used, home }.writer_count()
+        writer_count_beside(used, home)
     }
 
     /// The part of the allowance that is used when `left` is left of the room.
@@ -161,9 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn the_writers_of_each_need() {
-        let beside = |used, home| Need::Beside { used, home }.writer_count();
-        assert_eq!(Need::Alone.writer_count(), 8);
+    fn a_checkpoint_has_the_more_writers_the_later_it_is() {
+        assert_eq!(WRITER_COUNT_MAX, 8);
         for (used, home, writer_count) in [
             (0, 0, 1),
             (1, 0, 2),
@@ -179,7 +168,7 @@ mod tests {
             (1000, 999, 2),
             (1000, 0, 8),
         ] {
-            assert_eq!(beside(used, home), writer_count, "{used} used, {home} home");
+            assert_eq!(writer_count_beside(used, home), writer_count, "{used} used, {home} home");
         }
     }
 }

@@ -5,43 +5,28 @@ use crate::common;
 use std::sync::Arc;
 
 use common::{HOME_BLOCKS, UUID, filled, quiet, wait_until};
+use device::BlockDevice;
 use device::sync::{Condvar, Mutex};
-use device::{BlockDevice, Durability};
 use onejournal_journal::{
     BLOCK_BYTES, Form, HomeBlock, Journal, MemoryLimits, Options, RecoverOptions, Space,
 };
-use onejournal_testing::{SimDevice, Survival};
+use onejournal_testing::{Layer, Layered, SimDevice, Survival};
 
 const HOME_BYTES: u64 = HOME_BLOCKS * BLOCK_BYTES as u64;
 const ALL: usize = 8;
-/// So much that one of two regions is room for a burst and more.
+/// A free region of this size is room for a burst and more.
 const REGION_BYTES: u64 = 24 << 20;
 
-/// A disk that notes how many writers each list of writes may have, and can hold lists.
-struct Disk {
-    sim: SimDevice,
+/// Notes how many writers each list of writes may have, and can hold lists.
+#[derive(Default)]
+struct Lists {
     /// The number of writers and of writes of each list.
-    lists: Mutex<Vec<(usize, usize)>>,
+    noted: Mutex<Vec<(usize, usize)>>,
     is_held: Mutex<bool>,
     released: Condvar,
 }
 
-impl Disk {
-    /// Room for the home blocks and for two regions.
-    fn new() -> Arc<Disk> {
-        Arc::new(Disk {
-            sim: SimDevice::new(HOME_BYTES + 8192 + 2 * REGION_BYTES, 512),
-            lists: Mutex::default(),
-            is_held: Mutex::new(false),
-            released: Condvar::new(),
-        })
-    }
-
-    fn journal(self: &Arc<Disk>, memory: MemoryLimits) -> Journal {
-        let options = Options { background: true, memory, ..quiet() };
-        Journal::open(self.clone(), space(self.clone()), UUID, options).expect("it opens")
-    }
-
+impl Lists {
     fn hold(&self) {
         *self.is_held.lock() = true;
     }
@@ -53,7 +38,7 @@ impl Disk {
 
     /// Returns when a checkpoint has begun to write.
     fn wait_for_checkpoint(&self) {
-        wait_until("a checkpoint", || !self.lists.lock().is_empty());
+        wait_until("a checkpoint", || !self.noted.lock().is_empty());
     }
 
     /// How many writers each list of the first checkpoint had, which writes this many blocks.
@@ -64,60 +49,46 @@ impl Disk {
             left_count = left_count.saturating_sub(write_count);
             is_of_first
         };
-        let lists = self.lists.lock().clone();
+        let lists = self.noted.lock().clone();
         let first = lists.iter().take_while(|(_, write_count)| is_of_first(*write_count));
         first.map(|(writer_count, _)| *writer_count).collect()
     }
+}
+
+impl Layer for Lists {
+    fn write_spans(
+        &self,
+        device: &dyn BlockDevice,
+        spans: &[(u64, &[u8])],
+        at_a_time: usize,
+    ) -> device::Result<()> {
+        self.noted.lock().push((at_a_time, spans.len()));
+        let mut is_held = self.is_held.lock();
+        while *is_held {
+            is_held = self.released.wait(is_held);
+        }
+        drop(is_held);
+        device.write_spans(spans, at_a_time)
+    }
+}
+
+type Disk = Layered<SimDevice, Lists>;
+
+/// Room for the home blocks and for two regions.
+fn disk() -> Arc<Disk> {
+    let sim = SimDevice::new(HOME_BYTES + 8192 + 2 * REGION_BYTES, 512);
+    Arc::new(Layered::new(Arc::new(sim), Lists::default()))
+}
+
+fn open(disk: &Arc<Disk>, memory: MemoryLimits) -> Journal {
+    let options = Options { background: true, memory, ..quiet() };
+    Journal::open(disk.clone(), space(disk.clone()), UUID, options).expect("it opens")
 }
 
 /// The journal after the home blocks.
 fn space(disk: Arc<dyn BlockDevice>) -> Space {
     let extent = HOME_BYTES..disk.size_bytes();
     Space::new(disk, std::iter::once(extent).collect()).expect("the device is large enough")
-}
-
-impl BlockDevice for Disk {
-    fn size_bytes(&self) -> u64 {
-        self.sim.size_bytes()
-    }
-
-    fn sector_bytes(&self) -> usize {
-        self.sim.sector_bytes()
-    }
-
-    fn durability(&self) -> Durability {
-        self.sim.durability()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> device::Result<()> {
-        self.sim.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> device::Result<()> {
-        self.sim.write(offset, data)
-    }
-
-    fn write_spans(&self, spans: &[(u64, &[u8])], at_a_time: usize) -> device::Result<()> {
-        self.lists.lock().push((at_a_time, spans.len()));
-        let mut is_held = self.is_held.lock();
-        while *is_held {
-            is_held = self.released.wait(is_held);
-        }
-        drop(is_held);
-        spans.iter().try_for_each(|(offset, data)| self.write(*offset, data))
-    }
-
-    fn write_durable(&self, offset: u64, data: &[u8]) -> device::Result<()> {
-        self.sim.write_durable(offset, data)
-    }
-
-    fn write_fua(&self, offset: u64, data: &[u8]) -> Option<device::Result<()>> {
-        self.sim.write_fua(offset, data)
-    }
-
-    fn flush(&self) -> device::Result<()> {
-        self.sim.flush()
-    }
 }
 
 /// Commits 100 blocks until the next such commit enters another region.
@@ -138,7 +109,7 @@ fn commit(journal: &Journal, first: u64, count: u64) {
 
 fn is_home(disk: &Disk, blocks: std::ops::Range<u64>) -> bool {
     let after: Arc<dyn BlockDevice> =
-        Arc::new(SimDevice::from_image(disk.sim.crash(Survival::Nothing), 512));
+        Arc::new(SimDevice::from_image(disk.device.crash(Survival::Nothing), 512));
     let space = space(after.clone());
     onejournal_journal::recover(&after, &space, &UUID, &RecoverOptions::default()).expect("whole");
     let mut bytes = [0; BLOCK_BYTES];
@@ -148,52 +119,53 @@ fn is_home(disk: &Disk, blocks: std::ops::Range<u64>) -> bool {
     })
 }
 
-#[test]
-fn commits_that_come_leave_a_checkpoint_one_writer() {
-    let disk = Disk::new();
-    let journal = disk.journal(MemoryLimits::default());
-    disk.hold();
+/// A region of 100 blocks goes home, and its first list of writes is held.
+fn with_a_held_checkpoint() -> (Arc<Disk>, Journal) {
+    let disk = disk();
+    let journal = open(&disk, MemoryLimits::default());
+    disk.layer.hold();
     fill_region(&journal, 0);
     commit(&journal, 100, 100);
-    disk.wait_for_checkpoint();
-    assert_eq!(*disk.lists.lock(), [(1, 32)]);
-    disk.release();
+    disk.layer.wait_for_checkpoint();
+    (disk, journal)
+}
+
+#[test]
+fn commits_that_come_leave_a_checkpoint_one_writer() {
+    let (disk, journal) = with_a_held_checkpoint();
+    assert_eq!(*disk.layer.noted.lock(), [(1, 32)]);
+    disk.layer.release();
     drop(journal);
     assert!(is_home(&disk, 0..200));
 }
 
 #[test]
 fn a_commit_that_waits_for_a_free_region_has_all_writers() {
-    let disk = Disk::new();
-    let journal = disk.journal(MemoryLimits::default());
-    disk.hold();
-    fill_region(&journal, 0);
-    commit(&journal, 100, 100);
-    disk.wait_for_checkpoint();
+    let (disk, journal) = with_a_held_checkpoint();
     std::thread::scope(|scope| {
         scope.spawn(|| fill_region(&journal, 100));
         wait_until("a stall", || journal.stats().stalls == 1);
-        disk.release();
+        disk.layer.release();
     });
-    assert_eq!(disk.writer_counts(100), [1, ALL]);
+    assert_eq!(disk.layer.writer_counts(100), [1, ALL]);
     drop(journal);
     assert!(is_home(&disk, 0..200));
 }
 
 #[test]
 fn a_commit_that_waits_for_memory_has_all_writers() {
-    let disk = Disk::new();
+    let disk = disk();
     let memory = MemoryLimits { dirty_blocks: 150, ..MemoryLimits::default() };
-    let journal = disk.journal(memory);
-    disk.hold();
+    let journal = open(&disk, memory);
+    disk.layer.hold();
     commit(&journal, 0, 70);
     std::thread::scope(|scope| {
         scope.spawn(|| commit(&journal, 70, 100));
         wait_until("a stall", || journal.stats().stalls == 1);
-        disk.wait_for_checkpoint();
-        disk.release();
+        disk.layer.wait_for_checkpoint();
+        disk.layer.release();
     });
-    let counts = disk.writer_counts(70);
+    let counts = disk.layer.writer_counts(70);
     // The first list may have begun before the commit waited.
     assert!(counts[1..].iter().all(|count| *count == ALL), "{counts:?}");
     drop(journal);
@@ -202,22 +174,22 @@ fn a_commit_that_waits_for_memory_has_all_writers() {
 
 #[test]
 fn a_caller_that_waits_until_all_is_home_has_all_writers() {
-    let disk = Disk::new();
-    let journal = disk.journal(MemoryLimits::default());
+    let disk = disk();
+    let journal = open(&disk, MemoryLimits::default());
     commit(&journal, 0, 100);
     journal.checkpoint().expect("it goes home");
-    assert_eq!(disk.writer_counts(100), [ALL]);
+    assert_eq!(disk.layer.writer_counts(100), [ALL]);
     drop(journal);
     assert!(is_home(&disk, 0..100));
 }
 
 #[test]
 fn a_journal_on_another_disk_leaves_a_checkpoint_all_writers() {
-    let (disk, log) = (Disk::new(), Disk::new());
+    let (disk, log) = (disk(), disk());
     let options = Options { background: true, ..quiet() };
     let journal = Journal::open(disk.clone(), space(log), UUID, options).expect("it opens");
     fill_region(&journal, 0);
     commit(&journal, 100, 100);
-    disk.wait_for_checkpoint();
-    assert_eq!(disk.writer_counts(100), [ALL]);
+    disk.layer.wait_for_checkpoint();
+    assert_eq!(disk.layer.writer_counts(100), [ALL]);
 }

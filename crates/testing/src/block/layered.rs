@@ -12,10 +12,20 @@ pub trait Layer: Send + Sync {
         device.read(offset, buf)
     }
 
-    /// See [`BlockDevice::write`]. The spans of a [`BlockDevice::write_spans`] come here one by
-    /// one.
+    /// See [`BlockDevice::write`].
     fn write(&self, device: &dyn BlockDevice, offset: u64, data: &[u8]) -> Result<()> {
         device.write(offset, data)
+    }
+
+    /// See [`BlockDevice::write_spans`]. Without an override the spans come to [`Layer::write`] one
+    /// by one.
+    fn write_spans(
+        &self,
+        device: &dyn BlockDevice,
+        spans: &[(u64, &[u8])],
+        _at_a_time: usize,
+    ) -> Result<()> {
+        spans.iter().try_for_each(|(offset, data)| self.write(device, *offset, data))
     }
 
     /// See [`BlockDevice::write_durable`].
@@ -73,6 +83,10 @@ impl<D: BlockDevice, L: Layer> BlockDevice for Layered<D, L> {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.layer.write(&*self.device, offset, data)
+    }
+
+    fn write_spans(&self, spans: &[(u64, &[u8])], at_a_time: usize) -> Result<()> {
+        self.layer.write_spans(&*self.device, spans, at_a_time)
     }
 
     fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
