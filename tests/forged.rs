@@ -163,7 +163,7 @@ impl Mounted {
         let server =
             Arc::new(Forged { holds, held: Mutex::default(), changed: Condvar::default() });
         let (handle, serving) = (connection.handle(), server.clone());
-        let thread = Some(std::thread::spawn(move || connection.run(&*serving)));
+        let thread = Some(std::thread::spawn(move || connection.run(&*serving).map(drop)));
         Mounted { dir, server, handle, thread }
     }
 

@@ -34,7 +34,7 @@ impl Mounted {
         let connection = Connection::mount(&source, dir.path(), &options).unwrap();
         let handle = connection.handle();
         let is_uring = connection.agreed_flags() & OVER_IO_URING != 0;
-        let thread = std::thread::spawn(move || connection.run(&Memory::new()));
+        let thread = std::thread::spawn(move || connection.run(&Memory::new()).map(drop));
         Mounted { dir, handle, is_uring, thread: Some(thread) }
     }
 
@@ -142,7 +142,7 @@ fn regression_a_guard_learns_that_the_connection_has_ended() {
     let noted = Arc::new(Noted::default());
     connection.guarded_by(noted.clone());
     let (handle, notifier) = (connection.handle(), connection.notifier().unwrap());
-    let thread = std::thread::spawn(move || connection.run(&Memory::new()));
+    let thread = std::thread::spawn(move || connection.run(&Memory::new()).map(drop));
     notifier.drop_pages(1, vec![(0, 0)]).wait();
     handle.unmount().unwrap();
     notifier.drop_pages(1, vec![(0, 0)]).wait();

@@ -51,6 +51,7 @@ mod probe_media;
 mod read_only;
 mod refusal;
 mod repair;
+mod restart;
 mod shrunk;
 mod sqlite;
 mod sqlite_volume;

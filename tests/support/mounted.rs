@@ -79,7 +79,7 @@ impl Mounted {
         let place = mount::MountPoint::open(&self.scratch.path().join("mnt")).unwrap();
         let session = Session::mount(volume, &source, &place, &options, stat_source).unwrap();
         let handle = session.handle();
-        let thread = std::thread::spawn(move || session.run());
+        let thread = std::thread::spawn(move || session.run().map(drop));
         self.running = Some(Running { handle, thread });
     }
 

@@ -6,6 +6,8 @@
 //! in. A pipe would not work: a blocked thread keeps all files of the daemon open.
 
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +16,9 @@ use std::thread::JoinHandle;
 use clap::Args;
 use mount::Guard;
 use rustix::fs::OFlags;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -42,22 +46,33 @@ pub struct ByProcess(Mutex<Watch>);
 enum Watch {
     #[default]
     NotNeededYet,
-    /// The thread lives as long as the guard.
-    Watched(JoinHandle<()>),
+    /// The thread lives as long as the guard, which is this process.
+    Watched(JoinHandle<()>, OwnedFd),
     /// It could not be started, and is not tried again.
     None,
+}
+
+impl ByProcess {
+    /// Ends the guard: this process goes on with another program, which ends all its threads.
+    pub fn dismiss(&self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Watch::Watched(thread, process) = std::mem::take(&mut *state) {
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Guard for ByProcess {
     fn watch(&self, device: (u32, u32), is_connected: &dyn Fn() -> bool) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*state {
-            Watch::Watched(thread) if !thread.is_finished() => return,
+            Watch::Watched(thread, _) if !thread.is_finished() => return,
             Watch::None => return,
             _ => {}
         }
         *state = match start(device, is_connected) {
-            Ok(Some(thread)) => Watch::Watched(thread),
+            Ok(Some((thread, process))) => Watch::Watched(thread, process),
             // Nothing waits for an answer any more.
             Ok(None) => Watch::None,
             Err(error) if !is_connected() => {
@@ -79,22 +94,24 @@ impl Guard for ByProcess {
 fn start(
     device: (u32, u32),
     is_connected: &dyn Fn() -> bool,
-) -> io::Result<Option<JoinHandle<()>>> {
+) -> io::Result<Option<(JoinHandle<()>, OwnedFd)>> {
     let (told, begun) = channel();
     let builder = std::thread::Builder::new().name("oj-guard".into());
     let thread = builder.spawn(move || keep(device, &told))?;
-    let mut confirm = begun.recv().map_err(|_| io::Error::other("its thread ended"))??;
+    let (mut confirm, process) =
+        begun.recv().map_err(|_| io::Error::other("its thread ended"))??;
     if !is_connected() {
         // The end of its input tells the guard.
         return Ok(None);
     }
     writeln!(confirm, "{CONFIRMED}")?;
-    Ok(Some(thread))
+    Ok(Some((thread, process)))
 }
 
 /// Runs the guard until it ends; the guard also ends with this thread. When the guard has opened
-/// what it is to abort, `told` gets the guard's input, through which it is confirmed.
-fn keep((major, minor): (u32, u32), told: &Sender<io::Result<ChildStdin>>) {
+/// what it is to abort, `told` gets the guard's input, through which it is confirmed, and its
+/// process.
+fn keep((major, minor): (u32, u32), told: &Sender<io::Result<(ChildStdin, OwnedFd)>>) {
     let mut command = Command::new("/proc/self/exe");
     command.arg("guard").arg(format!("{major}:{minor}"));
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -102,18 +119,23 @@ fn keep((major, minor): (u32, u32), told: &Sender<io::Result<ChildStdin>>) {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("it was asked for")).read_line(&mut line)?;
         if line.trim() == WATCHING {
-            return Ok(child);
+            let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+            return Ok((child, process));
         }
         let status = child.wait()?;
         Err(io::Error::other(format!("it ended early: {status}")))
     });
     match begun {
-        Ok(mut child) => {
+        Ok((mut child, process)) => {
             let confirm = child.stdin.take().expect("it was asked for");
-            let _ = told.send(Ok(confirm));
+            let _ = told.send(Ok((confirm, process)));
             match child.wait() {
                 // It was not confirmed.
                 Ok(status) if status.success() => {}
+                // It was dismissed, or killed by another process.
+                Ok(status) if status.signal() == Some(Signal::KILL.as_raw()) => {
+                    tracing::debug!("the guard was killed");
+                }
                 ended => tracing::warn!("the guard has ended: {ended:?}"),
             }
         }

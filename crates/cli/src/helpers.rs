@@ -145,7 +145,8 @@ fn mount(arguments: impl Iterator<Item = OsString>) -> Result<u8> {
     } else {
         enter(helper.namespace.as_deref())?;
         let MountHelper { options, target, dir, .. } = helper;
-        let args = MountArgs { foreground: false, options, announce: false, target, dir };
+        let args =
+            MountArgs { foreground: false, options, announce: false, resume: false, target, dir };
         let code = mount::run(&args, false)?;
         if code != 0 {
             return Ok(code);

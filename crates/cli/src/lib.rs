@@ -18,7 +18,7 @@
 //!   volumes                    the volume that a path means
 //!   namespaces ending          mount namespaces; the signals that end a server
 //!   aside claimant counters fusectl guard in_place kernel messages new_file occupant page_writer
-//!   advice process_looks service_manager memory output signals surroundings units users
+//!   advice handover process_looks service_manager memory output signals surroundings units users
 //!   error
 //!   letters                    text from outside, without what a terminal acts on
 //! ```
@@ -31,6 +31,7 @@ mod ending;
 mod error;
 mod fusectl;
 mod guard;
+mod handover;
 mod helpers;
 mod in_place;
 mod inventory;
@@ -106,6 +107,18 @@ enum Command {
     /// Look at what processes have open (internal)
     #[command(hide = true)]
     Look(looks::LookArgs),
+    /// Say whether this program goes on with a mount that is handed over in a form (internal)
+    #[command(hide = true)]
+    Resumes {
+        /// Number of the form
+        format: u32,
+    },
+    /// Replace the daemon of a mounted volume by the program that is installed now
+    ///
+    /// After an upgrade, without unmounting: programs that use the volume wait a moment, and get no
+    /// error. The process keeps its number. Everything written is synced before. Refused through
+    /// io_uring, with the option atomic_writes, and after an error of the volume.
+    Restart(verbs::restart::RestartArgs),
     /// Make everything durable that programs have written to mounted volumes
     ///
     /// Like sync(1) for these volumes, on every kernel: before Linux 6.18 a volume does not hear of
@@ -214,6 +227,9 @@ struct MountArgs {
     /// Tell the parent process on standard output that the mount is ready (internal)
     #[arg(long, hide = true)]
     announce: bool,
+    /// Go on with the mount that standard input hands over (internal)
+    #[arg(long, hide = true)]
+    resume: bool,
     /// Block device or file that holds the volume, or its UUID=, LABEL= or PARTUUID=
     target: PathBuf,
     /// Directory to mount it on
@@ -321,8 +337,10 @@ fn parse_interval(text: &str) -> std::result::Result<f64, String> {
 
 /// Runs the command or the helper that this process was started as.
 pub fn main() -> ExitCode {
-    // Before there are threads.
-    host::reset_signals();
+    // Before there are threads. A program that goes on with a mount has no handlers yet.
+    if !std::env::args_os().any(|word| word == "--resume") {
+        host::reset_signals();
+    }
     if let Some(code) = helpers::run() {
         return ExitCode::from(code);
     }
@@ -343,6 +361,8 @@ pub fn main() -> ExitCode {
         Command::Detach(args) => namespaces::run_detach(&args),
         Command::Guard(args) => guard::run(&args),
         Command::WritePages(args) => page_writer::run(&args),
+        Command::Resumes { format } => Ok(handover::run_resumes(format)),
+        Command::Restart(args) => verbs::restart::run(&args, is_aside),
         Command::Sync(args) => verbs::sync::run(&args, is_aside),
         Command::Ask(args) => inventory::run_ask(&args),
         Command::AskLogs(args) => inventory::run_ask_logs(&args),

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use mount::PageWriter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::error::{CliError, Result};
@@ -70,7 +71,7 @@ impl ByProcess {
         let (mut seen, mut left) = (writes(), looks);
         loop {
             let mut asked = [PollFd::new(&ends, PollFlags::IN)];
-            if poll(&mut asked, Some(&LOOK_EVERY))? > 0 {
+            if retry_on_intr(|| poll(&mut asked, Some(&LOOK_EVERY)))? > 0 {
                 break;
             }
             let now = writes();

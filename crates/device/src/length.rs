@@ -44,6 +44,11 @@ impl Length {
         Length { file: Some(file), start_bytes, needed_bytes, shortest_bytes }
     }
 
+    /// The file, if it is not the user's own descriptor, and where the disk begins in it.
+    pub(crate) fn another(&self) -> Option<(&OwnedFd, u64)> {
+        self.file.as_ref().map(|file| (file, self.start_bytes))
+    }
+
     /// An error if the other file is too short already.
     pub(crate) fn check_at_opening(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };

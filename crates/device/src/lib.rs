@@ -70,7 +70,7 @@ pub use buffer::aligned::AlignedBuf;
 pub use directory::{Directory, FileStore, StoredFile};
 pub use disk::block_durability::block_durability;
 pub use disk::caches::{devices_below, member_devices};
-pub use disk::device::Disk;
+pub use disk::device::{Disk, Held};
 pub use disk::direct_io::DirectIo;
 pub use durability::{Durability, file_system_durability, known_durability};
 pub use error::{DeviceError, Operation, Result};

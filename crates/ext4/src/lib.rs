@@ -120,7 +120,7 @@ pub use faults::Fault;
 pub use file::{Allocate, Piece};
 pub use journal::{CheckpointPolicy, DeltaCodec, MemoryLimits, Synced, WhenDurable};
 pub use layout::claim::Claim;
-pub use memory::FileStat;
+pub use memory::{FileStat, Pin};
 pub use open::{
     Claimant, JournalChoice, NewJournal, OWN_JOURNAL_BYTES_MAX, OpenOptions, RecordedJournal,
     Survey, apply_repair, begin_mkfs, can_be_repaired, change_journal, check_claim, finish_mkfs,

@@ -10,7 +10,7 @@ use journal::{Journal, Synced, WhenDurable};
 use crate::data_mode::{DATA_MODE_XATTR, DataMode};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::memory::Mounted;
+use crate::memory::{Mounted, Pin};
 use crate::op::Spending;
 use crate::open::{self, JournalChoice, OpenOptions, Opened};
 use crate::{
@@ -47,6 +47,11 @@ impl RootVolume {
     pub fn close(self) -> Result<()> {
         self.volume.close()
     }
+
+    /// [`Volume::hand_over`].
+    pub fn hand_over(self) -> Result<Vec<Pin>> {
+        self.volume.hand_over()
+    }
 }
 
 impl<V: Borrow<Volume>> Deref for VolumeAs<V> {
@@ -81,6 +86,13 @@ impl Volume {
     /// same state as after a crash.
     pub fn close(self) -> Result<()> {
         self.opened.close()
+    }
+
+    /// Like [`Volume::close`], but leaves files without a name that are pinned. Returns what is
+    /// pinned, for [`OpenOptions::pins`] of the process that opens the volume next. If there is
+    /// none, these files are freed when the volume is opened without pins.
+    pub fn hand_over(self) -> Result<Vec<Pin>> {
+        self.opened.hand_over()
     }
 
     fn mounted(&self) -> &Mounted {

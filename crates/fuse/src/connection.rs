@@ -1,10 +1,12 @@
 //! A FUSE connection: from the mount through the handshake to the end of its service.
 
+use std::io::IoSlice;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use zerocopy::IntoBytes;
 
 use crate::abi::init;
 use crate::error::{ENABLE_URING, MountError};
@@ -15,9 +17,11 @@ use crate::mounting::attach::{MountHandle, MountPoint, attach};
 use crate::mounting::namespace::hold_namespace;
 use crate::notifier::Notifier;
 use crate::options::{IoUring, MountOptions, Source};
+use crate::reply::{Answer, out_header};
+use crate::stopper::Stopper;
 use crate::transport::polled::Polled;
 use crate::transport::queues::{Rings, make_rings};
-use crate::transport::workers::serve_until_unmounted;
+use crate::transport::workers::{Stop, serve_until_stopped};
 
 /// A mounted connection whose handshake is done. Dropped before it runs, it unmounts.
 pub struct Connection {
@@ -29,11 +33,39 @@ pub struct Connection {
     stand_in_count: usize,
     agreed_flags: u64,
     guarded: Guarded,
+    stopper: Stopper,
+    /// What is served before all others.
+    requests: Vec<Vec<u8>>,
     /// Present when requests come through io_uring.
     rings: Option<Rings>,
     /// Dropped after the descriptors: while they are open the kernel waits for an answer before it
     /// ends the mount.
     taken_back: TakenBack,
+}
+
+/// How [`Connection::run`] has ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// The file system was unmounted.
+    Unmounted,
+    /// Its [`Stopper`] was asked. The file system is mounted.
+    Stopped(Paused),
+}
+
+/// A connection that is not served. Programs that use the file system wait until it is resumed, and
+/// get an error when the last copy of its descriptor is closed.
+#[derive(Debug)]
+pub struct Paused {
+    /// `/dev/fuse`, open.
+    pub device: OwnedFd,
+    /// The directory of the mount.
+    pub dir: PathBuf,
+    /// Number of the file system (major, minor), if it is known.
+    pub number: Option<(u32, u32)>,
+    /// See [`Connection::agreed_flags`].
+    pub agreed_flags: u64,
+    /// Requests that were taken and are to be served, as they came.
+    pub requests: Vec<Vec<u8>>,
 }
 
 /// Unmounts when it is dropped, unless [`Connection::run`] has taken over.
@@ -83,15 +115,16 @@ impl Connection {
             IoUring::Auto | IoUring::On => make_rings(&device, max_thread_count, least_count),
         };
         let taken_back = TakenBack(Some(handle.clone()));
-        let (agreed_flags, guarded) = (0, Guarded::default());
         let mut connection = Connection {
             device,
             handle,
             max_thread_count,
             least_count,
             stand_in_count: options.stand_in_count.max(1),
-            agreed_flags,
-            guarded,
+            agreed_flags: 0,
+            guarded: Guarded::default(),
+            stopper: Stopper::default(),
+            requests: Vec::new(),
             rings,
             taken_back,
         };
@@ -115,6 +148,38 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Goes on with a connection whose service was stopped, in this process or in another one.
+    /// `options` are those of the mount. If it fails, the mount is dead as soon as no process has
+    /// the descriptor.
+    pub fn resume(paused: Paused, options: &MountOptions) -> Result<Connection, MountError> {
+        let Paused { device, dir, number, agreed_flags, requests } = paused;
+        hold_namespace()?;
+        let least_count = options.min_thread_count.max(1);
+        Ok(Connection {
+            device: Arc::new(device),
+            handle: MountHandle::resumed(dir, number),
+            max_thread_count: options.thread_count.max(least_count),
+            least_count,
+            stand_in_count: options.stand_in_count.max(1),
+            agreed_flags,
+            guarded: Guarded::default(),
+            stopper: Stopper::default(),
+            requests,
+            rings: None,
+            taken_back: TakenBack(None),
+        })
+    }
+
+    /// Answers the request `unique`, which was taken before the service was stopped.
+    pub fn answer(&self, unique: u64, payload: &[u8]) {
+        let Some(header) = out_header(unique, Answer::Done, payload.len()) else { return };
+        let message = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
+        if let Err(errno) = rustix::io::writev(&*self.device, &message) {
+            // It was interrupted, or the file system unmounted.
+            tracing::debug!(%errno, unique, "an answer was refused");
+        }
+    }
+
     /// The mount. Any thread can unmount it.
     pub fn handle(&self) -> MountHandle {
         self.handle.clone()
@@ -129,11 +194,18 @@ impl Connection {
     /// exists, the kernel does not end the connection.
     pub fn notifier(&self) -> Result<Notifier, MountError> {
         let device = self.device.try_clone();
-        let started = device.and_then(|device| Notifier::for_device(device, self.guarded.clone()));
+        let (guarded, stopper) = (self.guarded.clone(), self.stopper.clone());
+        let started = device.and_then(|device| Notifier::for_device(device, guarded, stopper));
         started.map_err(|error| MountError::System {
             what: "starting the notifier",
             errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
         })
+    }
+
+    /// What ends [`Connection::run`] while the file system stays mounted. `None` through io_uring:
+    /// the kernel ends the queues with the process that has made them.
+    pub fn stopper(&self) -> Option<Stopper> {
+        self.rings.is_none().then(|| self.stopper.clone())
     }
 
     /// `guard` watches over the connection from when pages are dropped for the first time. At most
@@ -159,29 +231,54 @@ impl Connection {
         self.rings.as_ref().map_or(self.max_thread_count, Rings::threads_per_queue)
     }
 
-    /// Serves until the file system is unmounted, in this thread and others that it starts. They
-    /// have ended on return.
-    pub fn run(mut self, server: &impl FileSystem) -> Result<(), MountError> {
+    /// Serves until the file system is unmounted, or its [`Stopper`] is asked, in this thread and
+    /// others that it starts. They have ended on return.
+    pub fn run(mut self, server: &impl FileSystem) -> Result<Ended, MountError> {
         self.taken_back.0 = None;
         let served = self.serve(server);
+        if let Ok(Stop::Asked(requests)) = served {
+            let device = self.device.try_clone().map_err(|_| no_descriptor())?;
+            return Ok(Ended::Stopped(Paused {
+                device,
+                dir: self.handle.dir().to_owned(),
+                number: self.handle.device(),
+                agreed_flags: self.agreed_flags,
+                requests,
+            }));
+        }
         self.handle.end();
-        served
+        served.map(|_| Ended::Unmounted)
     }
 
-    fn serve(&mut self, server: &impl FileSystem) -> Result<(), MountError> {
-        let reading = |errno| MountError::System { what: "reading /dev/fuse", errno };
+    fn serve(&mut self, server: &impl FileSystem) -> Result<Stop, MountError> {
         let Some(rings) = self.rings.take() else {
-            let (threads, stand_ins) = (self.max_thread_count, self.stand_in_count);
-            return serve_until_unmounted(&self.device, server, threads, stand_ins)
-                .map_err(reading);
+            let limits = (self.max_thread_count, self.stand_in_count);
+            loop {
+                let requests = std::mem::take(&mut self.requests);
+                match self.serve_from_device(server, limits, requests)? {
+                    // Its wait may need an answer.
+                    Stop::Asked(requests) if !self.stopper.is_quiet() => self.requests = requests,
+                    stop => return Ok(stop),
+                }
+            }
         };
         // A file system that asks for more threads has requests that wait in other ways.
         let threads = rings.threads_per_queue();
         let block_limit = if self.least_count > 1 { 1 } else { threads.saturating_sub(1) };
         std::thread::scope(|scope| {
             crate::transport::queues::start(rings, scope, server, block_limit);
-            serve_until_unmounted(&self.device, server, 1, self.stand_in_count).map_err(reading)
+            self.serve_from_device(server, (1, self.stand_in_count), Vec::new())
         })
+    }
+
+    fn serve_from_device(
+        &self,
+        server: &impl FileSystem,
+        limits: (usize, usize),
+        requests: Vec<Vec<u8>>,
+    ) -> Result<Stop, MountError> {
+        serve_until_stopped(&self.device, server, limits, &self.stopper, requests)
+            .map_err(|errno| MountError::System { what: "reading /dev/fuse", errno })
     }
 
     /// The same connection for one thread that takes requests itself, instead of
@@ -189,14 +286,15 @@ impl Connection {
     /// [`crate::IoUring::Off`].
     pub fn into_polled(mut self) -> Result<Polled, MountError> {
         assert!(self.rings.is_none(), "requests of a ring come to its threads");
-        let device = self
-            .device
-            .try_clone()
-            .map_err(|_| MountError::System { what: "dup of /dev/fuse", errno: Errno::MFILE })?;
+        let device = self.device.try_clone().map_err(|_| no_descriptor())?;
         let polled = Polled::new(device, self.handle.clone())?;
         self.taken_back.0 = None;
         Ok(polled)
     }
+}
+
+fn no_descriptor() -> MountError {
+    MountError::System { what: "dup of /dev/fuse", errno: Errno::MFILE }
 }
 
 fn enable_io_uring() -> Result<(), MountError> {

@@ -9,16 +9,20 @@ use crate::abi::{self, InitIn, InitInExt, InitOut, Opcode, OutHeader, init};
 use crate::error::MountError;
 use crate::options::MountOptions;
 use crate::request::Request;
-use crate::transport::receive::{MAX_TRANSFER_BYTES, WRITE_HEAD_BYTES, read_request};
+use crate::transport::receive::{MAX_TRANSFER_BYTES, Read, WRITE_HEAD_BYTES, read_request};
 
 /// Answers the kernel's INIT, and returns the flags that both sides agreed on: the flags in
 /// `wanted` that the kernel offers.
 pub(crate) fn shake_hands(device: &OwnedFd, wanted: u64) -> Result<u64, MountError> {
     let mut input = AlignedBuf::zeroed(WRITE_HEAD_BYTES + MAX_TRANSFER_BYTES);
     loop {
-        let len_bytes = read_request(device, &mut input)
-            .map_err(|errno| MountError::System { what: "reading /dev/fuse", errno })?
-            .ok_or_else(|| MountError::Protocol("unmounted at once".into()))?;
+        let read = read_request(device, &mut input)
+            .map_err(|errno| MountError::System { what: "reading /dev/fuse", errno })?;
+        let len_bytes = match read {
+            Read::Request(len_bytes) => len_bytes,
+            Read::Nothing => continue,
+            Read::Unmounted => return Err(MountError::Protocol("unmounted at once".into())),
+        };
         let request = Request::parse(&input[..len_bytes])
             .map_err(|_| MountError::Protocol("a garbled first request".into()))?;
         if request.opcode != Some(Opcode::Init) {

@@ -48,7 +48,7 @@
 //!     let source = Source::Plain { name: "empty".into() };
 //!     let dir = std::path::Path::new("/mnt/empty");
 //!     let connection = Connection::mount(&source, dir, &MountOptions::default())?;
-//!     connection.run(&Empty) // until it is unmounted
+//!     connection.run(&Empty).map(drop) // until it is unmounted
 //! }
 //! ```
 //!
@@ -122,7 +122,7 @@
 //!   directory notifier   records of READDIR; dropping what the kernel has cached
 //!   request reply caller
 //!   abi                  the protocol
-//!   guard options error
+//!   guard options error stopper
 //! ```
 
 #![deny(missing_docs)]
@@ -140,11 +140,12 @@ mod notifier;
 mod options;
 mod reply;
 mod request;
+mod stopper;
 mod transport;
 mod unsplit;
 
 pub use caller::{CAP_FOWNER, CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_SYS_ADMIN, Caller};
-pub use connection::Connection;
+pub use connection::{Connection, Ended, Paused};
 pub use directory::dirent_bytes;
 pub use error::MountError;
 pub use file_system::FileSystem;
@@ -158,6 +159,7 @@ pub use options::{IoUring, MAX_STAND_IN_COUNT, MountOptions, Source};
 pub use reply::{Answer, Answerer, Reply, SendEarly};
 pub use request::{Body, Request};
 pub use rustix::io::Errno;
+pub use stopper::Stopper;
 pub use transport::polled::{Polled, Taken};
 pub use transport::queues::online_cpu_count;
 pub use transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES};

@@ -16,6 +16,7 @@ use zerocopy::IntoBytes;
 
 use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInodeOut, OutHeader};
 use crate::guard::Guarded;
+use crate::stopper::Stopper;
 
 /// Bytes of a file: offset and length. A length of 0 means up to the end.
 pub type ByteRange = (u64, u64);
@@ -37,6 +38,7 @@ type SendMessage = Arc<dyn Fn(&[u8]) + Send + Sync>;
 pub struct Notifier {
     send: SendMessage,
     guarded: Guarded,
+    stopper: Stopper,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -57,38 +59,44 @@ impl Dropping {
 
 impl Notifier {
     /// Writes to `/dev/fuse`.
-    pub(crate) fn for_device(device: OwnedFd, guarded: Guarded) -> io::Result<Notifier> {
+    pub(crate) fn for_device(
+        device: OwnedFd,
+        guarded: Guarded,
+        stopper: Stopper,
+    ) -> io::Result<Notifier> {
         let send = move |message: &[u8]| match rustix::io::write(&device, message) {
             // The kernel does not know the node or the request (any more), or is not there.
             Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::NOTCONN) => {}
             Err(errno) => tracing::error!(%errno, "telling the kernel to drop what it has cached"),
         };
-        Notifier::guarded(send, guarded)
+        Notifier::guarded(send, guarded, stopper)
     }
 
     /// A notifier without a connection: it hands each message to `send`. For tests of a file
     /// system.
     pub fn start(send: impl Fn(&[u8]) + Send + Sync + 'static) -> io::Result<Notifier> {
-        Notifier::guarded(send, Guarded::default())
+        Notifier::guarded(send, Guarded::default(), Stopper::default())
     }
 
     fn guarded(
         send: impl Fn(&[u8]) + Send + Sync + 'static,
         guarded: Guarded,
+        stopper: Stopper,
     ) -> io::Result<Notifier> {
         let send: SendMessage = Arc::new(send);
         let (jobs, incoming) = channel::<Job>();
         let sender = send.clone();
-        let guard = guarded.clone();
+        let (guard, waits) = (guarded.clone(), stopper.clone());
         let thread = std::thread::Builder::new().name("notifier".into()).spawn(move || {
             for job in incoming {
                 guard.watch();
                 job.ranges.iter().for_each(|range| sender(&message(job.node, *range)));
                 // It may be that no thread waits.
                 let _ = job.done.send(());
+                waits.end_job();
             }
         })?;
-        Ok(Notifier { send, guarded, jobs: Some(jobs), thread: Some(thread) })
+        Ok(Notifier { send, guarded, stopper, jobs: Some(jobs), thread: Some(thread) })
     }
 
     /// Drops these bytes of a node from the kernel's cache, and its attributes. The kernel writes
@@ -96,6 +104,7 @@ impl Notifier {
     pub fn drop_pages(&self, node: u64, ranges: Vec<ByteRange>) -> Dropping {
         let (done, waiting) = channel();
         let jobs = self.jobs.as_ref().expect("it is taken only when the value is dropped");
+        self.stopper.begin_job();
         jobs.send(Job { node, ranges, done }).expect("the thread ends after the sender");
         Dropping(waiting)
     }

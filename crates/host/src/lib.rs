@@ -55,10 +55,12 @@ pub use files::trusted_file::Sought;
 pub use process::account::Account;
 pub use process::fork_closed::ForkClosed;
 pub use process::inherited::{keep_descriptors_from_children, reset_scheduling, reset_signals};
+pub use process::interrupt::Interruptible;
 pub use process::machine::{Living, Machine};
 pub use process::open_files::{fuse_connection, open_files, process_uses};
 pub use process::own_descriptors::with_own_descriptors;
 pub use process::own_mounts::without_foreign_servers;
+pub use process::replace::replace_program;
 pub use process::unread::unread_bytes;
 pub use processes::{
     command_line, has_no_memory, process_name, process_owner, process_program, processes,

@@ -63,7 +63,8 @@ impl Served {
         let session = Session::mount(volume, &source, &place, &options, stat_source);
         let session = session.map_err(|e| format!("mounting: {e}"))?;
         let handle = session.handle();
-        let started = std::thread::Builder::new().name("served".into()).spawn(|| session.run());
+        let builder = std::thread::Builder::new().name("served".into());
+        let started = builder.spawn(|| session.run().map(drop));
         let thread = Some(started.map_err(|e| format!("serving: {e}"))?);
         Ok(Served { handle, thread })
     }

@@ -47,5 +47,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     let place = onejournal_mount::MountPoint::open(Path::new(dir))?;
     let session = Session::mount(volume, &source, &place, &options, stat_source)?;
     println!("ready");
-    Ok(session.run()?)
+    Ok(session.run().map(drop)?)
 }

@@ -22,7 +22,7 @@
 //!   memory           how a limit of memory is divided
 //!   session_options  what a mounted volume can be asked for
 //!   access_lists     files that a mount without extended attributes refuses
-//!   closing convert errno metrics_server numbers page_writer
+//!   closing convert errno metrics_server numbers page_writer successor
 //! ```
 
 mod access_lists;
@@ -39,6 +39,7 @@ mod page_writer;
 mod session;
 mod session_options;
 mod stat;
+mod successor;
 mod tables;
 
 pub use access_lists::has_access_list;
@@ -46,7 +47,7 @@ pub use closing::CLOSING_NAME;
 pub use declared::{Limit, MayTear};
 pub use errno::errno;
 pub use fuse::{
-    Guard, IoUring, MountError, MountHandle, MountOptions, MountPoint, Source, Unmounter,
+    Guard, IoUring, MountError, MountHandle, MountOptions, MountPoint, Paused, Source, Unmounter,
     is_daemon_gone, online_cpu_count, remount, unmount_by_fusermount, unmount_here,
 };
 pub use memory::Memory;
@@ -54,10 +55,11 @@ pub use metrics_server::{listen as listen_for_metrics, serve_during as serve_met
 pub use numbers::{Metric, Number, Value, page as metrics_page};
 pub use one_file::{MountedFile, OneFile};
 pub use page_writer::PageWriter;
-pub use session::{Closer, Session, SessionError};
+pub use session::{Closer, Ended, HandedOver, Session, SessionError};
 pub use session_options::{InWords, Order, SessionOptions};
 pub use stat::{
     ATOMIC_WRITE_BYTES_XATTR, FILE_XATTR, FILES_XATTR, JournalCounters, MAKE_WRITABLE_XATTR,
-    MODE_XATTR, PID_XATTR, STAT_XATTR, StatSource, WRITABLE,
+    MODE_XATTR, PID_XATTR, RESTART_XATTR, RESTARTED, STAT_XATTR, StatSource, WRITABLE,
 };
+pub use successor::Successor;
 pub use tables::{FILE, VOLUME};

@@ -4,8 +4,8 @@ use std::net::TcpListener;
 use std::sync::{Arc, Weak};
 
 use device::sync::Mutex;
-use ext4::{JournalChoice, Volume};
-use fuse::{Connection, Guard, MountError, MountHandle, MountPoint, Source};
+use ext4::{JournalChoice, Pin, Volume};
+use fuse::{Connection, Guard, MountError, MountHandle, MountPoint, Paused, Source};
 
 use crate::adapter::{Adapter, AtomicWrites};
 use crate::closing::mark_closing;
@@ -14,6 +14,7 @@ use crate::metrics_server::serve_during;
 use crate::page_writer::PageWriter;
 use crate::session_options::{InWords, Order, SessionOptions};
 use crate::stat::StatSource;
+use crate::successor::Successor;
 
 /// Why a session did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,26 @@ pub enum SessionError {
     /// mounted, and the volume was closed.
     #[error("{0}")]
     MayTear(MayTear),
+}
+
+/// How [`Session::run`] has ended.
+pub enum Ended {
+    /// The volume was unmounted and closed: everything is home, and it is clean.
+    Unmounted,
+    /// The volume is mounted, and another program is to go on with it ([`Session::resume`]).
+    Restarting(HandedOver),
+}
+
+/// A mounted volume that is not served.
+pub struct HandedOver {
+    /// The connection to the kernel.
+    pub connection: Paused,
+    /// For [`ext4::OpenOptions::pins`].
+    pub pins: Vec<Pin>,
+    /// Whether the volume could be written.
+    pub is_writable: bool,
+    /// Requests that wait for the restart, and the payloads of their answers.
+    pub waiting: Vec<(u64, Vec<u8>)>,
 }
 
 /// A volume that is mounted and usable as soon as [`Session::run`] runs.
@@ -71,8 +92,34 @@ impl Session {
             Some(may_tear) => tracing::warn!("mounted with may_tear: {may_tear}"),
             None => {}
         }
-        let has_atomic = may_offer_atomic_writes(&volume, options);
         let connection = Connection::mount_on(source, place, &options.of_connection());
+        Session::over(connection, volume, options, stat_source)
+    }
+
+    /// Goes on with a mount that was handed over; `volume` was opened with its pins. Requests that
+    /// wait for the restart are answered. On failure the volume is closed.
+    pub fn resume(
+        volume: Volume,
+        handed_over: HandedOver,
+        options: &SessionOptions,
+        stat_source: StatSource,
+    ) -> Result<Session, SessionError> {
+        // It may tear what it could tear before.
+        let _ = declared::check(&volume, options);
+        let HandedOver { connection, waiting, .. } = handed_over;
+        let connection = Connection::resume(connection, &options.of_connection());
+        let session = Session::over(connection, volume, options, stat_source)?;
+        waiting.iter().for_each(|(unique, payload)| session.connection.answer(*unique, payload));
+        Ok(session)
+    }
+
+    fn over(
+        connection: Result<Connection, MountError>,
+        volume: Volume,
+        options: &SessionOptions,
+        stat_source: StatSource,
+    ) -> Result<Session, SessionError> {
+        let has_atomic = may_offer_atomic_writes(&volume, options);
         let mounted = connection.and_then(|connection| {
             let notifier = Arc::new(connection.notifier()?);
             Ok((connection, notifier))
@@ -120,6 +167,13 @@ impl Session {
         self.adapter.allow_writing(journal, options);
     }
 
+    /// `successor` can go on with the mount ([`crate::RESTART_XATTR`]). Not through io_uring.
+    pub fn succeeded_by(&self, successor: Arc<dyn Successor>) {
+        if let Some(stopper) = self.connection.stopper() {
+            self.adapter.restarting.allow(successor, stopper);
+        }
+    }
+
     /// How errors of the volume are told to people: as the last error, and as the answer to a
     /// refused remount. Once.
     pub fn speak(&self, in_words: InWords) {
@@ -144,12 +198,11 @@ impl Session {
         adapter.close().map_err(SessionError::Close)
     }
 
-    /// Serves until the volume is unmounted, and closes it: when this returns `Ok`, everything is
-    /// home and the volume is clean.
+    /// Serves until the volume is unmounted, and closes it; or until it is to be restarted.
     ///
     /// On a `fuseblk` mount the volume is closed before umount(2) returns. On other mounts the
     /// kernel only ends the connection, and the volume is closed after umount(2) has returned.
-    pub fn run(self) -> Result<(), SessionError> {
+    pub fn run(self) -> Result<Ended, SessionError> {
         let Session { adapter, connection, metrics, closer, .. } = self;
         let adapter = Arc::new(adapter);
         *closer.0.lock() = Arc::downgrade(&adapter);
@@ -158,10 +211,21 @@ impl Session {
             None => serve(),
             Some(listener) => serve_during(listener, &|| adapter.metrics(), serve),
         };
+        if let Ok(fuse::Ended::Stopped(connection)) = served {
+            return hand_over(adapter, connection).map(Ended::Restarting);
+        }
         mark_closing();
         adapter.close().map_err(SessionError::Close)?;
-        Ok(served?)
+        Ok(served.map(|_| Ended::Unmounted)?)
     }
+}
+
+/// On failure the mount is dead when this process ends.
+fn hand_over(adapter: Arc<Adapter>, connection: Paused) -> Result<HandedOver, SessionError> {
+    let is_writable = adapter.is_writable();
+    let pins = adapter.hand_over().map_err(SessionError::Close)?;
+    let waiting = adapter.restarting.take_waiting();
+    Ok(HandedOver { connection, pins, is_writable, waiting })
 }
 
 /// Closes a volume that is not mounted.

@@ -37,6 +37,12 @@ pub const PID_XATTR: &[u8] = b"user.onejournal.pid";
 /// The attribute that root, or the user of the daemon, reads to make a read-only volume writable.
 /// Its value is [`WRITABLE`], or why that cannot be done.
 pub const MAKE_WRITABLE_XATTR: &[u8] = b"user.onejournal.make_writable";
+/// The attribute that root, or the user of the daemon, reads to have another program go on with the
+/// mount. Its value is [`RESTARTED`], and comes when that is done; or why it cannot be done. To ask
+/// for its size restarts nothing.
+pub const RESTART_XATTR: &[u8] = b"user.onejournal.restart";
+/// See [`RESTART_XATTR`].
+pub const RESTARTED: &str = "restarted";
 /// See [`MAKE_WRITABLE_XATTR`].
 pub const WRITABLE: &str = "writable";
 

@@ -10,6 +10,7 @@ pub mod mount;
 pub mod own_journal;
 pub mod probe;
 pub mod remount;
+pub mod restart;
 pub mod set_journal;
 pub mod set_mode;
 pub mod stat;

@@ -3,21 +3,22 @@
 //! Without `-f` the command starts itself again with `--announce`. That process serves the volume,
 //! and prints `ready` to its standard output when the mount can be used.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use device::{BlockDevice, Disk, Durability, Metered};
-use ext4::{Claimant, InodeNo, JournalChoice, Volume};
+use ext4::{Claimant, InodeNo, JournalChoice, Pin, Volume};
 use host::{Access, LoopDevice, LoopOptions, link_to};
 use journal::Medium;
 use mount::{
-    IoUring, Memory, MountOptions, MountPoint, Session, SessionError, SessionOptions, Source,
-    StatSource,
+    Ended, IoUring, Memory, MountOptions, MountPoint, Session, SessionError, SessionOptions,
+    Source, StatSource,
 };
 use rustix::fs::{major, minor};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -25,6 +26,7 @@ use signal_hook::iterator::Signals;
 
 use crate::advice;
 use crate::claimant::{self, TAKE_OVER};
+use crate::handover::{self, NextProgram, Received};
 use crate::inventory::{Subject, ask_once};
 use crate::journal_path::{self, JournalOptions, OpenJournal};
 use crate::journal_search::{self, Need};
@@ -49,6 +51,10 @@ pub fn run(args: &MountArgs, is_aside: bool) -> Result<u8> {
     }
     let parsed = mount_options::parse(&args.options)?;
     surroundings::of_server();
+    if args.resume {
+        let outlet = listen(args, &parsed)?;
+        return go_on(args, parsed, outlet);
+    }
     if !args.announce {
         check_answers(&args.dir)?;
     }
@@ -113,7 +119,12 @@ fn start(args: &MountArgs, dir: &Path) -> Result<u8> {
     }
 }
 
-fn serve(args: &MountArgs, parsed: Parsed, place: MountPoint) -> Result<u8> {
+fn serve(args: &MountArgs, mut parsed: Parsed, place: MountPoint) -> Result<u8> {
+    if let Some(journal) = &mut parsed.journal {
+        // A daemon leaves its directory.
+        journal.path = std::path::absolute(&journal.path)
+            .map_err(|error| CliError::at(&journal.path, error))?;
+    }
     let outlet = listen(args, &parsed)?;
     abort_on_panic();
     memory::protect_from_oom_killer();
@@ -124,35 +135,158 @@ fn serve(args: &MountArgs, parsed: Parsed, place: MountPoint) -> Result<u8> {
     check_durability(&path, disk.0.durability(), &parsed)?;
     // Who has the volume says more than who has the port.
     let metrics = parsed.metrics.map(listen_for_metrics).transpose()?;
-    let opened = open_volume(args, &parsed, &path, disk, &memory)?;
+    let opened = open_volume(args, &parsed, &path, disk, &memory, Vec::new())?;
     let OpenVolume { volume, device, journal, stat_source, is_writable } = opened;
     let journal_target = stat_source.journal_target.clone();
+    let disk = Arc::downgrade(&device);
     let mounted = mount_volume(args, (volume, device), stat_source, place, &path, &options);
     let (mut session, signals) = mounted?;
+    let surroundings = Surroundings { journal, options, is_writable, metrics, disk };
+    let (guard, next) = equip(&mut session, surroundings);
+    if let Err(error) = begin(&session, signals, &outlet, &path, journal_target.as_deref()) {
+        take_back(session);
+        return Err(error);
+    }
+    run_session(session, &guard, &next, Serving { args, parsed, outlet, path })
+}
+
+/// What a session gets before it runs.
+struct Surroundings {
+    journal: JournalChoice,
+    options: SessionOptions,
+    is_writable: bool,
+    metrics: Option<TcpListener>,
+    disk: Weak<Metered<Disk>>,
+}
+
+fn equip(
+    session: &mut Session,
+    surroundings: Surroundings,
+) -> (Arc<guard::ByProcess>, Arc<NextProgram>) {
+    let Surroundings { journal, options, is_writable, metrics, disk } = surroundings;
     if let Some(listener) = metrics {
         session.serve_metrics(listener);
     }
-    if read_only && is_writable {
+    if options.mount.read_only && is_writable {
         let mount = MountOptions { read_only: false, ..options.mount.clone() };
         let options = SessionOptions { mount, ..options };
         session.allow_writing(journal, &options);
     }
     session.speak(advice::of_volume);
-    session.guarded_by(Arc::new(guard::ByProcess::default()));
-    if let Some(device) = session.handle().device() {
+    let guard = Arc::new(guard::ByProcess::default());
+    session.guarded_by(guard.clone());
+    let mounted = session.handle().device();
+    if let Some(device) = mounted {
         session.write_pages_by(Arc::new(page_writer::ByProcess::of(device)));
     }
-    if let Err(error) = begin(&session, signals, &outlet, &path, journal_target.as_deref()) {
-        take_back(session);
-        return Err(error);
-    }
-    session.run().map_err(|error| {
-        let text = advice::of_session(&error);
+    let next = Arc::new(NextProgram::for_volume(disk, mounted));
+    session.succeeded_by(next.clone());
+    (guard, next)
+}
+
+/// What outlives a session that is handed over.
+struct Serving<'a> {
+    args: &'a MountArgs,
+    parsed: Parsed,
+    outlet: Option<Arc<Outlet>>,
+    path: PathBuf,
+}
+
+/// Serves until the volume is unmounted, or hands it over.
+fn run_session(
+    session: Session,
+    guard: &guard::ByProcess,
+    next: &NextProgram,
+    serving: Serving<'_>,
+) -> Result<u8> {
+    let Serving { args, parsed, outlet, path } = serving;
+    let failed = |text: String| {
         tracing::error!("{text}");
         CliError::at(&path, text)
-    })?;
-    tell_of(&outlet)("unmounted, and closed");
-    Ok(0)
+    };
+    let ended = session.run().map_err(|error| failed(advice::of_session(&error)))?;
+    let (Ended::Restarting(session), Some(held)) = (ended, next.take_held()) else {
+        tell_of(&outlet)("unmounted, and closed");
+        return Ok(0);
+    };
+    guard.dismiss();
+    let sent = handover::send(&path, session, held)
+        .and_then(|socket| Ok(rustix::stdio::dup2_stdin(&socket)?));
+    sent.map_err(|error| failed(format!("handing the mount over: {error}")))?;
+    let why = match handover::program() {
+        Ok((path, program)) => {
+            let arguments = arguments_of_next(&path, args, &parsed);
+            host::replace_program(&link_to(&program), arguments).to_string()
+        }
+        Err(why) => why,
+    };
+    tracing::error!("{why}; the old program goes on with the mount");
+    go_on(args, parsed, outlet)
+}
+
+/// The command line of the program that goes on with the mount.
+fn arguments_of_next(program: &Path, args: &MountArgs, parsed: &Parsed) -> Vec<OsString> {
+    let mut words = vec![program.into(), "mount".into(), "--resume".into()];
+    for (is_given, option) in [(args.foreground, "--foreground"), (args.announce, "--announce")] {
+        words.extend(is_given.then(|| option.into()));
+    }
+    let absolute = |option: &str| match (mount_options::split(option).0, &parsed.journal) {
+        ("journal", Some(journal)) => format!("journal={}", journal.path.display()),
+        _ => option.to_owned(),
+    };
+    let options: Vec<String> = mount_options::words(&args.options).map(absolute).collect();
+    if !options.is_empty() {
+        words.extend(["-o".into(), options.join(",").into()]);
+    }
+    words.extend(["--".into(), args.target.clone().into(), args.dir.clone().into()]);
+    words
+}
+
+/// Goes on with a mount that another program of this process, or this one, has handed over.
+/// Nothing here may touch the mount: it is not served yet.
+fn go_on(args: &MountArgs, mut parsed: Parsed, outlet: Option<Arc<Outlet>>) -> Result<u8> {
+    if let Some(outlet) = &outlet {
+        outlet.detach();
+    }
+    abort_on_panic();
+    handover::take_name();
+    let begun = take_over(args, &mut parsed);
+    let (session, guard, next, path) = begun.inspect_err(|error| tracing::error!("{error}"))?;
+    notify("STATUS=restarted");
+    tell_of(&outlet)("restarted: this program goes on with the mount");
+    run_session(session, &guard, &next, Serving { args, parsed, outlet, path })
+}
+
+type TakenOver = (Session, Arc<guard::ByProcess>, Arc<NextProgram>, PathBuf);
+
+fn take_over(args: &MountArgs, parsed: &mut Parsed) -> Result<TakenOver> {
+    let Received { target: path, session: handed_over, disk: held } = handover::receive()?;
+    // It may have become writable since it was mounted.
+    parsed.session.mount.read_only = !handed_over.is_writable;
+    let (memory, options) = divide_memory(parsed)?;
+    let disk = Disk::take_over(&path, held).map_err(target::opening)?;
+    let unwritable = match disk.access() {
+        Access::ReadOnly => Some(CliError::at(&path, "was opened read-only")),
+        Access::ReadWrite => None,
+    };
+    let metrics = parsed.metrics.map(listen_for_metrics).transpose();
+    // The volume is worth more than its metrics.
+    let metrics = metrics.inspect_err(|error| tracing::error!("{error}")).unwrap_or_default();
+    let pins = handed_over.pins.clone();
+    let opened = open_volume(args, parsed, &path, (disk, unwritable), &memory, pins)?;
+    let OpenVolume { volume, device, journal, stat_source, is_writable } = opened;
+    let disk = Arc::downgrade(&device);
+    drop(device);
+    let signals = end_signals(args.foreground);
+    let signals = signals.map_err(|error| CliError::new(format!("signals: {error}")))?;
+    host::reset_signals();
+    let session = Session::resume(volume, handed_over, &options, stat_source);
+    let mut session = session.map_err(|error| CliError::at(&path, advice::of_session(&error)))?;
+    let surroundings = Surroundings { journal, options, is_writable, metrics, disk };
+    let (guard, next) = equip(&mut session, surroundings);
+    let handle = session.handle().unmounted_by(Arc::new(ByProcess));
+    ending::on_signals(signals, handle, session.closer(), |text| tracing::info!("{text}"))?;
+    Ok((session, guard, next, path))
 }
 
 /// An open volume, and what its mount needs of it.
@@ -172,6 +306,7 @@ fn open_volume(
     path: &Path,
     (disk, unwritable): (Disk, Option<CliError>),
     memory: &Memory,
+    pins: Vec<Pin>,
 ) -> Result<OpenVolume> {
     let durability = disk.durability();
     let device = Arc::new(Metered::new(disk));
@@ -185,7 +320,8 @@ fn open_volume(
         None if parsed.journal_inside => JournalChoice::Inside,
         None => JournalChoice::Own,
     };
-    let volume = Volume::open(device.clone(), open_options(parsed, &journal, claimant, memory));
+    let options = open_options(parsed, &journal, claimant, memory);
+    let volume = Volume::open(device.clone(), ext4::OpenOptions { pins: pins.into(), ..options });
     let volume = volume.map_err(|error| refused(args, path, &error))?;
     let volume = if parsed.session.no_xattr { check_root(volume, path)? } else { volume };
     // The volume alone keeps the device open and locked: when it is closed, before umount(2)

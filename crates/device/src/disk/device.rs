@@ -64,6 +64,19 @@ pub struct Disk {
     no_room: &'static str,
 }
 
+/// The descriptors of an open disk. They hold its claim.
+#[derive(Debug)]
+pub struct Held {
+    /// The disk.
+    pub fd: OwnedFd,
+    /// The claim against the kernel's own users, if there is one.
+    pub exclusive: Option<OwnedFd>,
+    /// Holds the lock on the backing file of a loop device.
+    pub locked: Option<OwnedFd>,
+    /// The backing file, and the offset at which the disk begins in it, in bytes.
+    pub behind: Option<(OwnedFd, u64)>,
+}
+
 /// The same, for each kind of disk.
 const NO_ROOM_FOR_IMAGE: &str = "the file system that holds the image is full, not the volume; \
                                  free some space there, then unmount and mount again";
@@ -89,7 +102,42 @@ impl Disk {
     }
 
     fn open_with(path: &Path, access: Access, trust: Option<Trust>) -> Result<Disk> {
-        let Claimed { fd, exclusive, locked, behind, kind, stat } = claim(path, access, trust)?;
+        Self::of_claimed(path, access, claim(path, access, trust)?)
+    }
+
+    /// Goes on with a disk that is open in another process, or was, for what it was opened for. Its
+    /// claim stays with it. `path` is for messages.
+    pub fn take_over(path: impl AsRef<Path>, held: Held) -> Result<Disk> {
+        let path = path.as_ref();
+        let Held { fd, exclusive, locked, behind } = held;
+        let flags = rustix::fs::fcntl_getfl(&fd).map_err(|e| errno(path, e))?;
+        let access = match flags.contains(OFlags::RDWR) {
+            true => Access::ReadWrite,
+            false => Access::ReadOnly,
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(|e| errno(path, e))?;
+        let kind = DiskKind::of(&stat)
+            .map_err(|why| refused(path, io::ErrorKind::InvalidInput, why.to_string()))?;
+        Self::of_claimed(path, access, Claimed { fd, exclusive, locked, behind, kind, stat })
+    }
+
+    /// Copies of its descriptors, for [`Disk::take_over`]. The claim holds as long as one is open.
+    pub fn held(&self) -> Result<Held> {
+        let copy = |fd: &OwnedFd| fcntl_dupfd_cloexec(fd, NUMBER_MIN);
+        let held = || {
+            let behind = self.length.as_ref().and_then(Length::another);
+            rustix::io::Result::Ok(Held {
+                fd: copy(&self.fd)?,
+                exclusive: self.exclusive.lock().as_ref().map(copy).transpose()?,
+                locked: self._locked.as_ref().map(copy).transpose()?,
+                behind: behind.map(|(fd, start)| Ok((copy(fd)?, start))).transpose()?,
+            })
+        };
+        held().map_err(|e| DeviceError::new(Operation::Open, 0, 0, e.into()))
+    }
+
+    fn of_claimed(path: &Path, access: Access, claimed: Claimed) -> Result<Disk> {
+        let Claimed { fd, exclusive, locked, behind, kind, stat } = claimed;
         let geometry = Geometry::of(fd.as_fd(), kind, &stat).map_err(|e| errno(path, e))?;
         if geometry.size_bytes == 0 {
             let why = format!("is smaller than one sector of {} bytes", geometry.sector_bytes);
@@ -145,6 +193,11 @@ impl Disk {
         let (rings, _locked) = (None, None);
         let no_room = NO_ROOM_FOR_FILE;
         Ok(Disk { fd, access, geometry, length, caches, exclusive, _locked, rings, dsync, no_room })
+    }
+
+    /// What it was opened for.
+    pub fn access(&self) -> Access {
+        self.access
     }
 
     /// Gives up the claim against the kernel's own users, so that a `fuseblk` mount can claim the

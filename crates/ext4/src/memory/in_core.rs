@@ -197,7 +197,44 @@ pub(crate) struct InCoreInodes {
     shards: [Mutex<Shard>; SHARD_COUNT],
 }
 
+/// A pinned inode, for the next one who opens the volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pin {
+    /// The inode.
+    pub ino: InodeNo,
+    /// How often it is pinned, at least once.
+    pub count: u64,
+    /// Whether it was made without a name, and may get one.
+    pub is_linkable: bool,
+}
+
 impl InCoreInodes {
+    /// With these pins.
+    pub(crate) fn with(pins: &[Pin]) -> InCoreInodes {
+        let in_core = InCoreInodes::default();
+        for pin in pins {
+            let mut shard = in_core.shard(pin.ino).lock();
+            shard.pins.set(pin.ino, pin.count);
+            if pin.is_linkable {
+                shard.entry(pin.ino).in_core.set_linkable(true);
+            }
+        }
+        in_core
+    }
+
+    /// All pinned inodes.
+    pub(crate) fn all_pins(&self) -> Vec<Pin> {
+        let of_shard = |shard: &Mutex<Shard>| {
+            let shard = shard.lock();
+            let is_linkable =
+                |ino| shard.entries.get(&ino).is_some_and(|entry| entry.in_core.is_linkable());
+            let pins = shard.pins.all();
+            let pins = pins.map(|(ino, count)| Pin { ino, count, is_linkable: is_linkable(ino) });
+            pins.collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(of_shard).collect()
+    }
+
     fn shard(&self, ino: InodeNo) -> &Mutex<Shard> {
         let (block, _) = place_of(ino);
         &self.shards[block as usize % SHARD_COUNT]

@@ -15,6 +15,7 @@ pub(crate) use alloc_hints::AllocHints;
 pub(crate) use cursors::{Cursors, Resume, SLOT_BITS, after_slot};
 pub use file_stats::FileStat;
 pub(crate) use file_stats::FileStats;
+pub use in_core::Pin;
 pub(crate) use in_core::{InCoreInode, InCoreInodes};
 pub(crate) use mounted::{Mounted, Settings};
 pub(crate) use orphans::{OrphanFile, OrphanLink, Orphans, TAIL_OFFSET, check_block, read_slot};

@@ -36,6 +36,15 @@ impl Pins {
         }
     }
 
+    /// All pinned inodes, and how often each is pinned.
+    pub(super) fn all(&self) -> impl Iterator<Item = (InodeNo, u64)> {
+        let inodes = self.blocks.keys().flat_map(|block| {
+            let first = block * BLOCK_LEN as u32;
+            (first..=first + (BLOCK_LEN as u32 - 1)).map(InodeNo)
+        });
+        inodes.map(|ino| (ino, self.count(ino))).filter(|(_, count)| *count > 0)
+    }
+
     /// Adds a pin.
     pub(super) fn add(&mut self, ino: InodeNo) {
         let (block, at) = place_of(ino);
@@ -43,6 +52,16 @@ impl Pins {
         match count.checked_add(1) {
             Some(next) => *count = next,
             None => *self.more.entry(ino).or_default() += 1,
+        }
+    }
+
+    /// Pins an inode that has no pin `count` times.
+    pub(super) fn set(&mut self, ino: InodeNo, count: u64) {
+        let (block, at) = place_of(ino);
+        let first = u16::try_from(count).unwrap_or(u16::MAX);
+        self.blocks.entry(block).or_default()[at] = first;
+        if count > u64::from(first) {
+            self.more.insert(ino, count - u64::from(first));
         }
     }
 
@@ -87,6 +106,12 @@ mod tests {
         (0..many).for_each(|_| pins.add(one));
         pins.add(other);
         assert_eq!((pins.count(one), pins.count(other)), (many, 1));
+        let mut all: Vec<_> = pins.all().collect();
+        all.sort_unstable();
+        assert_eq!(all, [(one, many), (other, 1)]);
+        let mut same = Pins::default();
+        all.iter().for_each(|(ino, count)| same.set(*ino, *count));
+        assert_eq!((same.count(one), same.count(other)), (many, 1));
         assert_eq!(pins.remove(one, 2), (many, many - 2));
         assert_eq!(pins.remove(one, 1), (many - 2, many - 3));
         assert!(pins.more.is_empty());

@@ -71,7 +71,8 @@ impl Mounted {
         })
     }
 
-    /// Frees or cuts every orphan. If that fails for an orphan, it is left alone with a warning.
+    /// Cuts every orphan, or frees it if it is not pinned. If that fails for an orphan, it is left
+    /// alone with a warning.
     pub(crate) fn clean_up_orphans(&self) -> Result<()> {
         let orphans = self.orphans.all(self)?;
         for ino in orphans {
@@ -83,6 +84,7 @@ impl Mounted {
                 }
             };
             let cleaned = match (inode.link_count(), inode.kind()) {
+                (0, _) if !self.in_core.is_unpinned(ino) => continue,
                 (0, _) => self.evict(&inode),
                 (_, FileKind::Regular) => self.finish_truncate(ino),
                 _ => Err(Error::corrupt("orphan: has names and cannot be cut", ino)),

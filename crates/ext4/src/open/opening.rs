@@ -9,7 +9,7 @@
 //! Nothing is written to a volume that is refused.
 //!
 //! Closing: frees files that were deleted but still open, brings everything home, and clears the
-//! feature bits.
+//! feature bits. Handing over leaves these files, and tells which inodes are pinned.
 //!
 //! Opening reads a few blocks, however large the volume is. It reads all descriptors, once, in two
 //! cases: after a crash, and if one flex group has all metadata (`packed_meta_blocks`).
@@ -33,7 +33,9 @@ use crate::facts::{Facts, Places, merge, read_desc, ro_compat};
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::ExternalJournal;
 use crate::layout::superblock::{STATE_ERROR, SuperBlock};
-use crate::memory::{AllocHints, FileStats, InCoreInodes, Mounted, Orphans, PendingFrees, Totals};
+use crate::memory::{
+    AllocHints, FileStats, InCoreInodes, Mounted, Orphans, PendingFrees, Pin, Totals,
+};
 use crate::{Error, Result};
 
 /// Size in bytes of the journal in memory that a read-only volume gets. It is never written.
@@ -114,7 +116,20 @@ impl Opened {
     }
 
     /// See [`crate::Volume::close`].
-    pub(crate) fn close(self) -> Result<()> {
+    pub(crate) fn close(mut self) -> Result<()> {
+        self.mounted.in_core = InCoreInodes::default();
+        self.end()
+    }
+
+    /// See [`crate::Volume::hand_over`].
+    pub(crate) fn hand_over(self) -> Result<Vec<Pin>> {
+        let pins = self.mounted.in_core.all_pins();
+        self.end().map(|()| pins)
+    }
+
+    /// Brings everything home, and clears the feature bits. Files without a name stay if they are
+    /// pinned.
+    fn end(self) -> Result<()> {
         if let Some(feature_bits) = &self.feature_bits {
             self.mounted.clean_up_orphans()?;
             write_last_superblock(&self.mounted)?;
@@ -306,7 +321,7 @@ fn build(
         renamed_dir_tid: AtomicU64::new(0),
         answered: device::sync::RwLock::default(),
         orphans: Orphans::new(orphan_file),
-        in_core: InCoreInodes::default(),
+        in_core: InCoreInodes::with(&options.pins),
         file_stats,
         unsplit_write_bytes: AtomicU64::new(u64::MAX),
         declared_bytes: AtomicU64::new(0),

@@ -8,7 +8,7 @@ use journal::{CheckpointPolicy, DeltaCodec, Medium, MemoryLimits};
 use super::claim::Claimant;
 use crate::DataMode;
 use crate::clock::{Clock, SystemClock};
-use crate::memory::{Settings, Times};
+use crate::memory::{Pin, Settings, Times};
 
 /// The journal with which a volume is opened.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +71,9 @@ pub struct OpenOptions {
     pub background: bool,
     /// The clock that gives inodes their times.
     pub clock: Arc<dyn Clock>,
+    /// The inodes that are pinned from the beginning: those of [`crate::Volume::hand_over`]. They
+    /// are not freed, even without a name.
+    pub pins: Arc<[Pin]>,
     /// Seed of inode generations and of the journal's incarnation. Must differ between mounts.
     pub random_seed: u64,
     /// Continues although the journal is damaged before its end. Everything after the damage is
@@ -94,6 +97,7 @@ impl Default for OpenOptions {
             commit_interval: Some(Duration::from_secs(5)),
             background: true,
             clock: Arc::new(SystemClock::default()),
+            pins: Arc::default(),
             random_seed: system_seed(),
             discard_damaged: false,
         }

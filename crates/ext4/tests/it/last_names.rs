@@ -4,7 +4,9 @@ use crate::support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use onejournal_ext4::{Error, InodeNo, NewNode, Owner, RenameHow, RootVolume, SetAttr};
+use onejournal_ext4::{
+    Error, InodeNo, NewNode, OpenOptions, Owner, Pin, RenameHow, RootVolume, SetAttr,
+};
 use support::{Image, lookup, make};
 
 const ROOT: InodeNo = InodeNo::ROOT;
@@ -142,4 +144,63 @@ fn regression_a_file_that_is_found_before_it_loses_its_name() {
     });
     volume.close().unwrap();
     image.check("files that lost their names");
+}
+
+/// The next one who opens the volume has what was pinned, and only that.
+#[test]
+fn pinned_files_without_a_name_are_handed_over() {
+    let image = Image::new(16, &[]);
+    let volume = image.open();
+    let free_count = volume.stat_fs().unwrap().free_inode_count;
+    let [deleted, later] = [&b"deleted"[..], b"later"].map(|name| {
+        let ino = make(&volume, ROOT, name, NewNode::Regular).unwrap().ino;
+        volume.write(ino, 0, name).unwrap();
+        assert_eq!(volume.lookup(ROOT, name).unwrap().ino, ino, "pinned");
+        ino
+    });
+    let unnamed = volume.make_unnamed(ROOT, 0o600, 0, Owner::default()).unwrap().ino;
+    volume.unlink(ROOT, b"deleted").unwrap();
+    let mut pins = volume.hand_over().unwrap();
+    pins.sort_unstable_by_key(|pin| pin.ino);
+    let expected = [(deleted, false), (later, false), (unnamed, true)];
+    let found: Vec<_> = pins.iter().map(|pin| (pin.ino, pin.is_linkable)).collect();
+    assert_eq!(found, expected);
+
+    let opened_with = |pins: &[Pin]| {
+        let pins = pins.into();
+        image.open_with(OpenOptions { pins, ..crate::common::options() })
+    };
+    let volume = opened_with(&pins);
+    let mut bytes = [0; 7];
+    assert_eq!(volume.read(deleted, 0, &mut bytes).unwrap(), 7);
+    assert_eq!(&bytes, b"deleted");
+    volume.link(unnamed, ROOT, b"named").unwrap();
+    volume.unlink(ROOT, b"later").unwrap();
+    assert_eq!(volume.read(later, 0, &mut bytes).unwrap(), 5, "it is pinned since before");
+    let pins = volume.hand_over().unwrap();
+    // As after a crash: what was pinned is freed nevertheless when its pins are removed.
+    drop(opened_with(&pins));
+    let volume = opened_with(&pins);
+    assert_eq!(volume.read(later, 0, &mut bytes).unwrap(), 5);
+    for pin in pins {
+        volume.forget(pin.ino, pin.count);
+    }
+    volume.unlink(ROOT, b"named").unwrap();
+    assert_eq!(volume.stat_fs().unwrap().free_inode_count, free_count);
+    volume.close().unwrap();
+    image.check("files that were handed over");
+}
+
+/// Without the pins, files without a name are freed when the volume is opened.
+#[test]
+fn files_that_were_handed_over_to_no_one_are_freed() {
+    let image = Image::new(16, &[]);
+    let volume = image.open();
+    let free_count = volume.stat_fs().unwrap().free_inode_count;
+    volume.make_unnamed(ROOT, 0o600, 0, Owner::default()).unwrap();
+    assert_eq!(volume.hand_over().unwrap().len(), 1);
+    let volume = image.open();
+    assert_eq!(volume.stat_fs().unwrap().free_inode_count, free_count);
+    volume.close().unwrap();
+    image.check("a file that was handed over to no one");
 }

@@ -18,7 +18,7 @@ fn mount(dir: &Path) -> Result<(), MountError> {
     let options = MountOptions { subtype: Some("memory".into()), ..MountOptions::default() };
     let connection = Connection::mount(&source, dir, &options)?;
     println!("mounted on {}", dir.display());
-    connection.run(&Memory::new())
+    connection.run(&Memory::new()).map(drop)
 }
 
 fn main() -> ExitCode {

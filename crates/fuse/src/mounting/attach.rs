@@ -65,6 +65,15 @@ impl MountHandle {
         MountHandle { dir, helper, device, is_over: Arc::default(), unmounter: None }
     }
 
+    /// The mount on `dir` whose file system has this number, made by a process of this user.
+    pub(crate) fn resumed(dir: PathBuf, device: Option<(u32, u32)>) -> MountHandle {
+        let helper = match rustix::process::geteuid().is_root() {
+            true => Helper::Kernel,
+            false => Helper::Fusermount,
+        };
+        MountHandle { dir, helper, device, is_over: Arc::default(), unmounter: None }
+    }
+
     /// The same mount. As root it is unmounted by `unmounter` instead of umount(2) in this process.
     pub fn unmounted_by(self, unmounter: Arc<dyn Unmounter>) -> MountHandle {
         MountHandle { unmounter: Some(unmounter), ..self }

@@ -20,14 +20,25 @@ pub(crate) fn has_ended(errno: Errno) -> bool {
     matches!(errno, Errno::NODEV | Errno::CONNABORTED)
 }
 
-/// Waits for a request; `None` when the file system was unmounted.
-pub(crate) fn read_request(device: &OwnedFd, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
+/// What a read of `/dev/fuse` has brought.
+pub(crate) enum Read {
+    /// A request of so many bytes.
+    Request(usize),
+    /// The thread was interrupted.
+    Nothing,
+    /// The file system was unmounted.
+    Unmounted,
+}
+
+/// Waits for a request.
+pub(crate) fn read_request(device: &OwnedFd, buffer: &mut [u8]) -> Result<Read, Errno> {
     loop {
         match rustix::io::read(device, &mut *buffer) {
-            Ok(len_bytes) => return Ok(Some(len_bytes)),
+            Ok(len_bytes) => return Ok(Read::Request(len_bytes)),
+            Err(Errno::INTR) => return Ok(Read::Nothing),
             // ENOENT: the request was interrupted before it was read.
-            Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
-            Err(errno) if has_ended(errno) => return Ok(None),
+            Err(Errno::NOENT | Errno::AGAIN) => {}
+            Err(errno) if has_ended(errno) => return Ok(Read::Unmounted),
             Err(errno) => return Err(errno),
         }
     }

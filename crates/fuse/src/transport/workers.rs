@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Scope;
 
 use device::AlignedBuf;
@@ -35,8 +35,11 @@ use crate::abi::{InHeader, OutHeader};
 use crate::file_system::{FileSystem, serve_guarded};
 use crate::reply::{Answer, Begun, Reply, StandIns, out_header};
 use crate::request::Request;
+use crate::stopper::Stopper;
 use crate::transport::blocked::Blocked;
-use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES, read_request};
+use crate::transport::receive::{
+    MAX_TRANSFER_BYTES, PAGE_BYTES, Read, WRITE_HEAD_BYTES, read_request,
+};
 
 /// Threads that stay, however idle: one serves a request, the other takes the next one meanwhile.
 const IDLE_THREAD_COUNT: usize = 2;
@@ -47,7 +50,8 @@ struct Pool<'a, S> {
     device: &'a Arc<OwnedFd>,
     server: &'a S,
     max_thread_count: usize,
-    thread_count: AtomicUsize,
+    stopper: &'a Stopper,
+    is_unmounted: AtomicBool,
     /// Threads that wait for a request.
     waiting_count: AtomicUsize,
     blocked: Blocked,
@@ -56,13 +60,17 @@ struct Pool<'a, S> {
 }
 
 /// Requests that are served again when fewer threads block.
-#[derive(Default)]
 struct Parked {
     requests: Mutex<VecDeque<Vec<u8>>>,
     count: AtomicUsize,
 }
 
 impl Parked {
+    fn new(requests: Vec<Vec<u8>>) -> Parked {
+        let count = AtomicUsize::new(requests.len());
+        Parked { requests: Mutex::new(requests.into()), count }
+    }
+
     fn push(&self, request: Vec<u8>) {
         self.requests.lock().push_back(request);
         self.count.fetch_add(1, Ordering::SeqCst);
@@ -86,95 +94,121 @@ enum Served {
     Unmounted,
 }
 
-/// Serves with up to `max_thread_count` threads (at least one) until there is nothing to serve.
-/// Beside them, up to `stand_in_count` stand in for threads that block.
-pub(crate) fn serve_until_unmounted(
+/// Why no more requests are taken.
+pub(crate) enum Stop {
+    Unmounted,
+    /// The [`Stopper`] was asked. These requests were taken, and are to be served again.
+    Asked(Vec<Vec<u8>>),
+}
+
+/// Serves `requests`, and then what the kernel sends, until there is nothing to serve or `stopper`
+/// is asked. Up to `max_thread_count` threads serve (at least one). Beside them, up to
+/// `stand_in_count` stand in for threads that block.
+pub(crate) fn serve_until_stopped(
     device: &Arc<OwnedFd>,
     server: &impl FileSystem,
-    max_thread_count: usize,
-    stand_in_count: usize,
-) -> Result<(), Errno> {
+    (max_thread_count, stand_in_count): (usize, usize),
+    stopper: &Stopper,
+    requests: Vec<Vec<u8>>,
+) -> Result<Stop, Errno> {
     let pool = Pool {
         device,
         server,
         max_thread_count: max_thread_count.max(1),
-        thread_count: AtomicUsize::new(0),
+        stopper,
+        is_unmounted: AtomicBool::new(false),
         waiting_count: AtomicUsize::new(0),
         blocked: Blocked::new(stand_in_count),
-        parked: Parked::default(),
+        parked: Parked::new(requests),
         first_error: Mutex::new(None),
     };
     std::thread::scope(|scope| {
-        for _ in 0..IDLE_THREAD_COUNT.min(pool.max_thread_count) {
-            pool.start_worker(scope);
-        }
+        let count = IDLE_THREAD_COUNT.min(pool.max_thread_count);
+        let started_count = (0..count).filter(|_| pool.start_worker(scope)).count();
         // This thread would only wait for the others; it serves instead when none could start.
-        if pool.thread_count.load(Ordering::Relaxed) == 0 {
-            pool.thread_count.store(1, Ordering::Relaxed);
+        if started_count == 0 && pool.stopper.expect_thread(1) {
             pool.work(scope);
         }
+        pool.stopper.wait_for_end();
     });
     match pool.first_error.into_inner() {
         Some(errno) => Err(errno),
-        None => Ok(()),
+        None if pool.is_unmounted.into_inner() => Ok(Stop::Unmounted),
+        None => Ok(Stop::Asked(pool.parked.requests.into_inner().into())),
     }
 }
 
 impl<S: FileSystem> Pool<'_, S> {
     /// `false`: it did not start. With enough threads that do not block, none is started.
     fn start_worker<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> bool {
-        let most = self.max_thread_count + self.blocked.count();
-        let grow = |count| (count < most).then_some(count + 1);
-        if self.thread_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).is_err() {
+        if !self.stopper.expect_thread(self.max_thread_count + self.blocked.count()) {
             return true;
         }
         let builder = std::thread::Builder::new().name("fuse".into());
         let started = builder.spawn_scoped(scope, || self.work(scope));
         if let Err(error) = &started {
-            self.thread_count.fetch_sub(1, Ordering::Relaxed);
+            self.stopper.forget_thread();
             tracing::warn!(%error, "a worker thread did not start");
         }
         started.is_ok()
     }
 
-    /// Serves a request, and then the parked ones, as long as a thread may block. A thread that
-    /// stops blocking comes here after that, and finds what was parked before. What was parked
-    /// later found that a thread may block. `false`: unmounted.
+    /// Serves a request, and then the parked ones. `false`: unmounted.
     fn serve_and_unpark(&self, bytes: &[u8], serve: &mut dyn FnMut(&[u8]) -> Served) -> bool {
-        let mut served = serve(bytes);
+        let served = serve(bytes);
         if served == Served::Later {
             self.parked.push(bytes.to_vec());
         }
-        while served != Served::Unmounted && self.blocked.has_room() {
-            let Some(request) = self.parked.pop() else { return true };
-            served = serve(&request);
-            if served == Served::Later {
-                self.parked.push(request);
-            }
-        }
-        served != Served::Unmounted
+        served != Served::Unmounted && self.unpark(serve)
     }
 
-    /// One worker: reads and answers until it is not needed or the file system is unmounted.
+    /// Serves the parked requests, as long as a thread may block. A thread that stops blocking
+    /// comes here after that, and finds what was parked before. What was parked later found that a
+    /// thread may block. `false`: unmounted.
+    fn unpark(&self, serve: &mut dyn FnMut(&[u8]) -> Served) -> bool {
+        while self.blocked.has_room() && !self.may_end() {
+            let Some(request) = self.parked.pop() else { return true };
+            match serve(&request) {
+                Served::Answered => {}
+                Served::Later => self.parked.push(request),
+                Served::Unmounted => return false,
+            }
+        }
+        true
+    }
+
+    /// The threads are to end, and none waits for the answer to a request.
+    fn may_end(&self) -> bool {
+        self.stopper.is_asked() && self.blocked.count() == 0 && self.stopper.is_quiet()
+    }
+
+    /// One worker: serves what is parked, then reads and answers until it is not needed, is to end,
+    /// or the file system is unmounted.
     fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        let taking = self.stopper.begin();
         let start = PAGE_BYTES - WRITE_HEAD_BYTES;
         let mut input = AlignedBuf::zeroed(PAGE_BYTES + MAX_TRANSFER_BYTES);
         let mut output = AlignedBuf::zeroed(PAGE_BYTES + MAX_TRANSFER_BYTES);
         let mut superfluous_count = 0;
         let stand_ins = PoolStandIns { pool: self, scope };
-        loop {
+        let mut is_mounted = self.unpark(&mut |bytes| {
+            serve_one(self.device, self.server, &stand_ins, bytes, &mut output)
+        });
+        while is_mounted {
+            if self.may_end() {
+                return;
+            }
             let others_waiting = self.waiting_count.fetch_add(1, Ordering::SeqCst);
             superfluous_count =
                 if others_waiting < IDLE_THREAD_COUNT { 0 } else { superfluous_count + 1 };
             if superfluous_count > SUPERFLUOUS_REQUEST_COUNT {
                 self.waiting_count.fetch_sub(1, Ordering::SeqCst);
-                self.thread_count.fetch_sub(1, Ordering::Relaxed);
                 return;
             }
-            let read = read_request(self.device, &mut input[start..]);
+            let read = taking.wait(|| read_request(self.device, &mut input[start..]));
             let last_waiting = self.waiting_count.fetch_sub(1, Ordering::SeqCst) == 1;
             match read {
-                Ok(Some(len_bytes)) => {
+                Ok(Read::Request(len_bytes)) => {
                     if last_waiting {
                         self.start_worker(scope);
                     }
@@ -182,17 +216,17 @@ impl<S: FileSystem> Pool<'_, S> {
                     let mut serve = |bytes: &[u8]| {
                         serve_one(self.device, self.server, &stand_ins, bytes, &mut output)
                     };
-                    if !self.serve_and_unpark(bytes, &mut serve) {
-                        return;
-                    }
+                    is_mounted = self.serve_and_unpark(bytes, &mut serve);
                 }
-                Ok(None) => return,
+                Ok(Read::Nothing) => {}
+                Ok(Read::Unmounted) => is_mounted = false,
                 Err(errno) => {
                     self.first_error.lock().get_or_insert(errno);
                     return;
                 }
             }
         }
+        self.is_unmounted.store(true, Ordering::Relaxed);
     }
 }
 

@@ -3,8 +3,10 @@
 pub(crate) mod account;
 pub(crate) mod fork_closed;
 pub(crate) mod inherited;
+pub(crate) mod interrupt;
 pub(crate) mod machine;
 pub(crate) mod open_files;
 pub(crate) mod own_descriptors;
 pub(crate) mod own_mounts;
+pub(crate) mod replace;
 pub(crate) mod unread;

@@ -33,6 +33,11 @@ impl Flushes {
         Some(Flush(self))
     }
 
+    /// Whether one is under way.
+    pub(super) fn has_any(&self) -> bool {
+        self.state.lock().count > 0
+    }
+
     /// Waits for those under way. From now on none begins.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();

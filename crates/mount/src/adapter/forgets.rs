@@ -4,6 +4,7 @@
 //! the last program has closed the file, in a queue of its own, so it arrives a moment later. A
 //! program that deletes a file and then writes another must not get `ENOSPC` meanwhile.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use device::sync::{Condvar, Mutex};
@@ -19,6 +20,8 @@ pub(super) struct Forgets {
     stall_timeout: Duration,
     /// The number of threads that may wait at a time: a thread that waits reads no FORGET.
     waiter_limit: usize,
+    /// From now on it may be that no thread reads FORGETs.
+    is_stopped: AtomicBool,
 }
 
 #[derive(Default)]
@@ -37,6 +40,7 @@ impl Default for Forgets {
             changed: Condvar::new(),
             stall_timeout: STALL_TIMEOUT,
             waiter_limit: usize::MAX,
+            is_stopped: AtomicBool::new(false),
         }
     }
 }
@@ -44,6 +48,16 @@ impl Default for Forgets {
 impl Forgets {
     pub(super) fn limit_waiters(&mut self, count: usize) {
         self.waiter_limit = count;
+    }
+
+    /// The threads that read requests end.
+    pub(super) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether what was waited for in vain may still come, when requests are read again.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::SeqCst)
     }
 
     /// Deals with a FORGET.

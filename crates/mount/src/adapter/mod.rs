@@ -5,7 +5,7 @@
 //!   operations/    one method of Call for each kind of request
 //!   call           a request with what its operation needs
 //!   state          Adapter: what all requests share
-//!   atomic/  forgets  spending  privileges  range_parts  failure
+//!   atomic/  restarting  forgets  spending  privileges  range_parts  failure
 //! ```
 //!
 //! Nothing is kept for an open file: OPEN and OPENDIR are answered ENOSYS, which makes the kernel
@@ -30,6 +30,7 @@ mod lost_writes;
 mod operations;
 mod privileges;
 mod range_parts;
+mod restarting;
 mod serve;
 mod spending;
 mod state;

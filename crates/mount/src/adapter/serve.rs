@@ -67,13 +67,25 @@ impl Adapter {
         let header = request.header;
         let is_no_space =
             |failure: &Failure| matches!(failure, Failure::Volume(ext4::Error::NoSpace));
-        self.forgets.with_space(volume, is_no_space, || {
+        let served = self.forgets.with_space(volume, is_no_space, || {
             spending::spend(volume, request, |volume| {
                 reply.clear();
                 let body = request.body;
                 Call { adapter: self, volume, header, body, reply: &mut *reply }.dispatch(opcode)
             })
-        })
+        });
+        match served {
+            // Who goes on with the mount reads the FORGET. A flush under way cannot wait for that.
+            Err(failure)
+                if is_no_space(&failure)
+                    && self.forgets.is_stopped()
+                    && volume.has_deleted_files()
+                    && !self.flushes.has_any() =>
+            {
+                Err(Failure::Later)
+            }
+            served => served,
+        }
     }
 
     fn destroy(&self) -> Answer {

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Once};
 
 use device::sync::{Mutex, RwLock};
-use ext4::{JournalChoice, Volume};
+use ext4::{JournalChoice, Pin, Volume};
 use fuse::Notifier;
 use fuse::abi::init;
 
@@ -17,6 +17,7 @@ use crate::adapter::kernel_times::KernelTimes;
 use crate::adapter::lost_writes::LostWrites;
 use crate::adapter::privileges::Privileges;
 use crate::adapter::range_parts::RangeParts;
+use crate::adapter::restarting::Restarting;
 use crate::page_writer::PageWriter;
 use crate::session_options::{Order, SessionOptions};
 use crate::stat::{AdapterCounters, Opening, Seen, StatSource};
@@ -45,6 +46,7 @@ pub(crate) struct Adapter {
     pub(super) atomic: Option<AtomicWrites>,
     /// What has the kernel send its pages before SYNCFS is answered.
     pub(super) page_writer: Option<Arc<dyn PageWriter>>,
+    pub(crate) restarting: Restarting,
     pub(super) stat_source: StatSource,
     /// The flags of `abi::init` that hold for this connection.
     pub(super) agreed_flags: u64,
@@ -88,6 +90,7 @@ impl Adapter {
             range_parts: RangeParts::default(),
             atomic,
             page_writer: None,
+            restarting: Restarting::default(),
             stat_source,
             agreed_flags,
             offers_xattrs: true,
@@ -138,6 +141,11 @@ impl Adapter {
         Seen::new(&self.stat_source, &self.counters, volume, transport, order)
     }
 
+    /// Whether the volume can be written.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.volume.read().as_ref().is_some_and(|volume| !volume.is_read_only())
+    }
+
     /// The page for Prometheus; `None` once the volume is closed.
     pub(crate) fn metrics(&self) -> Option<String> {
         let volume = self.volume.read();
@@ -147,13 +155,25 @@ impl Adapter {
     /// Closes the volume when all requests in progress are done. A second call only returns the
     /// result of the first.
     pub(crate) fn close(&self) -> ext4::Result<()> {
+        self.end(Volume::close)
+    }
+
+    /// Like [`Adapter::close`], for who serves the volume next. No pins if it is closed already.
+    pub(crate) fn hand_over(&self) -> ext4::Result<Vec<Pin>> {
+        let mut pins = Vec::new();
+        self.end(|volume| volume.hand_over().map(|handed_over| pins = handed_over))?;
+        Ok(pins)
+    }
+
+    /// Ends the use of the volume with `end`, once.
+    fn end(&self, end: impl FnOnce(Volume) -> ext4::Result<()>) -> ext4::Result<()> {
         let mut result = self.close_result.lock();
         // Flushes wait for writes, and a write would wait until this thread has closed the volume.
         self.flushes.end();
         if let Some(volume) = self.volume.write().take() {
             self.kernel_times.give_back_all(&volume);
-            *result = Some(volume.close());
+            *result = Some(end(volume));
         }
-        result.clone().expect("the first call closes")
+        result.clone().expect("the first call ends it")
     }
 }

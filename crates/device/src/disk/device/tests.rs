@@ -133,6 +133,34 @@ fn a_writer_is_alone_and_readers_share() {
     Disk::open(file.path(), Access::ReadWrite).expect("free again");
 }
 
+/// Between the two no other user can have it.
+#[test]
+fn a_disk_that_is_taken_over_stays_claimed() {
+    let file = backing();
+    let mut ways = vec![(file.path().to_owned(), None)];
+    ways.extend(attach(file.as_file()).map(|device| (device.path().to_owned(), Some(device))));
+    for (path, _device) in ways {
+        let disk = Disk::open(&path, Access::ReadWrite).expect("open");
+        disk.write_durable(4096, &[7; 4096]).expect("written");
+        let held = disk.held().expect("held");
+        drop(disk);
+        assert!(open_error(&path, Access::ReadWrite).contains("in use"));
+        assert!(open_error(file.path(), Access::ReadWrite).contains("in use"));
+        let disk = Disk::take_over(&path, held).expect("taken over");
+        assert_eq!(disk.access(), Access::ReadWrite);
+        let mut found = [0; 4096];
+        disk.read(4096, &mut found).expect("read");
+        assert_eq!(found, [7; 4096]);
+        disk.write_durable(0, &found).expect("written");
+        assert!(open_error(file.path(), Access::ReadWrite).contains("in use"));
+        file.as_file().set_len(4096).expect("cut");
+        disk.write(0, &found).expect_err("it is too short");
+        file.as_file().set_len(SIZE_BYTES).expect("long again");
+        drop(disk);
+        Disk::open(&path, Access::ReadWrite).expect("free again");
+    }
+}
+
 #[test]
 fn a_path_without_a_disk_is_refused_with_the_reason() {
     let dir = TempDir::new().expect("directory");

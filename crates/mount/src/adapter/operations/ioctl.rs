@@ -133,7 +133,8 @@ impl Call<'_, '_> {
         let len = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
         count.copy_from_slice(&len.to_ne_bytes());
         room.get_mut(..value.len()).ok_or(Errno::TOOBIG)?.copy_from_slice(&value);
-        self.push_result(ioctl, &answer)
+        self.push_result(ioctl, &answer)?;
+        self.restart_if_asked(name, &value)
     }
 
     fn set_label(&mut self, input: &[u8]) -> Outcome {

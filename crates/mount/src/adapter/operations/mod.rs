@@ -9,6 +9,7 @@ mod ioctl;
 mod names;
 mod open;
 mod ranges;
+mod restart;
 mod xattr;
 
 use fuse::abi::Opcode;

@@ -75,8 +75,11 @@ impl Call<'_, '_> {
         AdapterCounters::add(&counters.atomic_commits, 1);
         let synced = if is_durable { self.volume.fsync(ino, true) } else { Ok(()) };
         if let Some(notifier) = &self.adapter.notifier {
-            for range in pages_of(pieces) {
-                notifier.drop_pages_here(node_of(ino), range);
+            let drop_pages =
+                || pages_of(pieces).iter().for_each(|r| notifier.drop_pages_here(node_of(ino), *r));
+            // If no thread can stand in, there are others.
+            if self.reply.block_in_place(drop_pages).is_err() {
+                drop_pages();
             }
         }
         // Also where the volume says something else: the change was made.

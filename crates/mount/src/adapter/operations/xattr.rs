@@ -12,7 +12,7 @@ use crate::adapter::call::Call;
 use crate::adapter::failure::{Failure, Outcome};
 use crate::stat::{
     ATOMIC_WRITE_BYTES_XATTR, FILE_XATTR, FILES_XATTR, MAKE_WRITABLE_XATTR, MODE_XATTR, PID_XATTR,
-    RENDER_BYTES, STAT_XATTR, SeenFile, WRITABLE, render,
+    RENDER_BYTES, RESTART_XATTR, RESTARTED, STAT_XATTR, SeenFile, WRITABLE, render,
 };
 use crate::tables::{file_json, volume_json};
 
@@ -35,7 +35,16 @@ impl Call<'_, '_> {
             Some(value) => value,
             None => self.volume.get_xattr(ino, name)?,
         };
-        self.push_sized(get.size, &value)
+        self.push_sized(get.size, &value)?;
+        if get.size == 0 { Ok(()) } else { self.restart_if_asked(name, &value) }
+    }
+
+    /// The answer to a request for [`RESTART_XATTR`] comes after the restart.
+    pub(super) fn restart_if_asked(&self, name: &[u8], value: &[u8]) -> Outcome {
+        match name == RESTART_XATTR && value == RESTARTED.as_bytes() {
+            true => self.restart(),
+            false => Ok(()),
+        }
     }
 
     /// The value of an attribute that no file holds, or whose value the volume knows; `None`: it is
@@ -52,6 +61,7 @@ impl Call<'_, '_> {
             PID_XATTR => std::process::id().to_string().into_bytes(),
             MODE_XATTR => self.volume.data_mode_of(ino)?.name().into(),
             MAKE_WRITABLE_XATTR => self.make_writable()?.into_bytes(),
+            RESTART_XATTR => self.may_restart()?.into_bytes(),
             ATOMIC_WRITE_BYTES_XATTR => {
                 let bytes = or_no_data(self.volume.atomic_write_bytes_of(ino))?;
                 bytes.to_string().into_bytes()
@@ -99,15 +109,21 @@ impl Call<'_, '_> {
     /// The operation holds the volume, which another one takes its place of. So it fails, and is
     /// repeated after that.
     fn make_writable(&self) -> Result<String, Failure> {
-        let server = rustix::process::geteuid();
-        let is_from_server = !server.is_root() && self.header.uid == server.as_raw();
-        if !is_from_server && !self.is_from_administrator() {
-            return Err(Errno::PERM.into());
-        }
+        self.check_from_server()?;
         if !self.volume.is_read_only() {
             return Ok(WRITABLE.into());
         }
         self.adapter.writing.refusal.lock().take().ok_or(Failure::NotWritable)
+    }
+
+    /// Only root and the user of the daemon may ask.
+    pub(super) fn check_from_server(&self) -> Outcome {
+        let server = rustix::process::geteuid();
+        let is_from_server = !server.is_root() && self.header.uid == server.as_raw();
+        if is_from_server || self.is_from_administrator() {
+            return Ok(());
+        }
+        Err(Errno::PERM.into())
     }
 
     fn file_report(&self, ino: InodeNo) -> Result<Vec<u8>, Failure> {
@@ -219,6 +235,7 @@ fn refuse_our_own(name: &[u8]) -> Result<(), Errno> {
         MODE_XATTR,
         ATOMIC_WRITE_BYTES_XATTR,
         MAKE_WRITABLE_XATTR,
+        RESTART_XATTR,
     ];
     if ours.contains(&name) { Err(Errno::PERM) } else { Ok(()) }
 }
