@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Scope;
 use std::time::Duration;
 
+use onejournal_testing::has_namespaces;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, linkat};
 use rustix::process::Signal;
 use support::{
@@ -373,6 +374,29 @@ fn the_program_that_is_installed_now_goes_on() {
     restart(&scratch);
     scratch.write_synced("more");
     scratch.close_and_check();
+}
+
+/// In a mount namespace without the volumes of other tests.
+#[test]
+fn all_volumes_are_restarted() {
+    const SCRIPT: &str = r#"
+        mount --make-rprivate / &&
+        { umount -l -a -t fuseblk.onejournal,fuse.onejournal || true; } &&
+        mkdir "$1/other" && cp "$1/image" "$1/copy" && tune2fs -U random "$1/copy" >/dev/null &&
+        "$0" mount -o io_uring=off "$1/image" "$1/mnt" &&
+        "$0" mount -o io_uring=off "$1/copy" "$1/other" &&
+        echo one >"$1/mnt/file" && echo two >"$1/other/file" &&
+        "$0" restart --all && cat "$1/mnt/file" "$1/other/file" &&
+        pgrep -c -f -- "--resume .*$1/" &&
+        "$0" umount "$1/mnt" && "$0" umount "$1/other" && e2fsck -fn "$1/image" >/dev/null
+    "#;
+    if !has_namespaces() {
+        return;
+    }
+    let Some(scratch) = Scratch::new() else { return };
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", SCRIPT, ONEJOURNAL]).arg(scratch.root());
+    assert_eq!(run(&mut command).good(), "one\ntwo\n2\n");
 }
 
 #[test]

@@ -7,6 +7,8 @@ pub enum Fault {
     WriteInBlocks,
     /// A volume records its new journal before that is complete.
     RecordBeforeJournal,
+    /// A volume that is handed over does not tell what is pinned.
+    PinsLost,
 }
 
 fault::switches!(Fault);

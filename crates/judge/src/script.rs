@@ -140,7 +140,7 @@ fn moves(seed: u64, first_number: u32, count: usize) -> Vec<Op> {
 /// user may not perform it.
 fn as_calls(op: Op, by_user: bool) -> Vec<Op> {
     match op {
-        Op::Remount | Op::Checkpoint => vec![Op::Sync],
+        Op::Remount | Op::Restart | Op::Checkpoint => vec![Op::Sync],
         Op::SetAttr { .. } | Op::Special { .. } if by_user => vec![],
         Op::SetXattr { ref name, .. } | Op::RemoveXattr { ref name, .. }
             if by_user && !name.starts_with("user.") =>

@@ -81,7 +81,9 @@ impl Calls {
                 self.slots.clear();
                 Ok(())
             }
-            Op::Sync | Op::Checkpoint => Ok(rustix::fs::syncfs(File::open(&self.dir)?)?),
+            Op::Sync | Op::Checkpoint | Op::Restart => {
+                Ok(rustix::fs::syncfs(File::open(&self.dir)?)?)
+            }
             _ => self.apply_to_inode(op),
         }
     }

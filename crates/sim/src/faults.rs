@@ -81,7 +81,7 @@ impl FaultRun {
         for op in self.case.workload.ops(self.case.seed, self.case.op_count) {
             let acked = self.history.len();
             if let Some(error) = self.history.step(&mut session, &op)? {
-                if !matches!(op, Op::Remount) {
+                if !matches!(op, Op::Remount | Op::Restart) {
                     self.check_after(&mut session).map_err(|e| format!("{op}: {error}; {e}"))?;
                 }
                 return Ok(Some(acked));

@@ -185,7 +185,7 @@ impl History {
 
     fn promise(&self, op: &Op) -> Promise {
         match op {
-            Op::Sync | Op::Checkpoint | Op::Remount => Promise::Everything,
+            Op::Sync | Op::Checkpoint | Op::Remount | Op::Restart => Promise::Everything,
             Op::Fsync { target, data_only } => match self.model().resolve(target) {
                 Ok(id) => {
                     let (last, last_of_content) = match (*data_only, self.atomic) {

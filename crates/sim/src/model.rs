@@ -171,7 +171,7 @@ impl Model {
                 Ok(())
             }
             Op::Fsync { target, .. } => self.resolve(target).map(drop),
-            Op::Sync | Op::Checkpoint => Ok(()),
+            Op::Sync | Op::Checkpoint | Op::Restart => Ok(()),
             Op::Remount => {
                 let slots: Vec<u32> = self.open.keys().copied().collect();
                 slots.into_iter().for_each(|slot| self.close(slot));

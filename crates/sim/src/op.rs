@@ -117,6 +117,8 @@ pub enum Op {
     Checkpoint,
     /// Closes the volume and opens it again. Slots are closed before that.
     Remount,
+    /// Hands the volume over and opens it again. Slots stay open.
+    Restart,
 }
 
 impl Op {
@@ -171,6 +173,7 @@ impl fmt::Display for Op {
             Op::Sync => f.write_str("sync"),
             Op::Checkpoint => f.write_str("checkpoint"),
             Op::Remount => f.write_str("remount"),
+            Op::Restart => f.write_str("restart"),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use device::BlockDevice;
 use ext4::{
     Allocate, CheckpointPolicy, Claim, Claimant, DataMode, DeltaCodec, Error, FileKind, InodeNo,
-    NewNode, OpenOptions, Owner, RenameHow, Result, RootVolume, SetAttr, Timestamp,
+    NewNode, OpenOptions, Owner, Pin, RenameHow, Result, RootVolume, SetAttr, Timestamp,
 };
 use journal::Medium;
 
@@ -133,6 +133,7 @@ impl Session {
                 return self.fallocate(target, *how, *offset, *len_bytes);
             }
             Op::Remount => self.remount()?,
+            Op::Restart => self.restart()?,
             Op::Sync => self.volume().sync()?,
             Op::Checkpoint => self.volume().journal().checkpoint()?,
             Op::Open { path, slot } => {
@@ -202,9 +203,19 @@ impl Session {
     fn remount(&mut self) -> Result<()> {
         self.give_up_slots();
         self.volume.take().expect("the volume is open").close()?;
+        self.open_again(Vec::new())
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        let pins = self.volume.take().expect("the volume is open").hand_over()?;
+        self.open_again(pins)
+    }
+
+    fn open_again(&mut self, pins: Vec<Pin>) -> Result<()> {
         self.incarnation += 1;
-        self.volume =
-            Some(RootVolume::open(self.device.clone(), self.setup.options(self.incarnation))?);
+        let options = self.setup.options(self.incarnation);
+        let options = OpenOptions { pins: pins.into(), ..options };
+        self.volume = Some(RootVolume::open(self.device.clone(), options)?);
         Ok(())
     }
 

@@ -3,14 +3,16 @@
 //! The daemon does it, in its own process ([`crate::handover`]). It answers when the volume is
 //! served again.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::aside;
 use crate::counters::{cannot_read, read_raw};
-use crate::error::{CliError, Result};
+use crate::error::{CliError, OPERATIONAL, Result};
 use crate::inventory::{Subject, ask_once};
+use crate::output::complain;
 use crate::verbs::umount;
 use crate::volumes::ServedVolume;
 
@@ -19,12 +21,42 @@ const GONE: &str = "the daemon has ended, and its messages say why; mount the vo
 
 #[derive(Args)]
 pub struct RestartArgs {
+    /// All volumes that are mounted here, one after the other
+    #[arg(long, conflicts_with = "path")]
+    all: bool,
     /// Directory the volume is mounted on, or its image or device
-    path: PathBuf,
+    #[arg(required_unless_present = "all")]
+    path: Option<PathBuf>,
 }
 
 pub fn run(args: &RestartArgs, is_aside: bool) -> Result<u8> {
-    let path = args.path.as_path();
+    args.path.as_ref().map_or_else(all, |path| one(path, is_aside))
+}
+
+/// The others are restarted also if one of them is not.
+fn all() -> Result<u8> {
+    let mounts = host::own_mounts().map_err(|error| CliError::new(error.to_string()))?;
+    let mut seen = Vec::new();
+    let mut code = 0;
+    for mount in mounts.iter().filter(|mount| mount.is_volume()) {
+        if seen.contains(&mount.device) {
+            continue;
+        }
+        seen.push(mount.device);
+        let words = [OsStr::new("restart"), OsStr::new("--"), mount.dir.as_os_str()];
+        match aside::run(words) {
+            Ok(0) => {}
+            Ok(_) => code = OPERATIONAL,
+            Err(error) => {
+                complain!("onejournal: {error}");
+                code = OPERATIONAL;
+            }
+        }
+    }
+    Ok(code)
+}
+
+fn one(path: &Path, is_aside: bool) -> Result<u8> {
     let mounted = ServedVolume::mounted_on(path)?;
     let volume =
         mounted.map_or_else(|| ServedVolume::on_target(path), |volume| Ok(Some(volume)))?;

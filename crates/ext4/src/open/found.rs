@@ -9,7 +9,7 @@ use super::area::JournalArea;
 use super::feature_bits::{FeatureBits, FoundSuperBlock, read_superblock};
 use super::raw::RawVolume;
 use crate::error::NoVolume;
-use crate::facts::{Checksums, Geometry, compat, features};
+use crate::facts::{Checksums, Geometry, compat, features, ro_compat};
 use crate::layout::superblock::{MKFS_UNDER_WAY, SUPERBLOCK_MAGIC, SuperBlock};
 use crate::memory::OrphanFile;
 use crate::{Error, InodeNo, Result};
@@ -31,6 +31,12 @@ impl FoundVolume {
     /// The feature bits of the volume.
     pub(crate) fn feature_bits(&self) -> FeatureBits {
         FeatureBits::new(self.raw.device.clone(), self.area.jbd2_block)
+    }
+
+    /// Whether it was handed over, and not opened after that: there are files to free.
+    pub(super) fn has_orphans(&self) -> bool {
+        let features = self.superblock.s_feature_ro_compat.get();
+        self.superblock.s_last_orphan.get() != 0 || features & ro_compat::ORPHAN_PRESENT != 0
     }
 }
 

@@ -8,6 +8,8 @@
 //!
 //! Nothing is written to a volume that is refused.
 //!
+//! A read-only volume with orphans is opened to write first, too.
+//!
 //! Closing: frees files that were deleted but still open, brings everything home, and clears the
 //! feature bits. Handing over leaves these files, and tells which inodes are pinned.
 //!
@@ -30,6 +32,7 @@ use super::place::{self, JournalPlace, Noted};
 use super::raw::RawVolume;
 use super::recover::recover;
 use crate::facts::{Facts, Places, merge, read_desc, ro_compat};
+use crate::faults::{self, Fault};
 use crate::layout::claim::Claim;
 use crate::layout::jbd2::ExternalJournal;
 use crate::layout::superblock::{STATE_ERROR, SuperBlock};
@@ -81,9 +84,9 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result
     }
     found.raw.check_root(&found.superblock)?;
     if options.read_only {
-        if crashed {
+        if crashed || found.has_orphans() {
             let writable = OpenOptions { read_only: false, ..options.clone() };
-            open_writable(found, writable, crashed)?.close()?;
+            open_writable(found, writable, crashed)?.hand_over()?;
             found = find(&device)?;
         }
         return open_read_only(found, &options);
@@ -123,7 +126,10 @@ impl Opened {
 
     /// See [`crate::Volume::hand_over`].
     pub(crate) fn hand_over(self) -> Result<Vec<Pin>> {
-        let pins = self.mounted.in_core.all_pins();
+        let pins = match faults::is(Fault::PinsLost) {
+            true => Vec::new(),
+            false => self.mounted.in_core.all_pins(),
+        };
         self.end().map(|()| pins)
     }
 

@@ -16,7 +16,8 @@ use crate::layout::superblock::STATE_ERROR;
 pub struct Survey {
     /// The volume's UUID, which its journal has, too.
     pub uuid: [u8; 16],
-    /// Whether the volume was not closed, so that its journal may hold history that is not home.
+    /// Whether the volume was not closed, so that its journal may hold history that is not home, or
+    /// it may have files to free.
     pub needs_recovery: bool,
     /// Whether the superblock was torn while a feature bit was changed. OneJournal can read it, but
     /// other tools cannot ([`crate::mend_superblock`]).
@@ -39,7 +40,7 @@ impl Survey {
         let found = find(device)?;
         Ok(Survey {
             uuid: found.superblock.s_uuid,
-            needs_recovery: found.area.has_our_bits,
+            needs_recovery: found.area.has_our_bits || found.has_orphans(),
             is_torn: found.is_torn,
             has_errors: found.superblock.s_state.get() & STATE_ERROR != 0,
             claimed_by: match &found.area.claim {

@@ -169,6 +169,13 @@ mod faulty_engines {
     }
 
     #[test]
+    fn pins_that_are_not_handed_over_are_found_out() {
+        let find = || find(&Stage::sound(), &[Workload::Orphans]);
+        let failure = fault::with(ext4::Fault::PinsLost, find).expect("it must be found");
+        println!("{failure:.300}");
+    }
+
+    #[test]
     fn ignoring_checksums_is_found_out() {
         is_found(Fault::ChecksumIgnored);
     }

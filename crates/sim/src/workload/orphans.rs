@@ -40,9 +40,18 @@ pub(super) fn ops(seed: u64, op_count: usize) -> Vec<Op> {
             let slot = open.remove(script.rng.usize(..open.len()));
             script.close(slot);
         }
-        if script.rng.u8(..10) == 0 {
-            open.clear();
-            script.push(Op::Remount);
+        match script.rng.u8(..10) {
+            0 => {
+                open.clear();
+                script.push(Op::Remount);
+            }
+            1 => {
+                script.push(Op::Restart);
+                for slot in &open {
+                    script.write_open(*slot, offset, 3000);
+                }
+            }
+            _ => {}
         }
     }
     script.ops

@@ -109,6 +109,7 @@ impl Chooser {
             9..11 => Op::Fsync { target: Target::Path(self.dir(rng)), data_only: false },
             11..14 => Op::Sync,
             14 => Op::Checkpoint,
+            _ if self.number.is_multiple_of(2) => Op::Restart,
             _ => Op::Remount,
         }
     }
