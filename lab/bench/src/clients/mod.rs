@@ -3,7 +3,9 @@
 //! their end.
 
 pub mod append;
+pub mod cluster;
 pub mod entries;
+mod pace;
 pub mod replay;
 pub mod ring;
 pub mod sqlite;

@@ -3,6 +3,8 @@
 
 mod atomic_writes;
 mod bulk;
+mod cluster_turn;
+mod clusters;
 mod directory;
 mod djfs_cache;
 mod djfs_fio;
@@ -80,6 +82,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     rocksdb_fillsync::EXPERIMENT,
     pgbench::EXPERIMENT,
     etcd::EXPERIMENT,
+    clusters::EXPERIMENT,
     double_write::EXPERIMENT,
     journal_device::EXPERIMENT,
     limits::EXPERIMENT,

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use crate::error::{Error, Result};
+
 /// Numbers of all processes.
 pub fn all() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -39,4 +41,33 @@ pub fn status(pid: i32, name: &str) -> Option<u64> {
     let (_, value) =
         text.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| *key == name)?;
     value.split_whitespace().next()?.parse().ok()
+}
+
+/// CPU time of the machine since it started, in clock ticks.
+#[derive(Clone, Copy)]
+pub struct CpuTicks {
+    /// Without work, or with work that waits for a disk.
+    pub idle: u64,
+    /// Taken by the hypervisor.
+    pub steal: u64,
+    pub all: u64,
+}
+
+impl CpuTicks {
+    /// The times until now.
+    pub fn now() -> Result<CpuTicks> {
+        let text = fs::read_to_string("/proc/stat").map_err(Error::io("/proc/stat"))?;
+        let line = text.lines().next().unwrap_or_default();
+        let words = line.split_whitespace().skip(1);
+        // user nice system idle iowait irq softirq steal
+        let fields: Vec<u64> = words.filter_map(|word| word.parse().ok()).take(8).collect();
+        let field = |index: usize| fields.get(index).copied().unwrap_or(0);
+        Ok(CpuTicks { idle: field(3) + field(4), steal: field(7), all: fields.iter().sum() })
+    }
+
+    /// The part of all CPU time since `before` in which a CPU worked, 0 to 1.
+    pub fn busy_since(self, before: CpuTicks) -> f64 {
+        let all = (self.all - before.all).max(1) as f64;
+        1.0 - self.idle.saturating_sub(before.idle) as f64 / all
+    }
 }

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::Instant;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::lab::processes::CpuTicks;
 use crate::lab::{DeviceCounts, Lab, MARK, processes};
 use crate::results::{Disturbance, Section};
 use crate::systems::Running;
@@ -37,12 +38,6 @@ struct Look {
     cpu_stall_us: u64,
     io_stall_us: u64,
     disk_write_bytes: u64,
-}
-
-#[derive(Clone, Copy)]
-struct CpuTicks {
-    steal: u64,
-    all: u64,
 }
 
 impl Watch {
@@ -100,22 +95,13 @@ impl Look {
         let counts = disk.map(DeviceCounts::of_block_device).transpose()?.unwrap_or_default();
         Ok(Look {
             at: Instant::now(),
-            ticks: cpu_ticks()?,
+            ticks: CpuTicks::now()?,
             others_ticks: others_ticks(mark, known),
             cpu_stall_us: stall_us("cpu"),
             io_stall_us: stall_us("io"),
             disk_write_bytes: counts.write_bytes,
         })
     }
-}
-
-/// user nice system idle iowait irq softirq steal
-fn cpu_ticks() -> Result<CpuTicks> {
-    let text = fs::read_to_string("/proc/stat").map_err(Error::io("/proc/stat"))?;
-    let line = text.lines().next().unwrap_or_default();
-    let words = line.split_whitespace().skip(1);
-    let fields: Vec<u64> = words.filter_map(|word| word.parse().ok()).take(8).collect();
-    Ok(CpuTicks { steal: fields.get(7).copied().unwrap_or(0), all: fields.iter().sum() })
 }
 
 /// Time since the machine started during which any process waited; 0 on kernels that do not report

@@ -133,8 +133,7 @@ impl Member {
     }
 
     fn wal_histogram(&self) -> Result<Histogram> {
-        let metrics = Connection::open(self.client).and_then(|mut server| server.get("/metrics"));
-        Histogram::parse(&metrics.map_err(Error::io("etcd's metrics"))?)
+        Histogram::parse(&metrics(self.client).map_err(Error::io("etcd's metrics"))?)
     }
 
     fn check_perf(&self) -> Result<CheckPerf> {
@@ -168,6 +167,37 @@ impl Data {
     /// Removes it.
     pub fn remove(self) -> Result<()> {
         fs::remove_dir_all(&self.0).map_err(Error::at(&self.0))
+    }
+}
+
+/// What a member says of itself, in the format of Prometheus.
+pub fn metrics(member: SocketAddr) -> std::io::Result<String> {
+    Connection::open(member)?.get("/metrics")
+}
+
+/// A client with a connection of its own.
+pub struct Client {
+    connection: Connection,
+    values: Values,
+    value_bytes: usize,
+}
+
+impl Client {
+    /// Connects to a member.
+    pub fn connect(
+        member: SocketAddr,
+        values: Values,
+        value_bytes: usize,
+    ) -> std::io::Result<Client> {
+        Ok(Client { connection: Connection::open(member)?, values, value_bytes })
+    }
+
+    /// Puts a new key. Returns the time of the request.
+    pub fn put(&mut self) -> std::io::Result<Duration> {
+        let body = put_request(&mut self.values, self.value_bytes);
+        let begin = Instant::now();
+        self.connection.post("/v3/kv/put", &body)?;
+        Ok(begin.elapsed())
     }
 }
 
@@ -205,17 +235,14 @@ fn put_all(server: SocketAddr, args: &EtcdArgs) -> Result<(Latency, f64)> {
 fn put_until(
     end: Instant,
     server: SocketAddr,
-    mut values: Values,
+    values: Values,
     value_bytes: usize,
 ) -> Result<Vec<u64>> {
-    let mut put = || -> std::io::Result<Vec<u64>> {
-        let mut connection = Connection::open(server)?;
+    let put = || -> std::io::Result<Vec<u64>> {
+        let mut client = Client::connect(server, values, value_bytes)?;
         let mut samples_ns = Vec::new();
         while Instant::now() < end && interrupt::check().is_ok() {
-            let body = put_request(&mut values, value_bytes);
-            let begin = Instant::now();
-            connection.post("/v3/kv/put", &body)?;
-            samples_ns.push(begin.elapsed().as_nanos() as u64);
+            samples_ns.push(client.put()?.as_nanos() as u64);
         }
         Ok(samples_ns)
     };

@@ -12,6 +12,7 @@ pub mod gluster;
 mod http;
 pub mod latency;
 pub mod mariadb;
+pub mod network;
 mod pace;
 pub mod pgbench;
 pub mod postgres;

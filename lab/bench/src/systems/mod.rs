@@ -8,6 +8,7 @@
 pub mod client;
 mod ext4;
 mod fuse2fs;
+mod node;
 mod onejournal;
 mod other;
 mod running;
@@ -15,6 +16,7 @@ mod scratch_folder;
 
 pub use ext4::Ext4;
 pub use fuse2fs::Fuse2fs;
+pub use node::Node;
 pub use onejournal::{JOURNAL_MIB, Journal, OneJournal};
 pub use other::{Btrfs, F2fs, Nilfs2, Xfs, XfsLogOn};
 pub use running::{Asked, Counts, Running, WrittenParts};

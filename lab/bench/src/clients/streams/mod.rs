@@ -11,7 +11,6 @@
 //! Records are random bytes, so that no layer below can compress them, or English words.
 
 mod files;
-mod pace;
 mod reader;
 mod writer;
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
-use super::pace::Pace;
 use super::{Destination, SyncCall, WriteArgs, files};
+use crate::clients::pace::Pace;
 use crate::clients::{nanos, random_bytes, sleep_until};
 use crate::error::{Error, Result};
 use crate::programs::latency::Latency;

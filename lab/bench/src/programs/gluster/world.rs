@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::super::Variable;
 use super::super::fio::{self, FioArgs, FioResult, Pattern, Sync};
+use super::super::network::{self, ETHERNET, NETWORK, ip};
 use super::GlusterArgs;
 use crate::error::{Error, Result};
 use crate::lab::{Child, Program, interrupt};
 
 const VOLUME: &str = "bench";
-const BRIDGE: &str = "bridge";
-const NETWORK: &str = "10.77.0";
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Directories that GlusterFS uses outside of its volumes. `ip netns` keeps names in `/run`, too.
@@ -30,7 +29,7 @@ pub fn run(args: &GlusterArgs) -> Result<FioResult> {
     }
     fs::create_dir("/run/gluster").map_err(Error::io("/run/gluster"))?;
     replace_geo_replication()?;
-    make_bridge()?;
+    network::make_bridge()?;
     let daemon = start_daemon(&args.environment)?;
     let brick = args.dir.join("brick");
     fs::create_dir(&brick).map_err(Error::at(&brick))?;
@@ -80,17 +79,6 @@ fn load(args: &GlusterArgs) -> FioArgs {
     }
 }
 
-fn ip(arguments: &str) -> Result<()> {
-    Program::new("ip").args(arguments.split(' ')).run().map(drop)
-}
-
-fn make_bridge() -> Result<()> {
-    ip("link set lo up")?;
-    ip(&format!("link add {BRIDGE} type bridge"))?;
-    ip(&format!("addr add {NETWORK}.1/24 dev {BRIDGE}"))?;
-    ip(&format!("link set {BRIDGE} up"))
-}
-
 fn gluster(arguments: &[&str]) -> Result<String> {
     Program::new("gluster").arg("--mode=script").args(arguments).run().map_err(with_logs)
 }
@@ -118,10 +106,9 @@ fn start_client(number: u32, server: &str) -> Result<PathBuf> {
     // .1 is the server.
     let address = number + 2;
     ip(&format!("netns add {name}"))?;
-    ip(&format!("link add {name} type veth peer name ethernet netns {name}"))?;
-    ip(&format!("link set {name} master {BRIDGE} up"))?;
-    ip(&format!("-n {name} addr add {NETWORK}.{address}/24 dev ethernet"))?;
-    ip(&format!("-n {name} link set ethernet up"))?;
+    network::connect(&name, &name)?;
+    ip(&format!("-n {name} addr add {NETWORK}.{address}/24 dev {ETHERNET}"))?;
+    ip(&format!("-n {name} link set {ETHERNET} up"))?;
     let dir = Path::new("/run/gluster").join(&name);
     fs::create_dir(&dir).map_err(Error::at(&dir))?;
     Program::new("nsenter")

@@ -1,4 +1,4 @@
-//! When the records of a stream are due.
+//! When the records of a stream are due, or the commits of a cluster's clients.
 
 use std::time::{Duration, Instant};
 
