@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError, Weak};
 
 use device::{Disk, Held, Metered};
 use ext4::{InodeNo, Pin};
-use host::{Sought, Trust, link_to, process_program};
+use host::{Sought, Trust, link_to, own_program};
 use mount::{HandedOver, Paused, Successor};
 use rustix::fs::{MemfdFlags, OFlags, major, minor};
 use rustix::net::{
@@ -118,8 +118,7 @@ impl Successor for NextProgram {
 /// The program that is at the path of this one, which is another one after an upgrade. An error,
 /// in words, if a user who is not trusted may have made it.
 pub fn program() -> std::result::Result<(PathBuf, OwnedFd), String> {
-    let own = i32::try_from(std::process::id()).ok();
-    let path = own.and_then(process_program).unwrap_or_default();
+    let path = own_program();
     let sought = Sought::at(&path, Some(Trust::own().and_root()));
     let sought = sought.map_err(|error| error.to_string())?;
     let program = sought.found.open(OFlags::RDONLY);
@@ -131,9 +130,8 @@ pub fn program() -> std::result::Result<(PathBuf, OwnedFd), String> {
 
 /// Gives this process the name of its program: it was executed through a link of `/proc`.
 pub fn take_name() {
-    let own = i32::try_from(std::process::id()).ok();
-    let name = own.and_then(process_program).and_then(|path| path.file_name().map(Into::into));
-    let name: OsString = name.unwrap_or_default();
+    let path = own_program();
+    let name = path.file_name().unwrap_or_default();
     if let Err(error) = fs::write("/proc/self/comm", name.as_bytes()) {
         tracing::debug!(%error, "the name of the process stays");
     }

@@ -430,13 +430,7 @@ fn is_daemon(pid: i32) -> bool {
 fn runs_command(pid: i32) -> bool {
     let Some(program) = host::process_program(pid) else { return true };
     let name = program.file_name().unwrap_or_default();
-    name.as_bytes().starts_with(PROGRAM.as_bytes()) || Some(name) == own_program().file_name()
-}
-
-/// The path of this command's file, also if it was removed.
-fn own_program() -> PathBuf {
-    let own = i32::try_from(std::process::id()).ok();
-    own.and_then(host::process_program).unwrap_or_default()
+    name.as_bytes().starts_with(PROGRAM.as_bytes()) || Some(name) == host::own_program().file_name()
 }
 
 /// A process that serves a volume.
@@ -507,7 +501,7 @@ impl Daemon {
 /// The name of a daemon's process: that of our executable, even if this process was started by
 /// another name for it (`fsck.onejournal`).
 fn daemon_name() -> String {
-    let path = own_program();
+    let path = host::own_program();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.chars().take(PROCESS_NAME_LEN).collect()
 }

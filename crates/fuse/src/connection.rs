@@ -1,12 +1,10 @@
 //! A FUSE connection: from the mount through the handshake to the end of its service.
 
-use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use crate::abi::init;
 use crate::error::{ENABLE_URING, MountError};
@@ -17,7 +15,7 @@ use crate::mounting::attach::{MountHandle, MountPoint, attach};
 use crate::mounting::namespace::hold_namespace;
 use crate::notifier::Notifier;
 use crate::options::{IoUring, MountOptions, Source};
-use crate::reply::{Answer, out_header};
+use crate::reply::{Answer, send_answer};
 use crate::stopper::Stopper;
 use crate::transport::polled::Polled;
 use crate::transport::queues::{Rings, make_rings};
@@ -107,26 +105,12 @@ impl Connection {
             hold_namespace()?;
         }
         let (device, handle) = attach(source, place, options)?;
-        let device = Arc::new(device);
-        let least_count = options.min_thread_count.max(1);
-        let max_thread_count = options.thread_count.max(least_count);
-        let rings = match options.io_uring {
+        let mut connection = Connection::through(device, handle, options);
+        connection.taken_back.0 = Some(connection.handle());
+        let (most, least) = (connection.max_thread_count, connection.least_count);
+        connection.rings = match options.io_uring {
             IoUring::Off => None,
-            IoUring::Auto | IoUring::On => make_rings(&device, max_thread_count, least_count),
-        };
-        let taken_back = TakenBack(Some(handle.clone()));
-        let mut connection = Connection {
-            device,
-            handle,
-            max_thread_count,
-            least_count,
-            stand_in_count: options.stand_in_count.max(1),
-            agreed_flags: 0,
-            guarded: Guarded::default(),
-            stopper: Stopper::default(),
-            requests: Vec::new(),
-            rings,
-            taken_back,
+            IoUring::Auto | IoUring::On => make_rings(&connection.device, most, least),
         };
         let transport = if connection.rings.is_some() { init::OVER_IO_URING } else { 0 };
         let shaken = shake_hands(&connection.device, wanted_flags(options) | transport);
@@ -154,29 +138,33 @@ impl Connection {
     pub fn resume(paused: Paused, options: &MountOptions) -> Result<Connection, MountError> {
         let Paused { device, dir, number, agreed_flags, requests } = paused;
         hold_namespace()?;
+        let handle = MountHandle::resumed(dir, number);
+        let connection = Connection::through(device, handle, options);
+        Ok(Connection { agreed_flags, requests, ..connection })
+    }
+
+    /// Before the handshake, through `/dev/fuse`.
+    fn through(device: OwnedFd, handle: MountHandle, options: &MountOptions) -> Connection {
         let least_count = options.min_thread_count.max(1);
-        Ok(Connection {
+        Connection {
             device: Arc::new(device),
-            handle: MountHandle::resumed(dir, number),
+            handle,
             max_thread_count: options.thread_count.max(least_count),
             least_count,
             stand_in_count: options.stand_in_count.max(1),
-            agreed_flags,
+            agreed_flags: 0,
             guarded: Guarded::default(),
             stopper: Stopper::default(),
-            requests,
+            requests: Vec::new(),
             rings: None,
             taken_back: TakenBack(None),
-        })
+        }
     }
 
     /// Answers the request `unique`, which was taken before the service was stopped.
     pub fn answer(&self, unique: u64, payload: &[u8]) {
-        let Some(header) = out_header(unique, Answer::Done, payload.len()) else { return };
-        let message = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
-        if let Err(errno) = rustix::io::writev(&*self.device, &message) {
-            // It was interrupted, or the file system unmounted.
-            tracing::debug!(%errno, unique, "an answer was refused");
+        if let Err(errno) = send_answer(&*self.device, unique, Answer::Done, payload) {
+            tracing::error!(%errno, unique, "an answer was refused");
         }
     }
 

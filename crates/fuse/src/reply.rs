@@ -1,7 +1,8 @@
 //! The answer to a request. Its payload is built in the buffer from which it is sent, so that file
 //! data are read straight there, also by direct I/O.
 
-use std::os::fd::OwnedFd;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -83,11 +84,8 @@ impl Answerer {
     fn send(&mut self, result: Result<(), Errno>) {
         let Some(device) = self.device.take() else { return };
         let answer = result.map_or_else(Answer::Failed, |()| Answer::Done);
-        let header = out_header(self.unique, answer, 0).expect("it is sent");
-        match rustix::io::write(&*device, header.as_bytes()) {
-            // Interrupted, or unmounted: the kernel waits for no answer any more.
-            Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
-            Err(errno) => tracing::error!(%errno, self.unique, "an answer was refused"),
+        if let Err(errno) = send_answer(&*device, self.unique, answer, &[]) {
+            tracing::error!(%errno, self.unique, "an answer was refused");
         }
     }
 }
@@ -200,6 +198,23 @@ impl<'a> Reply<'a> {
     /// transports, and for tests of a file system.
     pub fn header(&self, unique: u64, answer: Answer) -> Option<OutHeader> {
         if self.is_sent { None } else { out_header(unique, answer, self.len_bytes) }
+    }
+}
+
+/// Sends an answer, with `payload` if it is [`Answer::Done`]. It is no error if the request was
+/// interrupted or the file system unmounted: the kernel waits for no answer any more.
+pub(crate) fn send_answer(
+    device: impl AsFd,
+    unique: u64,
+    answer: Answer,
+    payload: &[u8],
+) -> Result<(), Errno> {
+    let Some(header) = out_header(unique, answer, payload.len()) else { return Ok(()) };
+    let payload = if answer == Answer::Done { payload } else { &[] };
+    let message = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
+    match rustix::io::writev(device, &message) {
+        Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -63,5 +63,6 @@ pub use process::own_mounts::without_foreign_servers;
 pub use process::replace::replace_program;
 pub use process::unread::unread_bytes;
 pub use processes::{
-    command_line, has_no_memory, process_name, process_owner, process_program, processes,
+    command_line, has_no_memory, own_program, process_name, process_owner, process_program,
+    processes,
 };

@@ -46,6 +46,13 @@ pub fn process_program(pid: i32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok().map(without_mark)
 }
 
+/// The path of the program that this process runs, also if that file was replaced or removed since.
+/// Empty if it cannot be seen.
+pub fn own_program() -> PathBuf {
+    let own = i32::try_from(std::process::id()).ok();
+    own.and_then(process_program).unwrap_or_default()
+}
+
 /// The words of the command line of a process; one empty word if it has ended or cannot be seen.
 /// May wait without an end: a process may keep its memory locked.
 pub fn command_line(pid: i32) -> Vec<OsString> {

@@ -1,16 +1,14 @@
 //! A connection without threads: the file system takes requests and answers them when it wants,
 //! also later and in another order. `Connection::run` is for all others.
 
-use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use device::AlignedBuf;
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use crate::error::MountError;
 use crate::mounting::attach::MountHandle;
-use crate::reply::{Answer, out_header};
+use crate::reply::{Answer, send_answer};
 use crate::request::Request;
 use crate::transport::receive::{MAX_TRANSFER_BYTES, PAGE_BYTES, WRITE_HEAD_BYTES, has_ended};
 
@@ -68,13 +66,8 @@ impl Polled {
     /// Answers the request `unique`. It is no error if the request was interrupted or the file
     /// system unmounted meanwhile.
     pub fn answer(&self, unique: u64, answer: Answer, payload: &[u8]) -> Result<(), MountError> {
-        let Some(header) = out_header(unique, answer, payload.len()) else { return Ok(()) };
-        let payload = if answer == Answer::Done { payload } else { &[] };
-        let message = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
-        match rustix::io::writev(&self.device, &message) {
-            Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
-            Err(errno) => Err(MountError::System { what: "answering the kernel", errno }),
-        }
+        send_answer(&self.device, unique, answer, payload)
+            .map_err(|errno| MountError::System { what: "answering the kernel", errno })
     }
 }
 
